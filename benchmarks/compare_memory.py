@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +20,18 @@ from pathlib import Path
 import numpy as np
 
 from record import RESULTS, circumstances, write_record
-from scale import CLASSES, SPEC, peak_mb, store
+from scale import CLASSES, SPEC, draw_rows, peak_mb
 from segmeter.cli.main import main as segmeter
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 
 FEW = 1000
 
 
-def worsen(rows: RowStore) -> Iterator[CaseRow]:
+def worsen(rows: Iterable[CaseRow]) -> Iterator[CaseRow]:
     """Give a share of each class's right pixels, another one in each case, to the next class."""
     rng, own = np.random.default_rng(1), np.arange(CLASSES)
     for row in rows:
@@ -44,10 +44,8 @@ def worsen(rows: RowStore) -> Iterator[CaseRow]:
 
 def build(place: Path, count: int) -> None:
     """What scoring leaves of two runs, as far as a comparison reads it."""
-    rows = store(range(count))
-    worse = RowStore()
-    for row in worsen(rows):
-        worse.append(row)
+    rows = list(draw_rows(range(count)))
+    worse = list(worsen(rows))
     config = MetricsConfig()
     for name, held in (("good", rows), ("worse", worse)):
         folder = place / name

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.error_types import error_types
 from segmeter.metrics.summary.scoreboard import build_scoreboards

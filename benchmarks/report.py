@@ -23,7 +23,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.html import write_report

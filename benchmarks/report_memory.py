@@ -15,7 +15,7 @@ from pathlib import Path
 from record import RESULTS, circumstances, write_record
 from scale import SPEC, peak_mb, store
 from segmeter.files import write_json
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.html import write_report

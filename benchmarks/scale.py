@@ -3,7 +3,7 @@
     python benchmarks/scale.py [most cases, 1000000]
 
 Each number of cases runs in a process of its own. Of each stage: CPU seconds, and the most memory that the process had
-in it, which "per case" compares with that of the fewest cases. Rows are what scoring keeps; their counts are drawn.
+in it, which "per case" compares with that of the fewest cases. Rows go through the journal; their counts are drawn.
 """
 
 import json
@@ -11,8 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,23 +21,23 @@ from record import RESULTS as FOLDER
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import Shard, describe_shard
-from segmeter.evaluation.manifest import Manifest
-from segmeter.evaluation.merging.merge import Merge, merge
-from segmeter.evaluation.merging.pieces import read_pieces
+from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.evaluation.merge import Merge, merge
+from segmeter.evaluation.pieces import read_pieces
 from segmeter.evaluation.score import SUMMARY
 from segmeter.files import write_json
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.html import write_report
 from segmeter.schema import as_plain
 
-CLASSES = 5
+CLASSES = 19
 SHARDS = 4
 BLOCK = 10_000
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-NOTE = {"unit": "pixels", "source": "none", "overridden": False, "warnings": []}
+RECORD = {"unit": "pixels", "source": "none", "overridden": False, "warnings": []}
 STAGES = ("rows", "summary", "tables", "shards", "merge", "report")
 SPEC = ClassSpec(
     task="multiclass",
@@ -55,26 +56,29 @@ def simulate(block: int) -> np.ndarray:
     return counts
 
 
-def store(numbers: range) -> RowStore:
-    rows = RowStore()
+def draw_rows(numbers: range) -> Iterator[CaseRow]:
     for start in range(numbers.start - numbers.start % BLOCK, numbers.stop, BLOCK):
         counts = simulate(start // BLOCK)
         for number in range(start, min(start + BLOCK, numbers.stop)):
             if number in numbers:
-                case = CaseRow(case_id=f"case{number:07d}", height=512, width=512, counts=counts[number - start])
-                rows.append(case)
-    return rows
+                yield CaseRow(case_id=f"case{number:07d}", height=512, width=512, counts=counts[number - start])
+
+
+def write_journal(folder: Path, rows: Iterable[CaseRow], identity: dict[str, Any], names: Sequence[str]) -> Manifest:
+    """What scoring leaves until it has counted the last case."""
+    manifest = Manifest.begin(folder, identity, names)
+    for row in rows:
+        manifest.add(Entry(case_id=row.case_id, row=row, sha256="0" * 64, record=RECORD))
+    manifest.close()
+    return manifest
 
 
 def write_shard(folder: Path, number: int, count: int) -> None:
     """What merging reads of the folder that `segmeter score shard=number/SHARDS` leaves; its own summary is empty."""
     shard, names = Shard(number, SHARDS), [f"case{each:07d}" for each in range(count)]
-    rows, mine = store(range(count)[number - 1 :: SHARDS]), shard.take(names)
     identity = {"metrics": as_plain(CONFIG), "extra_predictions": 0, "shard": describe_shard(shard, names)}
-    manifest = Manifest.begin(folder, identity, mine)
-    for each in rows:
-        manifest.take(each.case_id, json.dumps({"sha256": "0" * 64, "note": NOTE}).encode())
-    written = write_cases(folder, rows, SPEC)
+    manifest = write_journal(folder, draw_rows(range(count)[number - 1 :: SHARDS]), identity, shard.take(names))
+    written = write_cases(folder, manifest.table(SPEC), SPEC)
     write_json(folder / "metrics.json", {})
     write_json(folder / "run.json", {"command": "score", "data": "simulated"})
     manifest.finish((SUMMARY, *written))
@@ -101,12 +105,12 @@ def measure(count: int) -> dict[str, dict[str, float]]:
 
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        (root / "whole").mkdir()
-        rows = timed("rows", lambda: store(range(count)))
-        assert isinstance(rows, RowStore)
+        names = [f"case{each:07d}" for each in range(count)]
+        manifest = timed("rows", lambda: write_journal(root / "whole", draw_rows(range(count)), {}, names))
+        assert isinstance(manifest, Manifest)
+        rows = manifest.table(SPEC)
         summary = timed("summary", lambda: summarise(rows, SPEC, CONFIG))
         timed("tables", lambda: write_cases(root / "whole", rows, SPEC))
-        rows = RowStore()
         folders = [root / f"shard{number}" for number in range(1, SHARDS + 1)]
         timed("shards", lambda: [write_shard(each, n, count) for n, each in enumerate(folders, start=1)])
         job = Merge(pieces=read_pieces(folders), kind="shards", metrics=CONFIG, folder=root / "merged")

@@ -23,22 +23,16 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.files.deflate import ROOM
-from segmeter.data.files.deflate.linked import alloc_decompressor
 from segmeter.data.known_classes import default_colours
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.pairing import MaskPair, find_pairs
-from segmeter.evaluation.plain import _files, pairs
-from segmeter.evaluation.plain._kernels import count_rows
 from segmeter.evaluation.score import Scoring, score
-from segmeter.jit import kernel
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary import scoreboard
 from segmeter.parallel import map_in_processes, map_in_threads
@@ -46,7 +40,6 @@ from segmeter.threads import count_cores
 
 K, SIDE = 19, 1024
 DISTINCT = 60  # pairs that differ; the others are links to their files
-Array = NDArray[Any]
 RESULT = Path(__file__).parent / "results" / "score.json"
 SPEC = ClassSpec(
     task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=default_colours(K), ignore_index=255
@@ -123,9 +116,10 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-READ, INFLATE, COUNT = "open, read, hash, check the chunks", "inflate", "undo filters, count"
 PARTS = (  # where a part's time is spent: module or class, function
-    ("the rest of a case", CaseScorer, "score_all"),
+    ("read a pair", CaseScorer, "_load"),
+    ("count it", CaseScorer, "_count"),
+    ("the rest of a case", CaseScorer, "__call__"),
     ("journal", Manifest, "add"),
     ("manifest", Manifest, "finish"),
     ("bootstrap", scoreboard, "bootstrap_columns"),
@@ -139,7 +133,7 @@ class Stopwatch:
     """Adds up CPU time by part; a part inside another one counts for itself alone."""
 
     def __init__(self) -> None:
-        self.spent = dict.fromkeys((READ, INFLATE, COUNT, *(name for name, _, _ in PARTS)), 0.0)
+        self.spent = dict.fromkeys((name for name, _, _ in PARTS), 0.0)
         self._running: list[str] = []
         self._last = time.thread_time()
 
@@ -169,31 +163,6 @@ def in_turn(work: Callable[[Any], Any], items: Iterable[Any], **_: Any) -> Itera
         yield work(item)
 
 
-def count_in_steps(watch: Stopwatch) -> Callable[..., None]:
-    """What `count_files` does with flat pairs, step by step, so that each can be timed."""
-    read, count = watch.around(READ, _files._read_packed), watch.around(COUNT, count_rows)
-    inflate = watch.around(INFLATE, _files._inflate)
-
-    def count_files(
-        names: Array, starts: Array, memory: Array, most: int, ignore: int, found: Array, hashes: Array, counts: Array
-    ) -> None:
-        for n, files in enumerate(starts):
-            sizes = [read(names[start:], memory[k], most, hashes[n, k]) for k, start in enumerate(files)]
-            height, width, _ = sizes[0]
-            rows = [memory[2 + k, : height * (1 + width) + ROOM] for k in range(2)]
-            for k, (_, _, size) in enumerate(sizes):
-                assert inflate(decompressor, memory[k, : size + ROOM], rows[k])
-            found[n] = (1, height, width, count(*(each[:-ROOM] for each in rows), width, ignore, counts[n])[1])
-
-    decompressor = new_decompressor()
-    return count_files
-
-
-@kernel
-def new_decompressor() -> int:
-    return alloc_decompressor()
-
-
 def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
     """CPU seconds of the parts of a run in one thread, each the best of some rounds; together they are the whole.
 
@@ -205,7 +174,6 @@ def time_parts(job: Scoring, rounds: int) -> dict[str, float]:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(scoring, "map_in_threads", in_turn))
             stack.enter_context(mock.patch.object(scoring, "_BESIDE", 0))  # tables after the summary, in this thread
-            stack.enter_context(mock.patch.object(pairs, "_compiled", return_value=count_in_steps(watch)))
             for name, place, function in PARTS:
                 timed = watch.around(name, getattr(place, function))
                 stack.enter_context(mock.patch.object(place, function, timed))

@@ -16,8 +16,8 @@ import numpy as np
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
 from segmeter.metrics.cases.columns import MeasureColumn
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
@@ -88,7 +88,7 @@ def measured(rng: np.random.Generator, kind: str, names: Sequence[str], held: se
 
 def build(folder: Path, kind: str, cases: int, classes: int) -> None:
     rng = np.random.default_rng(20240917)
-    spec, rows = spec_of(kind, classes), RowStore()
+    spec, rows = spec_of(kind, classes), list[CaseRow]()
     folder.mkdir(parents=True)
     for i in range(cases):
         target, labels, numbers = draw_case(rng, kind, classes)

@@ -18,13 +18,14 @@ from drawn_roads import LIGHT, VOID, draw_road, predict_road
 from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.cli.commands.train import draw_batch
 from segmeter.cli.main import main
-from segmeter.cli.pictures.first_batch import draw_batch
 from segmeter.cli.runs.sweep_table import SweepJob, write_sweep
 from segmeter.data.known_classes import CAMVID_CLASSES, CAMVID_COLOURS
 from segmeter.data.synthetic.drawing import draw_scene
 from segmeter.files import remove, write_json
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise

@@ -1,8 +1,10 @@
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import segmeter.progress as progress
+from segmeter.progress import Stages
 
 
 @pytest.fixture
@@ -85,3 +87,33 @@ def test_items_and_parts_draw_a_bar_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert list(progress.track("abc", "checking", parts=lambda report: report(0.5))) == ["a", "b", "c"]
     assert "checking" in capsys.readouterr().err
+
+
+def test_a_long_wait_is_given_in_hours(clock, capsys):
+    for _ in progress.track(range(400), "checking"):
+        clock[0] += 16.0
+        if clock[0] > 20:
+            break
+    assert capsys.readouterr().err == "checking: 1 of 400, 0 % (16 s each, 1:46:24 left)\n"
+
+
+def test_seconds_and_bytes_add_up_over_threads():
+    stages = Stages()
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(50):
+            pool.submit(stages.add, "read", 0.5)
+            pool.submit(stages.crossed, "to the host", 3)
+    assert stages.seconds()["read"] == 25
+    assert stages.seconds()["forward"] == 0
+    assert stages.bytes() == {"to the device": 0, "to the host": 150}
+
+
+def test_the_report_has_every_stage_and_both_ways():
+    stages = Stages()
+    with stages.timed("measure"):
+        pass
+    stages.crossed("to the device", 2_500_000)
+    time, crossed = stages.report().splitlines()
+    for stage in ("read", "forward", "transfer", "post-process", "measure", "write"):
+        assert f"{stage} " in time
+    assert crossed == "crossed   2.5 MB to the device, 0.0 MB to the host"

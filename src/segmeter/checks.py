@@ -189,8 +189,7 @@ def real_numbers(where: str, argument: str, given: Any) -> tuple[float, ...]:
 def known_name(where: str, argument: str, given: Any, allowed: Sequence[str]) -> None:
     """Raise an InputError unless one of the allowed names is given."""
     if not (isinstance(given, str) and given in allowed):
-        close = difflib.get_close_matches(given, allowed, n=1) if isinstance(given, str) else []
-        remedy = f"Did you mean {close[0]!r}?" if close else ""
+        remedy = close_name(given, allowed) if isinstance(given, str) else ""
         raise InputError(expected(where, argument, f"to be one of {', '.join(allowed)}", shown(given), remedy))
 
 
@@ -254,9 +253,8 @@ class Problems:
     def one_of(self, argument: str, value: str, allowed: Iterable[str]) -> None:
         """Note a problem unless `value` is one of the allowed names."""
         names = list(allowed)
-        if not (
-            isinstance(value, str) and value in names
-        ):  # only then: the search for the nearest name is slow, and torch.compile can't trace it
+        # only then: the search for the nearest name is slow, and torch.compile can't trace it
+        if not (isinstance(value, str) and value in names):
             remedy = nearest(value, names) if isinstance(value, str) else ""
             self.expect(False, argument, f"to be one of {', '.join(names)}", value, remedy)
 

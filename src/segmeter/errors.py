@@ -1,6 +1,7 @@
 """Every error that segmeter raises on purpose, and the exit code that each one leads to."""
 
 import copyreg
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,14 @@ EXIT_UNDECIDED = 5
 EXIT_HANGUP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+# Of a process that a signal stopped. SLURM sends SIGUSR1 ahead of its time limit: the run can go on, as after a fault
+EXIT_CODES = {
+    getattr(signal, name): code
+    for name, code in (
+        ("SIGTERM", EXIT_TERMINATED), ("SIGINT", EXIT_INTERRUPTED), ("SIGUSR1", EXIT_FAULT), ("SIGHUP", EXIT_HANGUP),
+    )
+    if hasattr(signal, name)  # Windows has the first two
+}  # fmt: skip
 
 
 class SegmeterError(Exception):
@@ -20,12 +29,15 @@ class SegmeterError(Exception):
     ----------
     problems
         One message, or several of them: each is one line and says what was given, what is allowed and what to do.
+    exit_code
+        The exit code of a command that ends so; None takes that of the class.
     """
 
     exit_code = EXIT_FAULT
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
+    def __init__(self, problems: str | Sequence[str], *, exit_code: int | None = None) -> None:
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.exit_code = self.exit_code if exit_code is None else exit_code
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -72,33 +84,17 @@ class LateError(RunError):
 class SweepError(SegmeterError):
     """Jobs of a sweep failed; `exit_code` is that of the first of them."""
 
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
-
 
 class PeerError(RunError):
     """Another process of the same training ended it; `exit_code` is that of its fault."""
-
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
 
 
 class GateError(SegmeterError):
     """A run is not shown to reach what is required; `exit_code` says whether it is worse, or can't be told."""
 
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
-
 
 class Interrupted(SegmeterError):
     """A signal asked the run to stop; it was saved first, and `exit_code` is what the signal stands for."""
-
-    def __init__(self, problems: str | Sequence[str], *, exit_code: int) -> None:
-        super().__init__(problems)
-        self.exit_code = exit_code
 
 
 class InputError(SegmeterError, ValueError):

@@ -17,12 +17,11 @@ from typing import IO, Any
 from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Flags to open a file with: as bytes, and a FIFO without waiting for its other end. Systems differ in those they have.
+PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BUFFER = 1 << 20  # bytes handed to the system at a time
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-
-_confined: dict[Path, int] = {}  # folders below which no link is followed, with their handles
 
 
 def watch(operation: str, path: Path) -> None:
@@ -32,25 +31,6 @@ def watch(operation: str, path: Path) -> None:
     """
 
 
-def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 - resolving would follow links
-
-
-@contextmanager
-def confined(root: Path) -> Iterator[None]:
-    """While the block runs, all that is written below `root` is opened from its handle and follows no link."""
-    place = _absolute(root)
-    handle = os.open(place, _FOLDER)
-    before = _confined.get(place)
-    _confined[place] = handle
-    try:
-        yield
-    finally:
-        del _confined[place]
-        _confined.update({} if before is None else {place: before})
-        os.close(handle)
-
-
 @contextmanager
 def operation(name: str, path: Path) -> Iterator[None]:
     """Count an operation, and give its error the path that users know instead of a temporary one or none."""
@@ -58,39 +38,36 @@ def operation(name: str, path: Path) -> Iterator[None]:
         watch(name, path)
         yield
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink():
+        if error.errno == errno.ELOOP and path.is_symlink():
             raise link_error(path) from error
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def link_error(path: Path) -> InputError:
-    """What is said of a link in the place of a file of a run."""
+    """The error for a link in the place of a file of a run."""
     return InputError(f"{path}: is a link, and nothing in a run's folder is read or written through one. Remove it.")
 
 
-@contextmanager
-def handle_of(folder: Path) -> Iterator[int]:
-    """The handle of a folder; below a confined one, no link on the way is followed."""
-    place = _absolute(folder)
-    root = next((each for each in (place, *place.parents) if each in _confined), None)
-    handle = os.open(place, _FOLDER) if root is None else os.dup(_confined[root])
-    try:
-        for part in place.relative_to(root).parts if root else ():
-            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
-            os.close(handle)
-            handle = inner
-        yield handle
-    except NotADirectoryError as error:
-        links = [each for each in (place, *place.parents) if each.is_symlink()] if root else []
-        raise (link_error(links[0]) if links else error) from None
-    finally:
-        os.close(handle)
+def open_file(path: Path, flags: int) -> int:
+    """Open a file itself, never what a link leads to."""
+    return os.open(path, flags | PLAIN | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def sync(handle: int, path: Path) -> None:
-    """Bring a file or folder to the disk."""
+    """Bring a file to the disk."""
     with operation("fsync", path):
         os.fsync(handle)
+
+
+def sync_folder(folder: Path, path: Path | None = None) -> None:
+    """Bring a folder's names to the disk, where the system can; a fault is one of `path`, if given."""
+    if hasattr(os, "O_DIRECTORY"):
+        with operation("fsync", path or folder):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def temporary_name(suffix: str = "") -> str:
@@ -98,43 +75,30 @@ def temporary_name(suffix: str = "") -> str:
     return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}{suffix}"
 
 
-class _Raw(io.RawIOBase):
-    """A descriptor that is written to. After a fault every further write fails alike: the first cause is what counts.
+class _Raw(io.FileIO):
+    """A new file. After a fault every further write fails alike: the first cause is what counts."""
 
-    It has no `fileno`, so that no library writes past it.
-    """
-
-    def __init__(self, handle: int, path: Path) -> None:
-        self.handle = handle
-        self.path = path
-        self.abandoned = False  # what is still buffered goes nowhere
+    def __init__(self, name: Path, path: Path) -> None:
+        with operation("open", path):
+            super().__init__(name, "x")
+        self._path = path
         self._fault: OSError | None = None
 
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
     def write(self, data: Any) -> int:
-        if self.abandoned:
-            return memoryview(data).nbytes
         if self._fault is not None:
             raise self._fault
         try:
-            with operation("write", self.path):
-                return os.write(self.handle, data)
+            with operation("write", self._path):
+                return super().write(data)
         except OSError as error:
             self._fault = error
             raise
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return os.lseek(self.handle, offset, whence)
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("fileno")  # so that no library writes past it
 
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            os.close(self.handle)
+    def sync(self) -> None:
+        sync(super().fileno(), self._path)
 
 
 @contextmanager
@@ -148,26 +112,22 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     OSError
         It can't be written; ``filename`` is `path`.
     """
-    with handle_of(path.parent) as folder:
-        name = temporary_name(path.suffix)
-        with operation("open", path):
-            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
-        raw = _Raw(handle, path)
-        file = io.BufferedWriter(raw, _BUFFER)
-        try:
-            yield file
-            file.flush()
-            sync(handle, path)
-            file.close()
-            with operation("rename", path):
-                os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            raw.abandoned = True
-            file.close()
-            with suppress(OSError), operation("unlink", path):
-                os.unlink(name, dir_fd=folder)
-            raise
-        sync(folder, path.parent)
+    temporary = path.with_name(temporary_name(path.suffix))
+    raw = _Raw(temporary, path)
+    file = io.BufferedWriter(raw, _BUFFER)
+    try:
+        yield file
+        file.flush()
+        raw.sync()
+        raw.close()
+        with operation("rename", path):
+            os.replace(temporary, path)
+    except BaseException:
+        raw.close()  # and what is still buffered goes nowhere
+        with suppress(OSError), operation("unlink", path):
+            temporary.unlink()
+        raise
+    sync_folder(path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -190,13 +150,11 @@ def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
     b"name,score\n'=cmd(),0.1\nb,\n"
     """
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_csv_cell(value) for value in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(
+        [f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value for value in row]
+        for row in rows
+    )
     return text.getvalue().encode("utf-8", "replace")
-
-
-def _csv_cell(value: Any) -> Any:
-    """What the csv module writes so; None and numbers it writes as they should be."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -205,15 +163,14 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, where they are missing; below a confined folder a link is refused."""
-    place = _absolute(path)
-    if place in _confined or (place.is_dir() and not place.is_symlink()):
-        return
-    make_folder(place.parent)
-    with handle_of(place.parent) as folder, suppress(FileExistsError), operation("mkdir", path):
-        os.mkdir(place.name, dir_fd=folder)
-    with handle_of(place):  # refuses a link and a file
-        pass
+    """Make a folder, and those above it, where they are missing."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        try:
+            with operation("mkdir", path):
+                path.mkdir(exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
 
 
 def new_folder(path: Path) -> bool:
@@ -230,37 +187,34 @@ def new_folder(path: Path) -> bool:
 def fresh_folder(folder: Path) -> Iterator[Path]:
     """Give a new folder to write into, which appears under its name, complete, when the block ends, or not at all."""
     make_folder(folder.parent)
-    with handle_of(folder.parent) as parent:
-        name = temporary_name()
-        with operation("mkdir", folder):
-            os.mkdir(name, dir_fd=parent)
-        try:
-            yield folder.parent / name
-            with handle_of(folder.parent / name) as fresh:
-                sync(fresh, folder)
-            with operation("rename", folder):
-                os.replace(name, folder.name, src_dir_fd=parent, dst_dir_fd=parent)
-        except BaseException:
-            with suppress(OSError):
-                remove(folder.parent / name)
-            raise
-        sync(parent, folder.parent)
+    fresh = folder.with_name(temporary_name())
+    with operation("mkdir", folder):
+        fresh.mkdir()
+    try:
+        yield fresh
+        sync_folder(fresh, folder)
+        with operation("rename", folder):
+            os.replace(fresh, folder)
+    except BaseException:
+        with suppress(OSError):
+            remove(fresh)
+        raise
+    sync_folder(folder.parent)
 
 
 def point(link: Path, target: str) -> None:
     """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new."""
-    with handle_of(link.parent) as folder:
-        name = temporary_name()
-        with operation("link", link):
-            os.symlink(target, name, dir_fd=folder)
-        try:
-            with operation("rename", link):
-                os.replace(name, link.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError), operation("unlink", link):
-                os.unlink(name, dir_fd=folder)
-            raise
-        sync(folder, link.parent)
+    temporary = link.with_name(temporary_name())
+    with operation("link", link):
+        temporary.symlink_to(target)
+    try:
+        with operation("rename", link):
+            os.replace(temporary, link)
+    except BaseException:
+        with suppress(OSError), operation("unlink", link):
+            temporary.unlink()
+        raise
+    sync_folder(link.parent)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -275,29 +229,77 @@ def link_or_copy(source: Path, target: Path) -> None:
                 link_or_copy(each, place / each.relative_to(source))
         return
     try:
-        with handle_of(target.parent) as folder, operation("link", target):
-            os.link(source, target.name, dst_dir_fd=folder, follow_symlinks=False)
+        with operation("link", target):
+            os.link(source, target)
     except OSError:  # another disk, or one without such names
         write_bytes(target, source.read_bytes())
 
 
 def rename(path: Path, name: str) -> None:
     """Give a file or folder another name in its folder."""
-    with handle_of(path.parent) as folder, operation("rename", path):
-        os.replace(path.name, name, src_dir_fd=folder, dst_dir_fd=folder)
+    with operation("rename", path):
+        os.replace(path, path.with_name(name))
 
 
 def remove(path: Path) -> None:
     """Remove a file or folder where it is there; a folder goes under a temporary name first, never half of it."""
     if path.is_symlink() or not path.is_dir():
-        with handle_of(path.parent) as folder, suppress(FileNotFoundError), operation("unlink", path):
-            os.unlink(path.name, dir_fd=folder)
+        with suppress(FileNotFoundError), operation("unlink", path):
+            path.unlink()
         return
     hidden = path if path.name.startswith(TEMPORARY) else path.with_name(temporary_name())
     if hidden != path:
         rename(path, hidden.name)
-    with handle_of(path.parent) as folder, operation("unlink", path):
-        shutil.rmtree(hidden.name, dir_fd=folder)
+    with operation("unlink", path):
+        shutil.rmtree(hidden)
+
+
+class Lines:
+    """A file that grows by whole lines or records: what can't be written whole is taken back. No link is followed.
+
+    Parameters
+    ----------
+    path
+        Made where it is missing.
+    keep
+        Bytes of it that stay; None keeps all.
+    """
+
+    def __init__(self, path: Path, *, keep: int | None = None) -> None:
+        self._path = path
+        with operation("open", path):
+            self._handle = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.size = os.fstat(self._handle).st_size
+        if keep is not None and keep < self.size:
+            self._cut(keep)
+
+    def write(self, lines: bytes) -> None:
+        """Append lines, or nothing."""
+        rest = memoryview(lines)
+        try:
+            while rest:
+                with operation("write", self._path):
+                    rest = rest[os.write(self._handle, rest) :]
+        except BaseException:
+            with suppress(OSError):
+                self._cut(self.size)
+            raise
+        self.size += len(lines)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        sync(self._handle, self._path)
+
+    def close(self) -> None:
+        """Release the file; once more does nothing."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def _cut(self, size: int) -> None:
+        with operation("write", self._path):
+            os.ftruncate(self._handle, size)
+        self.size = size
 
 
 def clear_leftovers(folder: Path) -> None:

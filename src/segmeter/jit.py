@@ -13,11 +13,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,12 +28,6 @@ FUSED_SUMS = FUSED | {"reassoc"}
 def kernel(function: Function) -> Function:
     """Compile with exact float arithmetic, and keep the result on disk."""
     return _keep_on_disk(function, _compile(function, EXACT))
-
-
-def is_kept(kernel: Callable[..., Any]) -> bool:
-    """Whether a kernel was compiled from these very sources before, and the result is on disk."""
-    kept = cast(Any, kernel)._cache
-    return isinstance(kept, _StampedCache) and kept.holds_something()
 
 
 def inlined_part(function: Function) -> Function:
@@ -67,16 +58,6 @@ def fused_sums_part(function: Function) -> Function:
     return cast(Function, _compile(function, FUSED_SUMS))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def trailing_zeros(context: Any, word: Any) -> Any:
-    """How many of the lowest bits of a uint64, which is not 0, are 0; to be called in kernels only."""
-
-    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return numba.uint64(numba.uint64), generate
-
-
 def _compile(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
     return numba.njit(nogil=True, error_model="numpy", fastmath=set(fastmath))(function)
 
@@ -92,11 +73,6 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (*super()._index_key(sig, codegen), *self._stamps())
-
-    def holds_something(self) -> bool:
-        """Whether there is code of these very sources, for whatever arguments."""
-        stamps = self._stamps()
-        return any(key[-len(stamps) :] == stamps for key in self._cache_file._load_index())
 
     def _stamps(self) -> tuple[str, ...]:
         parts = _parts(self._py_func)
@@ -131,8 +107,6 @@ def _describe(value: Any) -> str:
         return f"{value.dtype} {value.shape} {sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, tuple):
         return str([_describe(each) for each in value])
-    if isinstance(value, types.ExternalFunction):
-        return str(value.key)
     return f"{type(value)} {value!r}" if isinstance(value, (int, float, str, np.generic)) else ""
 
 

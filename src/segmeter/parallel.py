@@ -1,11 +1,14 @@
-"""One function over many items, in threads or processes -> its results, in order; the memory for them."""
+"""Maps one function over many items, in threads or processes, and says how much memory there is for them.
+
+Results come in the order of the items, a few are worked on ahead, and whatever ends the loop ends the work too.
+"""
 
 import errno
 import logging
 import multiprocessing
 import os
-import resource
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -14,8 +17,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from multiprocessing import resource_tracker
-from pathlib import Path
 from typing import TypeVar
+
+import psutil
 
 from segmeter.errors import RunError
 from segmeter.threads import control_groups, count_cores
@@ -30,14 +34,32 @@ _AHEAD = 8  # items per worker that wait or are done, so that a million items ne
 _MOST_READERS = 16
 
 
-def free_bytes() -> int | None:
+def free_bytes() -> int:
     """Bytes that this process may still take: of the machine, its control groups and its own limit.
 
     Cached pages of files that were not read lately count as free, as the system gives them back when memory runs short.
-    None where the system does not say.
     """
-    found = [_field(Path("/proc/meminfo"), "MemAvailable:", unit=1024), *_groups(), _limit()]
-    return min((each for each in found if each is not None), default=None)
+    process, found = psutil.Process(), [psutil.virtual_memory().available, *_groups()]
+    if hasattr(psutil, "RLIMIT_AS"):  # on Linux alone
+        most = process.rlimit(psutil.RLIMIT_AS)[0]
+        found += [] if most == psutil.RLIM_INFINITY else [most - process.memory_info().vms]
+    return int(min(found))
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held so far."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return int(psutil.Process().memory_info().peak_wset)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, but bytes on macOS
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def in_forked_child(function: Callable[[], object]) -> None:
+    """Call a function in each process that is forked from this one, where the system forks processes."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
 
 
 def map_in_threads(
@@ -145,7 +167,7 @@ def _in_order(
 
 
 def _awaited(future: Future[Result], number: int) -> Result:
-    """The result; a wait that is long, as for a file system that does not answer, is said again and again."""
+    """Wait for a result. After two minutes, as where a file system does not answer, a warning says so, and again."""
     waited = 0
     while True:
         try:
@@ -162,6 +184,8 @@ def _silence_tracker() -> None:
 
     What it warns of is a program that forgot them, and it takes its filter from the environment in which it starts.
     """
+    if not hasattr(os, "fork"):  # Windows counts the handles of a semaphore itself
+        return
     name = "PYTHONWARNINGS"
     before = os.environ.get(name)
     os.environ[name] = ",".join(filter(None, (before, "ignore:resource_tracker:UserWarning")))
@@ -175,6 +199,9 @@ def _silence_tracker() -> None:
 @contextmanager
 def _terminal_signals_blocked() -> Iterator[None]:
     """Deliver the signals that a terminal sends after the block; processes started in it never get them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     sent = {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}  # not SIGTERM, by which the pool ends a process
     before = signal.pthread_sigmask(signal.SIG_BLOCK, sent)
     try:
@@ -208,22 +235,8 @@ def _groups() -> Iterator[int]:
     for folder in control_groups("memory"):
         with suppress(OSError, ValueError):  # "max" is no number
             limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
-            cached = _field(folder / "memory.stat", "inactive_file") or 0
+            cached = 0
+            with suppress(OSError, ValueError):
+                facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                cached = int(facts.get("inactive_file", 0))
             yield max(0, limit - used + cached)
-
-
-def _limit() -> int | None:
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY:
-        return None
-    with suppress(OSError, ValueError):
-        return most - int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    return None
-
-
-def _field(path: Path, name: str, *, unit: int = 1) -> int | None:
-    """A number of bytes in a file of the system's, by the word before it."""
-    with suppress(OSError, StopIteration, ValueError, IndexError):
-        words = next(line.split() for line in path.read_text().splitlines() if line.split()[:1] == [name])
-        return int(words[1]) * unit
-    return None

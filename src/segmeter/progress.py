@@ -1,16 +1,26 @@
-"""Progress on anything that takes over two seconds: a bar with rate and ETA on a terminal, plain lines elsewhere."""
+"""Shows how far work is, and adds up where a run's time goes.
+
+Anything that takes over two seconds shows a live line with its rate and the time that is left; where the output is no
+terminal, plain lines now and then.
+"""
 
 import sys
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TypeVar
+from datetime import timedelta
+from typing import Literal, TypeVar, get_args
 
 Item = TypeVar("Item")
 Report = Callable[[float], None]
+Stage = Literal["read", "forward", "transfer", "post-process", "measure", "write"]
+Way = Literal["to the device", "to the host"]
 
 QUIET_SECONDS = 2.0  # shorter work shows nothing
 LINE_SECONDS = 15.0  # between two plain lines
+_IN_SECONDS = 300  # below which a time is given in seconds
 
 
 class Pulse:
@@ -43,15 +53,32 @@ def track(
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
-    done = 0
-    with _bar(what, total) if sys.stderr.isatty() else _lines(what, total) as move:
+    done, reached, start = 0, 0.0, time.monotonic()
 
-        def show_part(part: float) -> None:
+    def speed() -> float:
+        return reached / (time.monotonic() - start + 1e-9)
+
+    def text() -> str:
+        shown = f"{int(reached)} of {total}, {100 * reached / total:.0f} %" if total else f"{int(reached)}"
+        left = f", {_time((total - reached) / speed())} left" if total and 0 < reached < total else ""
+        return f"{shown} ({_rate(speed())}{left})"
+
+    def end() -> str:
+        return f"{int(reached)} in {time.monotonic() - start:.1f} s ({_rate(speed())})"
+
+    with _shown(what, total, end, quiet=QUIET_SECONDS) as show:
+
+        def move(now: float) -> None:
+            nonlocal reached
+            reached = max(reached, now)  # a batch that is computed is not yet worked through
+            show(reached, text)
+
+        def move_part(part: float) -> None:
             Pulse.beat()
             move(done + part)
 
         if parts is not None:
-            parts(show_part)
+            parts(move_part)
         for done, item in enumerate(items, 1):
             Pulse.beat()
             yield item
@@ -66,93 +93,111 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
     ------
     Called as ``show(fraction, figures)``, as often as is convenient: what is drawn is limited by the clock.
     """
-    with _gauge_bar(what) if sys.stderr.isatty() else _gauge_lines(what) as show:
-        yield show
+    start, first = time.monotonic(), None
 
+    def end() -> str:
+        return f"finished in {time.monotonic() - start:.0f} s"
 
-@contextmanager
-def _gauge_bar(what: str) -> Iterator[Callable[[float, str], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    with _shown(what, 1.0, end, quiet=LINE_SECONDS) as show:
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=1.0, figures="")
-        yield lambda fraction, figures: progress.update(task, completed=fraction, figures=figures)
-
-
-@contextmanager
-def _gauge_lines(what: str) -> Iterator[Callable[[float, str], None]]:
-    start = said = time.monotonic()
-    first = None
-
-    def show(fraction: float, figures: str) -> None:
-        nonlocal said, first
-        now = time.monotonic()
-        first = (now, fraction) if first is None else first
-        if now - said < LINE_SECONDS:
-            return
-        said = now
-        gained = fraction - first[1]  # a resumed run does not start at zero
-        left = f", {(1.0 - fraction) * (now - first[0]) / gained:.0f} s left" if gained > 0 and fraction < 1 else ""
-        sys.stderr.write(f"{what}: {100 * fraction:.0f} %{left}, {figures}\n")
-
-    yield show
-    if said > start:
-        sys.stderr.write(f"{what}: finished in {time.monotonic() - start:.0f} s\n")
-
-
-@contextmanager
-def _bar(what: str, total: int | None) -> Iterator[Report]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total, rate="")
-        start, reached = time.monotonic(), 0.0
-
-        def move(done: float) -> None:
-            nonlocal reached
-            reached = max(reached, done)  # a batch that is computed is not yet worked through
-            progress.update(task, completed=reached, rate=_rate(reached / (time.monotonic() - start + 1e-9)))
+        def move(fraction: float, figures: str) -> None:
+            nonlocal first
+            now = time.monotonic()
+            first = first or (now, fraction)  # a resumed run does not start at zero
+            gained, spent = fraction - first[1], now - first[0]
+            left = f", {_time((1.0 - fraction) * spent / gained)} left" if gained > 0 and fraction < 1 else ""
+            show(fraction, lambda: f"{100 * fraction:.0f} %{left}, {figures}")
 
         yield move
 
 
 @contextmanager
-def _lines(what: str, total: int | None) -> Iterator[Report]:
+def _shown(
+    what: str, total: float | None, end: Callable[[], str], *, quiet: float
+) -> Iterator[Callable[[float, Callable[[], str]], None]]:
+    """Show how much of the total is done, with text: live on a terminal, elsewhere now and then and at the end."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[text]}", markup=False),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(what, total=total, text="")
+            yield lambda done, text: progress.update(task, completed=done, text=text())
+        return
     start = said = time.monotonic()
-    reached = 0.0
 
-    def move(done: float) -> None:
-        nonlocal said, reached
-        reached, now = max(reached, done), time.monotonic()
-        if now - said < LINE_SECONDS or not reached:
-            return
-        said = now
-        rate = reached / (now - start)
-        shown = f"{int(reached)} of {total}, {100 * reached / total:.0f} %" if total else f"{int(reached)}"
-        left = f", {(total - reached) / rate:.0f} s left" if total and reached < total else ""
-        sys.stderr.write(f"{what}: {shown} ({_rate(rate)}{left})\n")
+    def show(done: float, text: Callable[[], str]) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if done and now - said >= LINE_SECONDS:
+            said = now
+            sys.stderr.write(f"{what}: {text()}\n")
 
-    yield move
-    spent = time.monotonic() - start
-    if spent >= QUIET_SECONDS:
-        sys.stderr.write(f"{what}: {int(reached)} in {spent:.1f} s ({_rate(reached / spent)})\n")
+    yield show
+    if time.monotonic() - start >= quiet:
+        sys.stderr.write(f"{what}: {end()}\n")
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _IN_SECONDS else str(timedelta(seconds=round(seconds)))
 
 
 def _rate(rate: float) -> str:
     return f"{rate:.1f}/s" if rate >= 0.1 or not rate else f"{1 / rate:.0f} s each"
+
+
+class Stages:
+    """Adds up the work of all threads; stages that overlap add up to more than the time that passed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: dict[Stage, float] = defaultdict(float)
+        self._bytes: dict[Way, int] = defaultdict(int)
+        self._begun = time.perf_counter()
+
+    @contextmanager
+    def timed(self, stage: Stage) -> Iterator[None]:
+        """Add the seconds that the block takes to a stage."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(stage, time.perf_counter() - begun)
+
+    def add(self, stage: Stage, seconds: float) -> None:
+        """Add to the seconds of a stage."""
+        with self._lock:
+            self._seconds[stage] += seconds
+
+    def crossed(self, way: Way, nbytes: int) -> None:
+        """Add to the bytes that went one way."""
+        with self._lock:
+            self._bytes[way] += nbytes
+
+    def seconds(self) -> dict[Stage, float]:
+        """Seconds of every stage, in the order of the work."""
+        with self._lock:
+            return {stage: self._seconds[stage] for stage in get_args(Stage)}
+
+    def bytes(self) -> dict[Way, int]:
+        """Bytes that crossed, each way."""
+        with self._lock:
+            return {way: self._bytes[way] for way in get_args(Way)}
+
+    def report(self) -> str:
+        """Two lines for people: each stage's seconds as a share of the time that passed, and the bytes that crossed.
+
+        Examples
+        --------
+        >>> Stages().report().splitlines()[1]
+        'crossed   0.0 MB to the device, 0.0 MB to the host'
+        """
+        passed = max(time.perf_counter() - self._begun, 1e-9)
+        shares = [f"{stage} {100 * seconds / passed:.0f} %" for stage, seconds in self.seconds().items()]
+        ways = [f"{nbytes / 1e6:.1f} MB {way}" for way, nbytes in self.bytes().items()]
+        return f"time      {passed:.1f} s: {', '.join(shares)} (stages overlap)\ncrossed   {', '.join(ways)}"

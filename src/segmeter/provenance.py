@@ -1,4 +1,4 @@
-"""What a result was made with: versions, source, machine."""
+"""Notes what a result was made with: versions, source, machine; and where the machine keeps what can be made again."""
 
 import json
 import os
@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import segmeter
 from segmeter.threads import count_cores, describe_waiting
 
@@ -18,6 +20,12 @@ PACKAGES = [
     "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
     "numba",
 ]  # fmt: skip
+
+
+def cache_folder() -> Path:
+    """Return the folder of what is kept between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "segmeter")
+    return Path(os.environ.get("SEGMETER_CACHE") or usual)
 
 
 def versions() -> dict[str, str | None]:
@@ -54,7 +62,7 @@ def hardware() -> dict[str, Any]:
         "os": platform.platform(),
         "cpu": _processor(),
         "cores": count_cores(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
     }
     torch = sys.modules.get("torch")  # asking about GPUs must not cost a torch import
     if torch is not None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from segmeter.errors import DataError, InputError
-from segmeter.files import describe_file, handle_of, is_whole, json_bytes, link_error
+from segmeter.files import describe_file, is_whole, json_bytes, link_error, open_file
 
 RUN = "run.json"
 CONFIG = "config.yaml"
@@ -74,7 +74,7 @@ class Summary(Form):
 
 
 def open_own(path: Path, *, most: int = MOST_BYTES) -> IO[bytes]:
-    """Open a file of a run for reading; below a confined folder no link on the way is followed either.
+    """Open a file of a run for reading.
 
     Raises
     ------
@@ -83,10 +83,8 @@ def open_own(path: Path, *, most: int = MOST_BYTES) -> IO[bytes]:
     OSError
         It can't be opened.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        with handle_of(path.parent) as parent:
-            handle = os.open(path.name, flags, dir_fd=parent)
+        handle = open_file(path, os.O_RDONLY)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise link_error(path) from error

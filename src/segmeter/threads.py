@@ -77,7 +77,10 @@ def control_groups(kind: str) -> Iterator[Path]:
 
 
 def _count_allowed() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    import psutil  # takes a moment, and whatever imports this package would wait for it
+
+    process = psutil.Process()
+    return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1  # not on macOS
 
 
 def _quotas() -> Iterator[float]:

@@ -1,14 +1,21 @@
 """A data set whose size no count of shards divides, a checkpoint for it, and command lines on them."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
 from segmeter.cli.main import main
+from segmeter.evaluation.manifest import RECORDS
+from segmeter.files import describe_file, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.records import read_run, seal_run
 from tests.data.crafted import THREE, noise, put
 from tests.models.parts import TINY
 
@@ -91,3 +98,14 @@ def contents(folder: Path, *more: str) -> dict[str, bytes]:
     found = [folder / name for name in RESULTS if (folder / name).is_file()]
     found += [path for part in ("predictions", "overlays") for path in (folder / part).rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def change_record(folder: Path, case_id: str, change: Callable[[dict[str, str]], object]) -> None:
+    """Change what a finished run recorded of a case, as if the run had written it so."""
+    rows = pq.read_table(folder / RECORDS).to_pylist()
+    change(next(row for row in rows if row["case_id"] == case_id))
+    pq.write_table(pa.Table.from_pylist(rows), folder / RECORDS)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["results"][RECORDS] = describe_file(folder / RECORDS)
+    write_json(folder / "manifest.json", manifest)
+    write_json(folder / "run.json", seal_run(read_run(folder), folder))

@@ -50,7 +50,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/compare.py": ("compare",),
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),
-    "evaluation/merging/": ("merge",),
+    "evaluation/merge.py": ("merge",),
+    "evaluation/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/large/cases.py": ("eval",),
@@ -60,13 +61,12 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "distributed/config.py": ("eval", "score"),
     "cli/runs/objective.py": ("eval", "score"),
     "cli/commands/_parts.py": ("train", "eval", "check"),
+    "cli/pictures.py": ("eval", "predict"),
     "cli/config/trained_data.py": ("eval",),
     "cli/runs/optuna_search.py": ("train",),
     "cli/runs/resume.py": ("train", "eval", "score"),
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
-    "cli/pictures/score_pictures.py": ("score",),
-    "cli/pictures/predicted.py": ("eval", "predict"),
     "cli/launched.py": ("train", "eval", "predict", "score"),
     "cli/runs/launchers.py": ("train", "eval", "predict", "score"),
     "distributed/faults.py": ("train",),
@@ -81,8 +81,8 @@ ELSEWHERE = {
     ("data/files/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
-    ("evaluation/merging/pieces.py", "resume", "Finish it with segmeter"),
-    *(("evaluation/merging/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
+    ("evaluation/pieces.py", "resume", "Finish it with segmeter"),
+    *(("evaluation/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
     ("report/page/evaluation.py", "images", "images= of score"),
     ("metrics/summary/slice_labels.py", "images", "score with images="),
@@ -165,7 +165,7 @@ def test_the_search_for_advice_finds_it() -> None:
     found = set(advised())
     assert ("data/files/images.py", "data.orientation", "predict") in found
     assert ("inference/oom_fallback.py", "inference.tile", "train") in found
-    assert ("evaluation/images.py", "images", "score") in found
+    assert ("evaluation/pairing.py", "images", "score") in found
     assert len(found) > 60
 
 

@@ -34,7 +34,6 @@ from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import check_dataset
 from segmeter.errors import DataError, LateError
-from segmeter.remote.trees import open_present
 from tests.data.crafted import folder, make_folder, noise
 
 ROOT = Path(__file__).parents[2]
@@ -229,9 +228,12 @@ def b_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     released = threading.Event()
 
     def waiting(then: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda path, *more: (path.stem == "b" and released.wait(9), then(path, *more))[1]
+        return lambda path, *more, **options: (is_b(path) and released.wait(9), then(path, *more, **options))[1]
 
-    monkeypatch.setattr(sniff, "open_present", waiting(open_present))
+    def is_b(path: Any) -> bool:
+        return isinstance(path, Path) and path.stem == "b"
+
+    monkeypatch.setattr(os, "open", waiting(os.open))
     monkeypatch.setattr(dataset_module, "sha256_file", waiting(segmeter.files.sha256_file))
     yield
     released.set()

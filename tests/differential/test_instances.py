@@ -9,7 +9,7 @@ from scipy import ndimage
 from scipy.optimize import linear_sum_assignment
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures

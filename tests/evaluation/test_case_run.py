@@ -18,8 +18,7 @@ from segmeter.evaluation.case_run import (
     large_run,
     run_cases,
 )
-from segmeter.evaluation.manifest import read_journal
-from segmeter.evaluation.resuming.restore import open_manifest
+from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
 from segmeter.export import writer as writer_module
 from segmeter.export.config import ExportConfig
 from segmeter.files import is_whole
@@ -65,7 +64,8 @@ def begin(job):
 
 
 def noted(job):
-    return [entry for entry, _ in read_journal(job.folder)]
+    """What is recorded of each case, by its id."""
+    return parse_records(read_records(job.folder))
 
 
 def test_every_case_is_noted_in_order_with_its_row_and_its_whole_files(job):
@@ -76,13 +76,13 @@ def test_every_case_is_noted_in_order_with_its_row_and_its_whole_files(job):
     cases = work(replace(job, export=ExportConfig(probs=True)), measure=measure)
     names = list(job.dataset.case_ids)
     assert [case.prediction.sample.case_id for case in cases] == names
-    entries = noted(job)
-    assert [(entry.case_id, entry.row.case_id) for entry in entries] == [(name, name) for name in names]
-    for case, entry in zip(cases, entries, strict=True):
-        assert int(entry.row.counts[0, 0]) == (case.cleaned.labels == 1).sum()
-        assert entry.note["image"] == [16, 16, 3, "float32"]
-        assert set(entry.note["files"]) == {f"labels/{entry.case_id}.png", f"probs/{entry.case_id}.npy"}
-        assert all(is_whole(job.folder / PREDICTIONS / name, each) for name, each in entry.note["files"].items())
+    rows = begin(replace(job, resume=True)).table(job.dataset.spec)
+    assert list(noted(job)) == rows.case_ids == names
+    for case, row, record in zip(cases, rows, noted(job).values(), strict=True):
+        assert int(row.counts[0, 0]) == (case.cleaned.labels == 1).sum()
+        assert record["image"] == [16, 16, 3, "float32"]
+        assert set(record["files"]) == {f"labels/{row.case_id}.png", f"probs/{row.case_id}.npy"}
+        assert all(is_whole(job.folder / PREDICTIONS / name, each) for name, each in record["files"].items())
 
 
 def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
@@ -100,13 +100,13 @@ def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
     try:
         for _ in range(COUNT - 1):
             next(cases)
-            assert noted(job) == []
+            assert noted(job) == {}
         free.set()
         list(cases)
     finally:
         free.set()
         manifest.close()
-    assert [entry.case_id for entry in noted(job)] == list(job.dataset.case_ids)
+    assert list(noted(job)) == list(job.dataset.case_ids)
 
 
 def test_what_is_done_is_not_read_again(job):
@@ -128,7 +128,7 @@ def test_cases_before_a_fault_are_noted_whole(job, broken, error, message):
     """In batches of 2, a case that can't be read takes its batch with it."""
     with pytest.raises(error, match=message):
         work(replace(job, dataset=TinyCases(count=COUNT, **broken)))
-    names = [entry.case_id for entry in noted(job)]
+    names = list(noted(job))
     assert names == list(job.dataset.case_ids[: len(names)])
     assert len(names) <= 3
     files = sorted(path.stem for path in (job.folder / PREDICTIONS / "labels").glob("*"))

@@ -10,10 +10,10 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.compare import compare, name_runs
 from segmeter.evaluation.score import score
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import is_overall
@@ -208,17 +208,6 @@ def test_runs_that_differ_are_refused(changes: dict[str, object], message: str, 
     with pytest.raises(InputError) as caught:
         compare([one, two], FEW)
     assert message in str(caught.value)
-
-
-def test_runs_of_plain_files_are_told_apart_by_their_references(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("segmeter.evaluation.cases.WORTH_COMPILING", 1)
-    monkeypatch.setattr(CaseScorer, "_score", lambda *_: pytest.fail("the usual way"))
-    one = make_run(tmp_path / "one")
-    two = make_run(tmp_path / "two", targets=TARGETS | MOVED_B)
-    with pytest.raises(InputError, match=r"1 cases of 'two' with another target: b \(labels\)"):
-        compare([one, two], FEW)
 
 
 def test_an_ignored_value_that_differs_is_refused(tmp_path: Path) -> None:

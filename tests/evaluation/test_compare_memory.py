@@ -9,9 +9,10 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.evaluation.compare import compare, estimate_memory
 from segmeter.files import write_json
-from segmeter.metrics.cases import stored, table
+from segmeter.metrics.cases import table
 from segmeter.metrics.cases.columns import MeasureColumn
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, draws
 from segmeter.metrics.summary import scoreboard
@@ -57,7 +58,6 @@ def test_the_estimate_is_enough_for_a_case_and_not_twice_of_it(
     table made at once.
     """
     monkeypatch.setattr(table, "BLOCK", 256)
-    monkeypatch.setattr(stored, "BLOCK", 256)
     monkeypatch.setattr(scoreboard, "_CASES", 256)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1 << 14)
     monkeypatch.setattr(draws, "_DRAWN", 1000)

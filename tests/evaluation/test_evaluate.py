@@ -14,8 +14,7 @@ from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.config import FolderConfig
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import Evaluation, evaluate
-from segmeter.evaluation.predict import PredictionRun, predict
+from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import async_results as outbox
 from segmeter.inference.config import InferenceConfig

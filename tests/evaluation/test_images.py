@@ -7,8 +7,8 @@ import pytest
 
 from segmeter.data.files.masks import hash_map
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.images import find_images, put_beside, read_case_image
 from segmeter.evaluation.manifest import check_same
+from segmeter.evaluation.pairing import find_images, put_beside, read_case_image
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import ContentConfig

@@ -1,8 +1,9 @@
 """Pairs of masks whose files are not read in time: each way of reading them names the case, and only reading counts."""
 
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,13 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.cli.pictures.score_pictures import draw_cases
+from segmeter.cli.commands.score import draw_cases
 from segmeter.data.files import sniff
 from segmeter.errors import LateError
-from segmeter.evaluation import cases, probs
+from segmeter.evaluation import cases
 from segmeter.evaluation.pairing import hash_pair
 from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
-from segmeter.remote.trees import open_present
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import noise, put
 from tests.evaluation.masks import scoring, two_cases
@@ -33,16 +33,19 @@ class Hanging:
         self.folder = ""
         self.released = threading.Event()
 
-    def wait(self, path: Path) -> None:
-        if path.stem == "b" and path.parent.name == self.folder:
+    def wait(self, path: Any) -> None:
+        if isinstance(path, Path) and path.stem == "b" and path.parent.name == self.folder:
             self.released.wait(9)
+
+    def waiting(self, then: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda path, *more, **options: (self.wait(path), then(path, *more, **options))[1]
 
 
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     held = Hanging()
-    monkeypatch.setattr(sniff, "open_present", lambda path, flags: (held.wait(path), open_present(path, flags))[1])
-    monkeypatch.setattr(probs, "present", held.wait)
+    monkeypatch.setattr(os, "open", held.waiting(os.open))
+    monkeypatch.setattr(Path, "read_bytes", held.waiting(Path.read_bytes))
     yield held
     held.released.set()
 
@@ -60,25 +63,6 @@ def test_a_pair_is_named_with_its_number(job: Scoring, hanging: Hanging) -> None
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
         score(job)
-
-
-def test_pairs_that_are_counted_together_are_limited_one_by_one(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
-    released, given = threading.Event(), []
-
-    def count(files: list[tuple[Path, Path]], *more: Any, **options: Any) -> list[None]:
-        given.append([path.stem for pair in files for path in pair])
-        if files[0][0].stem == "b":
-            released.wait(9)
-        return [None]
-
-    monkeypatch.setattr(cases, "WORTH_COMPILING", 1)
-    monkeypatch.setattr(cases, "can_count", lambda spec: True)
-    monkeypatch.setattr(cases, "count_plain", count)
-    monkeypatch.setattr(cases, "prepare", lambda spec: time.sleep(0.5))  # compiling it is not limited
-    with pytest.raises(LateError, match=LATE.format(r" \(index 1\)")):
-        score(job)
-    released.set()
-    assert given == [["a", "a"], ["b", "b"]]
 
 
 def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from segmeter.cli.main import main
 from segmeter.data.folders.folder import open_images
 from segmeter.data.location import read_location
-from segmeter.evaluation.predict import predict
+from segmeter.evaluation.evaluate import predict
 from segmeter.export.config import ExportConfig
 from segmeter.postprocess.config import PostprocessConfig, WatershedConfig
 from tests.data.test_location import geotags

@@ -7,17 +7,30 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.manifest import JOURNAL, NAME, Entry, Manifest, check_same, read_run_manifest
+from segmeter.evaluation import manifest as manifest_module
+from segmeter.evaluation.manifest import (
+    JOURNAL,
+    Entry,
+    Manifest,
+    check_same,
+    hashes_of,
+    parse_records,
+    read_batches,
+    read_records,
+    read_run_manifest,
+)
 from segmeter.metrics.cases.columns import columns_of
 from segmeter.metrics.cases.table import CaseRow
+from tests.metrics.build import class_spec
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
 CASES = ["a", "b", "ü"]
+SPEC = class_spec(2)
 
 
 def entry(case_id: str, **fields: object) -> Entry:
     row = CaseRow(case_id=case_id, height=2, width=3, counts=np.array([[1, 2], [3, 2**40]]), **fields)  # type: ignore[arg-type]
-    return Entry(case_id=case_id, row=row, sha256=case_id.encode().hex(), note={"unit": "mm"})
+    return Entry(case_id=case_id, row=row, sha256=case_id.encode().hex(), record={"unit": "mm"})
 
 
 def begun(folder: Path, count: int = 3) -> Manifest:
@@ -29,7 +42,11 @@ def begun(folder: Path, count: int = 3) -> Manifest:
 
 
 def ids(manifest: Manifest, keep: int | None = None) -> list[str]:
-    return [each.row.case_id for each in manifest.entries(keep)]
+    return list(manifest.keep(keep)["case_id"].to_pylist())
+
+
+def rows_of(folder: Path) -> list[CaseRow]:
+    return list(Manifest.resume(folder, IDENTITY, CASES).table(SPEC))
 
 
 def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
@@ -46,22 +63,33 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
         target_crc32=2**32 - 1,
     )
     manifest.add(given)
-    (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
+    manifest.close()
+    (found,) = rows_of(tmp_path)
     names = ("case_id", "height", "width", "depth", "loss", "loss_terms", "spacing", "changed_pixels", "target_crc32")
     for name in names:
-        assert getattr(found.row, name) == getattr(given.row, name)
-    assert found.row.counts.dtype == np.int64
-    assert np.array_equal(found.row.counts, given.row.counts)
-    assert repr(found.row.measured) == repr(given.row.measured)  # NaN is not equal to itself
-    assert found.row.extra == given.row.extra
-    assert (found.sha256, found.note) == (given.sha256, given.note)
+        assert getattr(found, name) == getattr(given.row, name)
+    assert found.counts.dtype == np.int64
+    assert np.array_equal(found.counts, given.row.counts)
+    assert repr(found.measured) == repr(given.row.measured)  # NaN is not equal to itself
+    assert found.extra == given.row.extra
+    records = Manifest.resume(tmp_path, IDENTITY, CASES).keep()
+    assert hashes_of(records) == {"a": given.sha256}
+    assert parse_records(records) == {"a": given.record}
 
 
-def test_every_place_at_which_a_write_may_end_leaves_whole_rows(tmp_path: Path) -> None:
+def in_batches_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_module, "BATCH", 1)
+
+
+def test_every_place_at_which_a_write_may_end_leaves_whole_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_batches_of_one(monkeypatch)
     begun(tmp_path)
     content = (tmp_path / JOURNAL).read_bytes()
-    ends = np.cumsum([len(line) for line in content.splitlines(keepends=True)])
-    for cut in range(len(content) + 1):
+    ends = np.array([end for _, end in read_batches(tmp_path)])
+    assert len(ends) == 3
+    for cut in range(0, len(content) + 1, 7):
         (tmp_path / JOURNAL).write_bytes(content[:cut])
         manifest = Manifest.resume(tmp_path, IDENTITY, CASES)
         whole = int((ends <= cut).sum())
@@ -72,24 +100,28 @@ def test_every_place_at_which_a_write_may_end_leaves_whole_rows(tmp_path: Path) 
         assert (tmp_path / JOURNAL).read_bytes() == content
 
 
-def test_cases_that_are_added_together_leave_what_they_leave_one_by_one(tmp_path: Path) -> None:
-    """Mutation seen to fail: only the first of them is kept for the end."""
-    folders = [tmp_path / name for name in ("single", "together")]
-    single, together = begun(folders[0]), begun(folders[1], 0)
-    together.add(*map(entry, CASES))
-    together.close()
-    for name in (JOURNAL, NAME):
-        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
-        for manifest in (single, together):
-            manifest.finish()
+def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: no look at the clock."""
+    now = [100.0]
+    monkeypatch.setattr(manifest_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(manifest_module, "BATCH", 3)
+    manifest = Manifest.begin(tmp_path, IDENTITY, [])
+    sizes = []
+    for number in range(8):
+        now[0] += 2.0 if number == 6 else 0.0
+        manifest.add(entry(f"c{number}"))
+        sizes.append([len(table) for table, _ in read_batches(tmp_path)])
+    assert sizes == [[1], [1], [1], [1, 3], [1, 3], [1, 3], [1, 3, 3], [1, 3, 3]]
+    manifest.close()
+    assert [len(table) for table, _ in read_batches(tmp_path)] == [1, 3, 3, 1]
 
 
 def test_counts_in_any_order_of_memory_come_back(tmp_path: Path) -> None:
     """Mutation seen to fail: the bytes taken as they lie."""
     manifest, counts = begun(tmp_path, 0), np.asfortranarray([[1, 2], [3, 4]])
     manifest.add(Entry(case_id="a", row=CaseRow(case_id="a", height=2, width=5, counts=counts)))
-    (found,) = manifest.entries()
-    assert found.measured.counts.tolist() == counts.tolist()
+    (found,) = manifest.table(SPEC)
+    assert found.counts.tolist() == counts.tolist()
 
 
 @pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**62])
@@ -99,26 +131,36 @@ def test_counts_come_back_however_large(tmp_path: Path, most: int) -> None:
     manifest = Manifest.begin(tmp_path, IDENTITY, CASES)
     row = CaseRow(case_id="a", height=1, width=1, counts=counts)
     manifest.add(Entry(case_id="a", row=row, sha256="0"))
-    (found,) = Manifest.resume(tmp_path, IDENTITY, CASES).entries()
-    np.testing.assert_array_equal(found.row.counts, counts, strict=True)
+    manifest.close()
+    (found,) = rows_of(tmp_path)
+    np.testing.assert_array_equal(found.counts, counts, strict=True)
 
 
-def test_a_flipped_bit_ends_what_counts(tmp_path: Path) -> None:
+def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: the checksum not compared."""
+    in_batches_of_one(monkeypatch)
     begun(tmp_path)
-    lines = (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True)
-    assert b'"<i8","A' in lines[1]
-    lines[1] = lines[1].replace(b'"<i8","A', b'"<i8","B')
-    (tmp_path / JOURNAL).write_bytes(b"".join(lines))
+    content = (tmp_path / JOURNAL).read_bytes()
+    first, second, _ = (end for _, end in read_batches(tmp_path))
+    rng = np.random.default_rng(0)
+    for place in [first, first + 8, *rng.integers(first, second, 60).tolist()]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << rng.integers(8)
+        (tmp_path / JOURNAL).write_bytes(damaged)
+        assert [case_id for table, _ in read_batches(tmp_path) for case_id in table["case_id"].to_pylist()] == ["a"]
     assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == ["a"]
 
 
-def test_a_case_counts_once_and_rows_can_be_given_up(tmp_path: Path) -> None:
-    manifest = begun(tmp_path)
-    manifest.add(entry("a"))
-    again = Manifest.resume(tmp_path, IDENTITY, CASES)
-    assert ids(again) == CASES
+@pytest.mark.parametrize("batch", [1, 2, 64])
+def test_rows_can_be_given_up(tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: a batch dropped whole where a part of it is kept."""
+    monkeypatch.setattr(manifest_module, "BATCH", batch)
+    begun(tmp_path)
+    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == CASES
     assert ids(Manifest.resume(tmp_path, IDENTITY, CASES), keep=2) == CASES[:2]
     assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == CASES[:2]
+    assert [row.case_id for row in rows_of(tmp_path)] == CASES[:2]
+    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES), keep=0) == []
 
 
 def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
@@ -127,9 +169,10 @@ def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
     manifest.finish()
     content = read_run_manifest(tmp_path)
     assert content["state"] == "done"
-    assert content["cases"] == {
-        case_id: {"sha256": case_id.encode().hex(), "note": {"unit": "mm"}} for case_id in CASES
-    }
+    assert content["cases"] == CASES
+    records = read_records(tmp_path)
+    assert hashes_of(records) == {case_id: case_id.encode().hex() for case_id in CASES}
+    assert parse_records(records) == {case_id: {"unit": "mm"} for case_id in CASES}
     assert not (tmp_path / JOURNAL).exists()
     assert Manifest.resume(tmp_path, IDENTITY, CASES).done
 
@@ -148,7 +191,7 @@ def test_every_difference_is_shown(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 4, "identity": {}}'])
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"schema": 99}', b'{"schema": 5, "identity": {}}'])
 def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_bytes(content)
@@ -160,4 +203,4 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     begun(tmp_path)
     content = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
     assert content["identity"] == {"data.names": ["a", "b"], "data.key": None, "metrics.seed": 0}
-    assert list(content["cases"].values()) == [None, None, None]
+    assert content["cases"] == CASES

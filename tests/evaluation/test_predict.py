@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from segmeter.evaluation.predict import PredictionRun, predict
+from segmeter.evaluation.evaluate import PredictionRun, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor

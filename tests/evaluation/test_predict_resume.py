@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from segmeter.errors import ConfigError
+from segmeter.evaluation.evaluate import predict
 from segmeter.evaluation.manifest import Manifest
-from segmeter.evaluation.predict import predict
 from segmeter.export.config import ExportConfig
 from tests.evaluation.test_evaluate_resume import empty, files, flip
 from tests.evaluation.test_predict import Untargeted, job

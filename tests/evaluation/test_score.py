@@ -1,7 +1,6 @@
 """Scoring folders: what is counted, what is paired, and what is refused, all of it at once."""
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from sklearn.metrics import confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError, RunError
-from segmeter.evaluation import cases
 from segmeter.evaluation.score import score
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -159,55 +157,11 @@ def test_a_value_beside_the_ignored_one_is_no_label(tmp_path: Path) -> None:
         score(scoring(tmp_path))
 
 
-def test_few_and_many_pairs_are_counted_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many are worth the compiled loop; mutation seen to fail: it is taken for few."""
-    few, many = (two_cases(tmp_path / name) for name in ("few", "many"))
-    compiled: list[int] = []
-    real = cases.count_plain
-    monkeypatch.setattr(
-        cases, "count_plain", lambda files, *a, **k: compiled.append(len(files)) or real(files, *a, **k)
-    )
-    monkeypatch.setattr(cases, "is_compiled", lambda: False)
-    monkeypatch.setattr(cases, "WORTH_LOADING", 2)
-    score(scoring(few))
-    assert not compiled
-    monkeypatch.setattr(cases, "is_compiled", lambda: True)
-    score(scoring(many))
-    assert sum(compiled) == 2
-    monkeypatch.setattr(cases, "is_compiled", lambda: False)
-    monkeypatch.setattr(cases, "WORTH_COMPILING", 2)
-    score(scoring(two_cases(tmp_path / "more")))
-    assert sum(compiled) == 4
-    for name in ("cases.csv", "cases.parquet", "metrics.json"):
-        assert (few / name).read_bytes() == (many / name).read_bytes()
-
-
-def test_tables_of_many_rows_are_written_after_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same bytes, and none where the summary is refused."""
-    few, many = (two_cases(tmp_path / name) for name in ("few", "many"))
-    score(scoring(few))
-    monkeypatch.setattr("segmeter.evaluation.score._BESIDE", 1)
-    score(scoring(many))
-    for name in ("cases.csv", "cases.parquet", "metrics.json"):
-        assert (few / name).read_bytes() == (many / name).read_bytes()
-    refused = two_cases(tmp_path / "refused")
+def test_what_the_summary_refuses_leaves_no_tables(tmp_path: Path) -> None:
+    refused = two_cases(tmp_path)
     with pytest.raises(InputError, match="cluster"):
         score(replace(scoring(refused), metrics=MetricsConfig(cluster="no(where)")))
     assert not list(refused.glob("cases.*"))
-
-
-def test_what_the_summary_refuses_leaves_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though they were written before it was refused."""
-
-    def refuse(*_: object) -> None:
-        while not (tmp_path / "cases.csv").exists():
-            time.sleep(0.001)
-        raise InputError("refused")
-
-    monkeypatch.setattr("segmeter.evaluation.score.summarise", refuse)
-    with pytest.raises(InputError, match="refused"):
-        score(scoring(two_cases(tmp_path)))
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["manifest.json", "manifest.rows"]
 
 
 def test_tables_that_can_not_be_written_end_the_run_without_a_summary(

@@ -29,7 +29,7 @@ from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.provenance import source, versions
 
 NEEDS_ROOM = ("open", "write", "mkdir", "link")
-TIMES = ("run.json", "log.txt", ".lock", "report.html", "history.jsonl", "config.yaml", "overrides.yaml")
+TIMES = ("run.json", "log.txt", ".lock", ".owner", "report.html", "history.jsonl", "config.yaml", "overrides.yaml")
 
 
 class Killed(BaseException):

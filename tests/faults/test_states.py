@@ -12,9 +12,9 @@ import pytest
 from segmeter import files
 from segmeter.cli.commands import score
 from segmeter.cli.main import main
+from segmeter.errors import EXIT_CODES
 from segmeter.evaluation import memory
 from segmeter.records import seal
-from segmeter.training.run.signals import EXIT_CODES
 from tests.faults import world
 from tests.faults.test_bad_inputs import CHECK, IMAGE, PREDICT, SCORE, TRAIN, _here, sound
 from tests.faults.world import CASES, save

@@ -5,7 +5,7 @@ from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.oom_fallback import RunSizes
 from segmeter.inference.passes import Passes
-from segmeter.stages import Stages
+from segmeter.progress import Stages
 from tests.models.parts import make_tiny
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, LovaszConfig, PartWeights, SumConfig, TverskyConfig
-from segmeter.metrics.cases.table import divide_terms
+from segmeter.metrics.cases.typed import divide_terms
 from segmeter.models.segmenter import Segmenter
 from tests.inference.parts import labels_of
 from tests.models.parts import Stub, make_card, make_pointwise, make_spec, make_tiny

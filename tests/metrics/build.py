@@ -4,9 +4,8 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.columns import encode_key, split_scores
-from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 
 NAMES = ("sky", "road", "car", "tree", "pole")
 

@@ -9,7 +9,7 @@ import torch
 
 import segmeter
 from segmeter.errors import InputError, SegmeterError
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
 from segmeter.metrics.summary.conventions import score_maps_under

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from segmeter.remote import stores, trees
+from segmeter.remote import cache, stores
 from tests.remote.served import S3, Memory, serve_s3
 
 
@@ -18,31 +18,19 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cache of the test's own, no store of an earlier test, and no long waits."""
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(stores, "WAITS", (0.0, 0.0))
-    trees._checked.clear()
-    trees.open_store.cache_clear()
+    monkeypatch.setattr(cache, "_left", 0)
+    stores.open_bucket.cache_clear()
     yield
-    trees.open_store.cache_clear()
+    stores.open_bucket.cache_clear()
 
 
 @pytest.fixture
-def memory() -> Iterator[Memory]:
-    with Memory() as store:
-        yield store
-
-
-@pytest.fixture
-def requests(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the objects whose content is asked for."""
-    asked: list[str] = []
-    cat = memory.files.cat_file
-
-    def counted(path: str, *arguments: object, **options: object) -> bytes:
-        asked.append(path.rpartition("/")[2])
-        content: bytes = cat(path, *arguments, **options)
-        return content
-
-    monkeypatch.setattr(memory.files, "cat_file", counted)
-    return asked
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    found, opened = Memory(), stores.open_bucket
+    opening = lambda scheme, host: found if host == found.host else opened(scheme, host)  # noqa: E731
+    monkeypatch.setattr(stores, "open_bucket", opening)
+    opening.cache_clear = opened.cache_clear  # type: ignore[attr-defined]
+    return found
 
 
 class _Endless(http.server.BaseHTTPRequestHandler):

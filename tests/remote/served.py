@@ -4,34 +4,50 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import boto3
-import fsspec
+from obstore.store import MemoryStore
 
 
 class Memory:
-    """Objects of fsspec's memory, below a folder that no other test has."""
+    """Objects in the memory of this process, whose requests for content are counted and can be made to fail."""
 
     def __init__(self) -> None:
-        self.url = f"memory://{uuid.uuid4().hex}"
-        self.files: Any = fsspec.filesystem("memory")
+        self.host = uuid.uuid4().hex
+        self.url = f"memory://{self.host}"
+        self.store: Any = MemoryStore()
+        self.asked: list[str] = []  # names of the objects whose content was asked for
+        self.fault: Callable[[str], None] = lambda name: None  # called with the name before each request
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.files.store.clear()
-        self.files.pseudo_dirs[:] = [""]
-
-    def put(self, name: str, content: bytes) -> None:
-        self.files.pipe_file(self.url.removeprefix("memory:/") + f"/{name}", content)
+    def put(self, name: str, content: bytes | Path) -> None:
+        self.fault(name)
+        self.store.put(name, content)
 
     def drop(self, name: str) -> None:
-        self.files.rm_file(self.url.removeprefix("memory:/") + f"/{name}")
+        self.store.delete(name)
+
+    def head(self, name: str) -> Any:
+        self.fault(name)
+        return self.store.head(name)
+
+    def list(self, name: str | None, **options: Any) -> Any:
+        self.fault(name or "")
+        return self.store.list(name, **options)
+
+    def get(self, name: str) -> Any:
+        self.asked.append(name)
+        self.fault(name)
+        return self.store.get(name)
+
+    def names(self) -> list[str]:
+        return [each["path"] for page in self.store.list() for each in page]
+
+    def content(self, name: str) -> bytes:
+        return bytes(self.store.get(name).bytes())
 
 
 class S3:

@@ -1,93 +1,380 @@
 import os
 import resource
 import threading
+import time
+import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import zarr
 
+from segmeter.data.files.masks import read_values
+from segmeter.data.files.sniff import known_place, read_state, stored_size
+from segmeter.data.files.zarr import hash_folder, label_names, open_picture
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import remove
+from segmeter.provenance import cache_folder
 from segmeter.remote import cache
-from segmeter.remote.cache import OBJECTS, Room, cache_folder, hold, most_bytes
+from segmeter.remote.cache import fetch, fetch_ahead, fetched, list_place, listed_size, unzipped
+from segmeter.remote.stores import origin
+from tests.data.crafted import write_zarr
 
 
-def test_the_bound_is_in_gigabytes(monkeypatch):
-    monkeypatch.delenv("SEGMETER_CACHE_GB", raising=False)
-    assert most_bytes() == 20_000_000_000
-    monkeypatch.setenv("SEGMETER_CACHE_GB", "1.5")
-    assert most_bytes() == 1_500_000_000
+def listed(url, *names):
+    """The path that something behind a URL will have here."""
+    place = list_place(Path(url))
+    for name in names:
+        place = place.inside[name]
+    return place.path
+
+
+def read(path):
+    with fetched([path]):
+        return path.read_bytes()
+
+
+def entries():
+    return [path for path in (cache_folder() / cache._HOME).iterdir() if path.name[0] != "."]
+
+
+@pytest.fixture
+def of_bytes(monkeypatch):
+    """Bound the cache."""
+    return lambda size: monkeypatch.setenv("SEGMETER_CACHE_GB", str(size / 1e9))
+
+
+def test_a_path_of_this_machine_is_itself(tmp_path, monkeypatch):
+    assert fetch("runs/a") == Path("runs/a")
+    (tmp_path / "x").write_bytes(b"12")
+    assert listed_size(tmp_path / "x") is None
+    assert stored_size(tmp_path / "x") == 2
+    assert read(tmp_path / "x") == b"12"
+    assert list_place(tmp_path).inside is None
+    monkeypatch.chdir(tmp_path)
+    assert known_place("x") == str(tmp_path / "x")
+    assert known_place(Path("s3://b/x")) == "s3://b/x"
+
+
+def test_listing_reads_nothing_and_each_object_is_fetched_once(memory):
+    memory.put("images/a.png", b"one")
+    memory.put("images/b.png", b"three")
+    path = listed(f"{memory.url}/images", "b.png")
+    assert not path.exists()
+    assert (path.name, stored_size(path), origin(path)) == ("b.png", 5, f"{memory.url}/images/b.png")
+    assert memory.asked == []
+    assert read(path) == read(path) == read(listed(f"{memory.url}/images/b.png")) == b"three"
+    assert memory.asked == ["images/b.png"]
+
+
+def test_an_object_that_changes_between_listing_and_reading_is_noticed(memory):
+    memory.put("a.png", b"one")
+    path = listed(memory.url, "a.png")
+    memory.put("a.png", b"two")
+    with pytest.raises(DataError, match=r"a.png: expected `object` to stay what it was .*, got another content"):
+        read(path)
+    assert entries() == []
+    memory.drop("a.png")
+    with pytest.raises(DataError, match=r"a.png: expected `object` to be there and readable"):
+        read(path)
+
+
+def test_a_changed_object_is_another_path_and_its_neighbours_are_not_read_again(memory):
+    for name in "ab":
+        memory.put(name, b"one")
+    before = {name: listed(memory.url, name) for name in "ab"}
+    assert [read(before[name]) for name in "ab"] == [b"one", b"one"]
+    memory.put("b", b"two")
+    after = {name: listed(memory.url, name) for name in "ab"}
+    assert (after["a"], after["b"] != before["b"]) == (before["a"], True)
+    assert [read(after[name]) for name in "ab"] == [b"one", b"two"]
+    assert memory.asked == ["a", "b", "b"]
+    assert read_state(after["a"]) == (3, 0, 0, 0)  # the same before it is fetched, and after
+
+
+def test_the_cache_stays_below_its_bound_and_forgets_what_was_used_least_recently(memory, of_bytes):
+    of_bytes(35)
+    for name in "abcdef":
+        memory.put(name, name.encode() * 10)
+    paths = {name: listed(memory.url, name) for name in "abcdef"}
+    for turn, name in enumerate("abacad"):
+        assert read(paths[name]) == name.encode() * 10
+        os.utime(cache._entry(paths[name]), (turn, turn))
+        assert len(entries()) <= 3
+    assert {name for name in "abcdef" if paths[name].exists()} == set("acd")
+    assert memory.asked == ["a", "b", "c", "d"]
+    assert read(paths["b"]) == b"b" * 10
+    assert memory.asked[-1] == "b"
+
+
+def test_a_file_that_is_read_is_not_forgotten(memory, of_bytes):
+    """Mutation seen to fail: no handle held in the block."""
+    of_bytes(35)
+    for name in "ab":
+        memory.put(name, name.encode() * 30)
+    first, second = (listed(memory.url, name) for name in "ab")
+    with fetched([first]):
+        with pytest.raises(DataError, match=r"to fit into the cache of 3.5e-08 GB, got 3e-08 GB. Raise SEGMETER_CACHE"):
+            read(second)
+        assert first.read_bytes() == b"a" * 30
+    assert read(second) == b"b" * 30
+    assert not first.exists()
+
+
+def test_what_other_threads_fetch_is_waited_for(memory, of_bytes):
+    """Mutation seen to fail: room that was taken, and not used yet, forgotten."""
+    of_bytes(35)
+    for name in "ab":
+        memory.put(name, name.encode() * 30)
+    first, second = (listed(memory.url, name) for name in "ab")
+    order = []
+
+    def slow(name):
+        if name == "a":
+            time.sleep(0.3)
+        order.append(name)
+
+    memory.fault = slow
+    threads = [threading.Thread(target=read, args=(path,)) for path in (first, second)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join()
+    assert order == ["a", "b"]
+    assert (first.exists(), second.exists()) == (False, True)
+
+
+def test_threads_that_push_each_other_out_of_a_small_cache_read_the_right_bytes(memory, of_bytes):
+    of_bytes(45)
+    names = [f"{number:02d}" for number in range(12)]
+    for name in names:
+        memory.put(name, name.encode() * 5)
+    paths, wrong = {name: listed(memory.url, name) for name in names}, []
+
+    def work(own):
+        for name in own:
+            if read(paths[name]) != name.encode() * 5:
+                wrong.append(name)
+
+    threads = [threading.Thread(target=work, args=(names[start:] + names[:start],)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(entries()) <= 4
+
+
+def test_what_a_killed_process_left_goes(memory, of_bytes):
+    of_bytes(35)
+    home = cache_folder() / cache._HOME
+    for name in (".tmp-1-ab", ".tmp-2-cd"):
+        (home / name).mkdir(parents=True)
+    os.utime(home / ".tmp-1-ab", (0, 0))
+    for name in "abcd":
+        memory.put(name, bytes(10))
+        read(listed(memory.url, name))
+    assert [path.name for path in home.glob(".tmp-*")] == [".tmp-2-cd"]
 
 
 @pytest.mark.parametrize("given", ["", "0", "-1", "many", "nan", "inf"])
-def test_a_bound_that_is_none_is_refused(given, monkeypatch):
+def test_a_bound_that_is_none_is_refused(given, memory, monkeypatch):
+    memory.put("a", b"1")
     monkeypatch.setenv("SEGMETER_CACHE_GB", given)
     with pytest.raises(ConfigError, match=f"SEGMETER_CACHE_GB` to be the size .* above 0, got '{given}'"):
-        most_bytes()
+        read(listed(memory.url, "a"))
 
 
-def test_the_folder_is_the_users(monkeypatch):
-    monkeypatch.delenv("SEGMETER_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_folder() == Path("/somewhere/segmeter")
+def test_what_has_no_state_is_fetched_anew_at_each_start(memory, monkeypatch):
+    head, get = memory.head, memory.get
+
+    unknown = {"e_tag": None, "last_modified": datetime.fromtimestamp(0, UTC)}
+    monkeypatch.setattr(memory, "head", lambda name: {**head(name), **unknown})
+
+    def got(name):
+        found = get(name)
+        return SimpleNamespace(meta={**found.meta, **unknown}, stream=found.stream)
+
+    monkeypatch.setattr(memory, "get", got)
+    memory.put("x/a", b"one")
+    assert read(listed(f"{memory.url}/x/a")) == b"one"
+    memory.put("x/a", b"two")
+    monkeypatch.setattr("segmeter.remote.stores._START", "another")
+    assert read(listed(f"{memory.url}/x/a")) == b"two"
 
 
-def test_what_a_killed_process_left_counts_and_goes_first(tmp_path):
-    """Mutation seen to fail: files without a name left out, or taken while they are written."""
-    objects = tmp_path / "tree" / "images" / OBJECTS
-    objects.mkdir(parents=True)
-    names = {"left": ".tmp-1-ab", "fresh": ".tmp-2-cd", "kept": "5-00"}
-    for name in names.values():
-        (objects / name).write_bytes(bytes(30))
-    os.utime(objects / names["left"], (0, 0))
-    with Room(tmp_path, 100).reserve(30, "more"):
-        pass
-    assert sorted(path.name for path in objects.iterdir()) == sorted(names.values())
-    with Room(tmp_path, 85).reserve(30, "more"):
-        pass
-    assert sorted(path.name for path in objects.iterdir()) == [names["fresh"], names["kept"]]
+def test_a_whole_folder_is_a_copy_of_one_state(memory):
+    memory.put("run/run.json", b"{}")
+    memory.put("run/in/a", b"one")
+    memory.put("run/predictions/a", b"large")
+    keep = lambda name: not name.startswith("predictions")  # noqa: E731
+    folder = fetch(f"{memory.url}/run", keep=keep)
+    assert folder.name == "run"
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == ["in", "in/a", "run.json"]
+    assert origin(folder / "in" / "a") == f"{memory.url}/run/in/a"
+    assert fetch(f"{memory.url}/run", keep=keep) == folder
+    assert sorted(memory.asked) == ["run/in/a", "run/run.json"]
+    memory.put("run/in/a", b"two")
+    assert (fetch(f"{memory.url}/run") / "in" / "a").read_bytes() == b"two"
+    assert (folder / "in" / "a").read_bytes() == b"one"
+    with pytest.raises(DataError, match="to hold what is wanted of it"):
+        fetch(f"{memory.url}/run", keep=lambda name: False)
 
 
-def test_a_folder_that_is_removed_while_it_is_waited_for_is_made_again(tmp_path, monkeypatch):
-    """Mutation seen to fail: no look whether the folder still has its name."""
-    folder, flock = tmp_path / "whole" / "a", cache.fcntl.flock
-    turns = iter([True, False])
-
-    def removed_first(handle, kind):
-        if next(turns):
-            remove(folder)
-        flock(handle, kind)
-
-    monkeypatch.setattr(cache.fcntl, "flock", removed_first)
-    hold(folder)
-    assert cache._is_at(cache._held[folder], folder)
+def test_a_folder_is_not_forgotten_until_the_end(memory, of_bytes):
+    of_bytes(35)
+    memory.put("run/a", bytes(30))
+    memory.put("more", bytes(30))
+    folder = fetch(f"{memory.url}/run")
+    with pytest.raises(DataError, match="to fit into the cache"):
+        read(listed(memory.url, "more"))
+    assert (folder / "a").read_bytes() == bytes(30)
 
 
-def test_what_other_threads_fetch_is_waited_for_and_never_passes_the_bound(tmp_path):
-    """Mutation seen to fail: room that was taken, and not used yet, forgotten."""
-    room, order = Room(tmp_path, 100), []
-
-    def fetch():
-        with room.reserve(60, "b"):
-            order.append("second")
-
-    second = threading.Thread(target=fetch)
-    with room.reserve(60, "a"):
-        second.start()
-        second.join(0.2)
-        order.append("first")
-    second.join()
-    assert order == ["first", "second"]
-    with pytest.raises(DataError, match="to fit into the cache"), room.reserve(101, "c"):
-        pass
+def test_threads_that_want_one_folder_fetch_it_once(memory):
+    memory.put("run/a", b"one")
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(fetch(f"{memory.url}/run"))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(set(found)), len(found), memory.asked) == (1, 6, ["run/a"])
 
 
-def test_more_folders_are_held_than_a_process_may_open_at_first(tmp_path):
+def test_more_folders_are_kept_than_a_process_may_open_at_first(memory):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     cache._allow_open_files.cache_clear()
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
     try:
         for number in range(200):
-            hold(tmp_path / "whole" / str(number))
+            memory.put(f"{number}/a", b"1")
+            fetch(f"{memory.url}/{number}")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len([folder for folder in cache._held if folder.is_relative_to(tmp_path)]) == 200
+
+
+def test_an_archive_is_unpacked_and_one_that_is_replaced_is_unpacked_again(tmp_path, s3):
+    for content in (b"one", b"another"):
+        with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+            archive.writestr("run/run.json", content)
+        s3.put("all.zip", (tmp_path / "all.zip").read_bytes())
+        for place in (f"{tmp_path}/all.zip", f"{s3.url}/all.zip"):
+            folder = fetch(f"zip://run::{place}")
+            assert (folder / "run.json").read_bytes() == content
+            assert unzipped(Path(f"zip://run::{place}")) == list_place(Path(f"zip://run::{place}")).path == folder
+        assert origin(folder / "run.json") == f"zip://run/run.json::{s3.url}/all.zip"
+
+
+@pytest.fixture(params=[2, 3])
+def stored(request, tmp_path, memory):
+    """A label map in chunks, one of which is all zeros and so has no file; here and in a store."""
+    labels = np.random.default_rng(5).integers(0, 3, (50, 70)).astype(np.uint8)
+    labels[:32, 32:64] = 0
+    here = write_zarr(tmp_path / "a.zarr", labels, "yx", zarr_format=request.param, chunks=(32, 32))
+    for path in here.rglob("*"):
+        if path.is_file():
+            memory.put(f"masks/a.zarr/{path.relative_to(here)}", path.read_bytes())
+    return here, labels
+
+
+def stored_map(path):
+    with fetched([path]):
+        return read_values(path, max_pixels=10**6)
+
+
+def chunk_of(here):
+    return next(
+        str(path.relative_to(here)) for path in sorted(here.rglob("*")) if path.is_file() and path.name[-1].isdigit()
+    )
+
+
+def test_zarr_behind_a_url_is_read_as_here(stored, memory):
+    here, labels = stored
+    place = list_place(Path(memory.url) / "masks").inside["a.zarr"]
+    assert place.files & {"zarr.json", ".zarray"}
+    assert memory.asked == []
+    found, expected = stored_map(place.path), stored_map(here)
+    np.testing.assert_array_equal(found.values, labels)
+    assert (found.sha256, found.sha256) == (expected.sha256, hash_folder(place.path))
+    assert len([each for each in here.rglob("*") if each.is_file()]) == len(memory.asked)
+    assert listed(f"{memory.url}/masks/a.zarr") == place.path
+    assert read_state(place.path)[0] > 0
+    assert read_state(place.path / chunk_of(here))[0] > 0
+    assert read_state(place.path / "c/9/9") == (0, 0, 0, 0)
+
+
+def test_a_chunk_that_is_lost_or_changed_after_the_listing_is_no_zeros(stored, memory):
+    """Mutation seen to fail: the listing of the folder not compared."""
+    here, _ = stored
+    path, chunk = listed(f"{memory.url}/masks", "a.zarr"), chunk_of(here)
+    memory.drop(f"masks/a.zarr/{chunk}")
+    for content in (None, (here / chunk).read_bytes()[::-1]):
+        if content:
+            memory.put(f"masks/a.zarr/{chunk}", content)
+        with pytest.raises(DataError, match=r"masks/a.zarr: expected `object` to stay what it was"):
+            stored_map(path)
+    assert listed(f"{memory.url}/masks", "a.zarr") != path
+
+
+def test_zarr_that_was_read_stays_in_the_cache_until_the_end(stored, memory, of_bytes):
+    """Mutation seen to fail: not held (its chunks make room for others, and are zeros)."""
+    here, labels = stored
+    size = sum(path.stat().st_size for path in here.rglob("*") if path.is_file())
+    memory.put("large", bytes(size))
+    of_bytes(size + 10)
+    path = listed(f"{memory.url}/masks", "a.zarr")
+    np.testing.assert_array_equal(stored_map(path).values, labels)
+    with pytest.raises(DataError, match="to fit into the cache"):
+        read(listed(f"{memory.url}/large"))
+    np.testing.assert_array_equal(stored_map(path).values, labels)
+
+
+def test_the_levels_and_labels_of_an_ome_zarr_behind_a_url(tmp_path, memory):
+    group = zarr.create_group(str(tmp_path / "p.ome.zarr"))
+    axes = [{"name": name, "type": "space"} for name in "yx"]
+    levels = [{"path": str(n), "coordinateTransformations": [{"type": "scale", "scale": [2.0**n] * 2}]} for n in (0, 1)]
+    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": levels}]}
+    for number, size in ((0, 40), (1, 20)):
+        group.create_array(str(number), data=np.full((size, size), number + 1, np.uint8), chunks=(16, 16))
+    labels = zarr.create_group(str(tmp_path / "p.ome.zarr" / "labels"))
+    labels.create_array("cells", data=np.ones((40, 40), np.uint8))
+    for path in (tmp_path / "p.ome.zarr").rglob("*"):
+        if path.is_file():
+            memory.put(f"p.ome.zarr/{path.relative_to(tmp_path / 'p.ome.zarr')}", path.read_bytes())
+    found = listed(memory.url, "p.ome.zarr")
+    with fetched([found]):
+        assert label_names(found) == ["labels/cells"]
+        second = open_picture(found, level=1)
+        assert (second.levels, second.array.shape, second.array[0, 0]) == (2, (20, 20), 2)
+
+
+def test_objects_are_fetched_side_by_side_and_given_in_order(memory):
+    """Sixteen requests meet: with fewer at a time the barrier would break."""
+    names = [f"{number:02d}" for number in range(48)]
+    for name in names:
+        memory.put(name, name.encode())
+    paths, together = [listed(memory.url, name) for name in names], threading.Barrier(16, timeout=20)
+    memory.fault = lambda name: together.wait()
+    found = []
+    for path in fetch_ahead(paths, lambda path: [path]):
+        found.append(path.name)
+        assert path.read_bytes() == path.name.encode()
+    assert found == names
+
+
+def test_what_can_not_be_fetched_is_left_to_who_reads_it(memory):
+    for name in "ab":
+        memory.put(name, name.encode())
+    first, second = (listed(memory.url, name) for name in "ab")
+    memory.drop("a")
+    assert list(fetch_ahead([first, second], lambda path: [path])) == [first, second]
+    assert (first.exists(), second.read_bytes()) == (False, b"b")
+
+
+def test_local_files_are_given_at_once(monkeypatch):
+    monkeypatch.setattr(cache, "map_in_threads", None)
+    assert list(fetch_ahead([Path("a"), Path("b")], lambda path: [path])) == [Path("a"), Path("b")]
+    assert list(fetch_ahead([], lambda path: [path])) == []

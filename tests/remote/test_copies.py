@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.errors import RunError
-from segmeter.remote.stores import Store
+from segmeter.remote import upload
 from tests.cli.sharded import SCORE, TRAIN, newest, run
 
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -17,14 +17,14 @@ FAST = (*SCORE, "images=null", "metrics.measures=[]", "report.overlays=0", "repo
 @pytest.fixture
 def lossy(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names whose objects can't be written."""
-    refused, write = [], Store.write
+    refused, write = [], upload.write_object
 
-    def fail(self: Store, name: str, source: Path) -> None:
-        if any(part in name for part in refused):
-            raise RunError(f"{self.place(name)}: can't be written.")
-        write(self, name, source)
+    def fail(url: str, source: Path) -> None:
+        if any(part in url for part in refused):
+            raise RunError(f"{url}: can't be written.")
+        write(url, source)
 
-    monkeypatch.setattr(Store, "write", fail)
+    monkeypatch.setattr(upload, "write_object", fail)
     return refused
 
 
@@ -33,7 +33,7 @@ def state_of(folder: Path) -> str:
 
 
 def copied(memory, folder: Path, name: str) -> bytes:
-    return bytes(memory.files.cat_file(f"{memory.url}/runs/{folder.name}/{name}"))
+    return bytes(memory.content(f"runs/{folder.name}/{name}"))
 
 
 @pytest.mark.parametrize("lost", ["metrics.json", "run.json"])
@@ -76,6 +76,6 @@ def test_a_planted_link_is_not_copied(memory, tmp_path, capsys) -> None:
     capsys.readouterr()
     assert run("score", f"resume={folder}", f"run.copy_to={memory.url}/runs") == 3
     assert f"run.copy_to: {folder / 'leak'} is a link that leads out of the run" in capsys.readouterr().err
-    assert not [name for name in memory.files.store if "leak" in name]
+    assert not [name for name in memory.names() if "leak" in name]
     (folder / "leak").unlink()
     assert run("score", f"resume={folder}", f"run.copy_to={memory.url}/runs") == 0

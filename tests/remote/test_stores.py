@@ -1,38 +1,100 @@
 import zipfile
-import zlib
+from pathlib import Path
 
 import pytest
 
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.remote import stores
-from segmeter.remote.stores import Store, attempt
-from segmeter.remote.trees import open_store
+from segmeter.remote.stores import (
+    attempt,
+    find_object,
+    list_objects,
+    origin,
+    read_object,
+    split_archive,
+    url_of,
+    write_object,
+)
 from tests.deadline import deadline
 
 
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("runs/a", None),
+        ("/data/s3/x", None),
+        ("C:/data", None),
+        ("s3://bucket/a b/c/", "s3://bucket/a b/c"),
+        ("S3://bucket", "s3://bucket"),
+        ("file:///data/x", "file:///data/x"),
+        ("zip://in/side::https://host/all.zip", "zip://in/side::https://host/all.zip"),
+        ("zip://::data/all.zip", "zip://::data/all.zip"),
+        ("zip://in::data/all.zip/side/a.png", "zip://in/side/a.png::data/all.zip"),
+        ("http://host:8080/x@2", "http://host:8080/x@2"),
+        ("s3://bucket/x@2", "s3://bucket/x@2"),
+    ],
+)
+def test_a_url_survives_being_a_path(given, url):
+    assert url_of(given) == url
+    assert url_of(Path(given)) == url
+
+
+def test_another_scheme_is_refused_with_those_that_are_read():
+    with pytest.raises(ConfigError, match=r"a URL of s3, gs, .*, got ftp://"):
+        url_of("ftp://host/x")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "https://me:hidden@host/x",
+        "s3://key:hidden@bucket/x",
+        "s3://AKIAX:hid/hidden@bucket/x",
+        "https:///u:p/hidden@host/x",
+        "https://host/x?sig=hidden",
+        "https://host/x#sig=hidden",
+        "az://c/x?sv=1&sig=hidden",
+        "gs://b/x?X-Goog-Signature=hidden",
+        "zip://a::s3://b/x.zip?X-Amz-Signature=hidden.zip",
+        "s3://key:pass::hidden@bucket/x",
+        "zip://a::s3://key:pass::hidden@bucket/x.zip",
+    ],
+)
+def test_a_login_or_signature_is_refused_and_not_repeated(given):
+    with pytest.raises(ConfigError, match="Give credentials by the environment") as refused:
+        url_of(given)
+    assert "hidden" not in str(refused.value)
+
+
+def test_an_archive_has_to_be_named():
+    assert split_archive("zip://a/b::x.zip") == ("a/b", "x.zip")
+    with pytest.raises(ConfigError, match=r"name an archive, .zip, after ::"):
+        url_of("zip://a/b")
+
+
+def test_the_url_of_a_path_that_was_made_from_it_is_said():
+    assert origin("/data/a.png") == "/data/a.png"
+    assert origin(Path.cwd() / Path("s3://b/x") / "a.png") == "s3://b/x/a.png"
+    assert origin("/home/me/zip:/in::s3:/b/all.zip/a.png") == "zip://in/a.png::s3://b/all.zip"
+    assert origin("/data/zip:/notes") == "/data/zip:/notes"
+
+
 class Broken:
-    """Files whose every request fails some times first."""
+    """Work that fails some times first."""
 
-    def __init__(self, files, times, error):
-        self.files, self.times, self.error, self.asked = files, times, error, 0
+    def __init__(self, times, error):
+        self.times, self.error, self.asked = times, error, 0
 
-    def __getattr__(self, name):
-        def request(*arguments, **options):
-            self.asked += 1
-            if self.asked <= self.times:
-                raise self.error
-            return getattr(self.files, name)(*arguments, **options)
-
-        return request if name != "invalidate_cache" else self.files.invalidate_cache
-
-
-def store_of(memory, times, error):
-    return Store(memory.url, Broken(memory.files, times, error), memory.url.removeprefix("memory:/"))
+    def __call__(self, name=""):
+        self.asked += 1
+        if self.asked <= self.times:
+            raise self.error
 
 
 def test_a_lost_connection_is_tried_again_and_named(memory, caplog):
     memory.put("a", b"123")
-    found = store_of(memory, 2, ConnectionError("reset by peer")).look("a")
+    memory.fault = Broken(2, ConnectionError("reset by peer"))
+    found = find_object(f"{memory.url}/a")
     assert found is not None
     assert found.size == 3
     assert [record.getMessage() for record in caplog.records] == [
@@ -41,34 +103,37 @@ def test_a_lost_connection_is_tried_again_and_named(memory, caplog):
 
 
 def test_what_stays_lost_ends_the_run_with_a_line_that_says_so(memory):
+    memory.fault = Broken(99, TimeoutError("timed out"))
     with pytest.raises(RunError, match=rf"{memory.url}/a: can't be read or written, after 3 attempts \(timed out\)"):
-        store_of(memory, 99, TimeoutError("timed out")).look("a")
+        find_object(f"{memory.url}/a")
 
 
-@pytest.mark.parametrize(
-    "error", [FileNotFoundError("gone"), PermissionError("403"), zipfile.BadZipFile("no zip"), zlib.error("torn")]
-)
-def test_what_is_not_there_or_damaged_is_not_tried_again(memory, error):
-    store = store_of(memory, 99, error)
-    with pytest.raises(DataError, match=r"to be there and readable, got (gone|403|no zip|torn)"):
-        attempt("x", lambda: store._files.info("x"))
-    assert store._files.asked == 1
+@pytest.mark.parametrize("error", [FileNotFoundError("gone"), PermissionError("403")])
+def test_what_is_not_there_is_not_tried_again(error):
+    work = Broken(99, error)
+    with pytest.raises(DataError, match=r"to be there and readable, got (gone|403)"):
+        attempt("x", work)
+    assert work.asked == 1
 
 
 def test_what_may_not_be_looked_at_is_not_taken_for_absent(memory):
-    assert store_of(memory, 99, FileNotFoundError("gone")).look("a") is None
+    assert find_object(f"{memory.url}/a") is None
+    memory.fault = Broken(99, PermissionError("403"))
     with pytest.raises(DataError, match="to be there and readable, got 403"):
-        store_of(memory, 99, PermissionError("403")).look("a")
+        find_object(f"{memory.url}/a")
 
 
-@pytest.mark.parametrize("name", ["../up", "a/../../up", "a\0b"])
-def test_names_that_lead_elsewhere_are_refused(memory, name, monkeypatch):
-    store = store_of(memory, 0, OSError())
-    info = {"size": 1, "type": "file", "mtime": 1}
-    monkeypatch.setattr(memory.files, "info", lambda path: {"type": "directory"})
-    monkeypatch.setattr(memory.files, "find", lambda root, detail: {f"{store._root}/{name}": info})
-    with pytest.raises(DataError, match="names that can be those of files"):
-        store.objects()
+def test_names_that_lead_elsewhere_are_refused(s3):
+    s3.put("x/../up", b"1")
+    with pytest.raises(DataError, match=r"to be there and readable, got Encountered object with invalid path"):
+        list_objects(f"{s3.url}/x")
+
+
+def test_a_name_that_is_file_and_folder_is_refused(s3):
+    for name in ("x/a", "x/a/b"):
+        s3.put(name, b"1")
+    with pytest.raises(DataError, match="to be files or folders, got both of 'a'"):
+        list_objects(f"{s3.url}/x")
 
 
 def test_s3_is_listed_read_and_written(s3, tmp_path):
@@ -76,23 +141,23 @@ def test_s3_is_listed_read_and_written(s3, tmp_path):
     s3.put("data/in/b.bin", bytes(20_000_000))
     for name in ("data/", "data/in/"):  # what consoles make of folders
         s3.put(name, b"")
-    store = open_store(f"{s3.url}/data")
-    found = store.objects()
+    found = list_objects(f"{s3.url}/data")
     assert [(each.name, each.size) for each in found] == [("a.bin", 3), ("in/b.bin", 20_000_000)]
-    assert store.look("a.bin") == found[0]
-    assert b"".join(store.read("in/b.bin", 20_000_000)) == bytes(20_000_000)
+    assert read_object(f"{s3.url}/data/in/b.bin", tmp_path / "b", "in/b.bin") == found[1]
+    assert (tmp_path / "b").read_bytes() == bytes(20_000_000)
     (tmp_path / "c").write_bytes(b"three")
-    store.write("c", tmp_path / "c")
+    write_object(f"{s3.url}/data/c", tmp_path / "c")
     assert s3.get("data/c") == b"three"
-    assert open_store(s3.url).objects()[0].name == "data/a.bin"
-    assert open_store(f"{s3.url}/nothing").objects() == []
+    assert list_objects(s3.url)[0].name == "data/a.bin"
+    with pytest.raises(DataError, match="to hold something, got nothing there"):
+        list_objects(f"{s3.url}/nothing")
 
 
-@pytest.mark.parametrize("ask", [Store.objects, lambda store: store.look("run.json")], ids=["list", "look"])
+@pytest.mark.parametrize("ask", [list_objects, find_object], ids=["list", "find"])
 def test_a_missing_bucket_is_refused_at_once(ask, s3, caplog):
     """Mutation seen to fail: the answer taken for a lost connection."""
     with pytest.raises(DataError, match="to be there and readable, got NoSuchBucket: The specified bucket does not"):
-        ask(open_store("s3://nobucket/x"))
+        ask("s3://nobucket/x")
     assert not caplog.records  # nothing was tried again
 
 
@@ -106,11 +171,11 @@ def test_a_missing_bucket_is_refused_at_once(ask, s3, caplog):
         ("error sending request", 3),
     ],
 )
-def test_what_a_server_refuses_for_good_is_not_tried_again(text, attempts, memory):
-    store = store_of(memory, 99, RuntimeError(text))
+def test_what_a_server_refuses_for_good_is_not_tried_again(text, attempts):
+    work = Broken(99, RuntimeError(text))
     with pytest.raises(DataError if attempts == 1 else RunError):
-        attempt("x", lambda: store._files.info("x"))
-    assert store._files.asked == attempts
+        attempt("x", work)
+    assert work.asked == attempts
 
 
 @pytest.mark.parametrize("fresh", [True, False], ids=["new names", "the same page"])
@@ -122,47 +187,34 @@ def test_a_listing_without_an_end_is_refused(fresh, endless, monkeypatch):
         deadline(30),
         pytest.raises(DataError, match=r"s3://b/x: expected `objects` to be at most 25, each once, got \d+ and no end"),
     ):
-        open_store("s3://b/x").objects()
+        list_objects("s3://b/x")
     assert endless.pages < 50
-    assert open_store("s3://b/x").look("run.json") is None  # a folder, as far as the server tells
+    assert find_object("s3://b/x") is None  # a folder, as far as the server tells
 
 
 def test_an_unreachable_server_is_named(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(RunError, match="s3://b/x: can't be read or written, after 3 attempts"):
-        open_store("s3://b/x").objects()
+        list_objects("s3://b/x")
 
 
-def test_a_web_server_is_found_by_its_name_and_port(web):
+def test_a_web_server_gives_files_by_its_name_and_port(web, tmp_path):
     """Mutation seen to fail: the path as it is, whose host the library takes for the scheme of a URL."""
     root, url = web
     (root / "a;b.png").write_bytes(b"123")
-    found = open_store(url.replace("127.0.0.1", "localhost")).look("a;b.png")
-    assert found is not None
-    assert found.size == 3
-
-
-def test_a_web_server_gives_files(web):
-    root, url = web
-    (root / "a.bin").write_bytes(b"12345")
-    (found,) = open_store(f"{url}/a.bin").objects()
-    assert (found.name, found.size) == ("", 5)
+    here = f"{url.replace('127.0.0.1', 'localhost')}/a;b.png"
+    (found,) = list_objects(here)
+    assert (found.name, found.size) == ("", 3)
     assert found.stamp
-    assert b"".join(open_store(f"{url}/a.bin").read("", 5)) == b"12345"
-    assert open_store(f"{url}/no.bin").objects() == []
+    assert read_object(here, tmp_path / "a") == found
+    with pytest.raises(DataError, match=r"nothing there. A web server lists nothing: name a file, or zip"):
+        list_objects(f"{url}/no.bin")
 
 
-def test_members_of_archives_are_objects(tmp_path, s3):
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        archive.writestr("in/a", b"one")
-        archive.writestr("b", b"two")
-    store = open_store(f"zip://::{tmp_path / 'all.zip'}")
-    assert [(each.name, each.size) for each in store.objects()] == [("b", 3), ("in/a", 3)]
-    s3.put("all.zip", (tmp_path / "all.zip").read_bytes())
-    inner = open_store(f"zip://in::{s3.url}/all.zip")
-    assert [each.name for each in inner.objects()] == ["a"]
-    assert b"".join(inner.read("a", 3)) == b"one"
-    assert inner.place("a") == f"zip://in/a::{s3.url}/all.zip"
+def test_folders_of_this_machine_have_urls_too(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"one")
+    assert [each.name for each in list_objects(f"file://{tmp_path}")] == ["in/a"]
 
 
 def test_a_missing_package_is_said(monkeypatch):
@@ -171,4 +223,15 @@ def test_a_missing_package_is_said(monkeypatch):
 
     monkeypatch.setattr(stores, "import_module", lacking)
     with pytest.raises(ConfigError, match=r"to be installed to read URLs, .*pip install 'segmeter\[s3\]'"):
-        open_store("s3://b/x")
+        list_objects("s3://b/x")
+
+
+def test_an_archive_that_is_none_is_refused(tmp_path):
+    from segmeter.remote import fetch
+
+    (tmp_path / "all.zip").write_bytes(b"no")
+    with pytest.raises(DataError, match="to be a ZIP file that can be read, got File is not a zip file"):
+        fetch(f"zip://in::{tmp_path}/all.zip")
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("../../up", b"one")
+    assert [path.name for path in fetch(f"zip://::{tmp_path}/all.zip").rglob("*")] == ["up"]

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.remote import stores
-from segmeter.remote.folders import local_folder
+from segmeter.remote import fetch, upload
 from segmeter.remote.upload import check_target, find_files, upload_folder
 from tests.deadline import deadline
 
 
 def store_names(memory):
-    return [name for name in memory.files.store if name.startswith(memory.url.removeprefix("memory:/"))]
+    return memory.names()
 
 
 @pytest.fixture
@@ -27,16 +26,14 @@ def run(tmp_path):
 
 
 def test_a_run_is_copied_with_what_its_links_lead_to_and_run_json_last(run, s3, monkeypatch):
-    written, write = [], stores.Store.write
-    monkeypatch.setattr(
-        stores.Store, "write", lambda self, name, source: (written.append(name), write(self, name, source))
-    )
+    written, write = [], upload.write_object
+    monkeypatch.setattr(upload, "write_object", lambda url, source: (written.append(url), write(url, source)))
     assert upload_folder(run, f"{s3.url}/runs/", name=run.name) == f"{s3.url}/runs/2026-11-21_a"
     assert s3.names() == [
         f"runs/2026-11-21_a/{name}" for name in ("checkpoints/best/model", "checkpoints/step-1/model", "run.json")
     ]
-    assert written[-1] == "run.json"
-    back = local_folder(f"{s3.url}/runs/2026-11-21_a")
+    assert written[-1].endswith("/run.json")
+    back = fetch(f"{s3.url}/runs/2026-11-21_a")
     assert (back / "checkpoints" / "best" / "model").read_bytes() == b"weights"
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise

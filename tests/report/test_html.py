@@ -13,8 +13,8 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import write_json
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import read_cases, write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case

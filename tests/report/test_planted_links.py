@@ -61,14 +61,6 @@ def test_a_linked_file_is_refused_by_name(name: str, predicted: Path, outside: P
     assert (predicted / "report.html").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["pictures", "pictures/a"])
-def test_a_linked_folder_is_refused_by_name(name: str, predicted: Path, tmp_path: Path) -> None:
-    (predicted / name).rename(tmp_path / "elsewhere")
-    (predicted / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=f"{name}: is a link"):
-        write_report(predicted)
-
-
 @pytest.mark.parametrize("name", ["history.jsonl", "first_batch.png"])
 def test_a_linked_file_of_a_training_is_refused(name: str, tmp_path: Path, outside: Path) -> None:
     folder = tmp_path / "train"

@@ -23,8 +23,8 @@ from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.score import SUMMARY, summarise_files
 from segmeter.files import write_json
 from segmeter.metrics.cases.nnunet import write_summary
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, case_table, order_rows, write_cases
+from segmeter.metrics.cases.stored import case_table, write_cases
+from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.map_checks import check_maps
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
@@ -240,9 +240,11 @@ def evaluate(
     return Evaluation(order_rows(_WHERE, rows, spec), spec=spec, metrics=config, summary=summary)
 
 
-def _measure(pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool) -> tuple[RowStore, Places]:
+def _measure(
+    pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
+) -> tuple[list[CaseRow], Places]:
     """Measure case by case; nothing of the maps is kept."""
-    measures, rows, places = build_measures(config, spec), RowStore(), Places()
+    measures, rows, places = build_measures(config, spec), list[CaseRow](), Places()
     seen: set[str] = set()
     for case_id, target, prediction in _checked(pairs):
         if case_id in seen:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.commands.merge import show_merged
+from segmeter.cli.commands.merge import show_merged, take_pictures
 from segmeter.cli.messages import describe
-from segmeter.cli.pictures.merged import take_pictures
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.launchers import by_submitit, lost, needed
 from segmeter.cli.runs.objective import find_objective, results
@@ -28,8 +27,8 @@ from segmeter.cli.runs.shipped import Outcome, Shipped, joint, ship
 from segmeter.distributed.config import DaskConfig, LocalConfig, SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
 from segmeter.evaluation.manifest import NAME
-from segmeter.evaluation.merging.merge import Merge, merge
-from segmeter.evaluation.merging.pieces import read_pieces
+from segmeter.evaluation.merge import Merge, merge
+from segmeter.evaluation.pieces import read_pieces
 from segmeter.files import remove
 from segmeter.inference.device import pick_device
 from segmeter.parallel import end_with_parent, map_in_processes
@@ -175,7 +174,8 @@ def _end(processes: Sequence[BaseProcess]) -> None:
 def _one_rank(job: Shipped, rank: int, count: int, port: int, pipe: Connection) -> None:
     """Be one process of a training; all but the first are silent."""
     end_with_parent()
-    os.setpgrp()  # Ctrl-C comes once, from the parent: a second signal would end this process before it has saved
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C comes once, from the parent: a second signal would end this process before it has saved
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
     if rank:

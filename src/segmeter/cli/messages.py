@@ -9,7 +9,7 @@ from pathlib import Path
 
 from segmeter.checks import condense
 from segmeter.errors import EXIT_FAULT, SegmeterError
-from segmeter.open_files import Lines
+from segmeter.files import Lines
 
 LOGGER = logging.getLogger("segmeter")
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")

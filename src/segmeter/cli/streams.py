@@ -31,34 +31,23 @@ def lenient_streams() -> Iterator[None]:
                 setattr(sys, name, stream)
 
 
-class _Descriptor(io.RawIOBase):
+class _Descriptor(io.FileIO):
     """Writes until the first fault."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._broken = False
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._number
-
-    def isatty(self) -> bool:
-        return os.isatty(self._number)
+    broken = False
 
     def write(self, data: Any) -> int:
-        if not self._broken:
+        if not self.broken:
             try:
-                return os.write(self._number, data)
+                return super().write(data)
             except OSError:
-                self._broken = True
+                self.broken = True
         return memoryview(data).nbytes
 
 
 def _lenient(stream: TextIO | None, number: int) -> TextIO:
     encoding = "utf-8" if stream is None else stream.encoding
-    buffer = io.BufferedWriter(_Descriptor(number))
+    buffer = io.BufferedWriter(_Descriptor(number, "w", closefd=False))
     at_once = number == 2 or os.isatty(number)
     # a name that the terminal's encoding lacks is no reason to stop either
     return io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=at_once, write_through=at_once)

@@ -1,9 +1,8 @@
 """configuration -> Dataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from segmeter.checks import expected
 from segmeter.data.config import DATA, SPLITS, DataConfig
@@ -12,8 +11,6 @@ from segmeter.data.folders.pairing import listed_once
 from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import DataReport, check_splits
 from segmeter.errors import ConfigError, DataError
-from segmeter.remote.trees import local_path
-from segmeter.remote.urls import url_of
 
 
 def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
@@ -35,7 +32,7 @@ def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
     DataError
         Files are missing, unpaired, unreadable or of two sizes.
     """
-    dataset = _open(_here(config), split or config.split)
+    dataset = _open(config, split or config.split)
     problems = [*dataset.problems, *header_problems(dataset)]
     if problems:
         raise DataError(problems)
@@ -72,7 +69,6 @@ def open_splits(
         One line for everything that can't be used in any of the splits, and for every case that two of them share.
     """
     datasets, problems, others = list[Dataset](), list[str](), list[Dataset]()
-    config = _here(config)
     with listed_once():
         for split in unread:
             with suppress(DataError):  # the data may have no such list, or no masks of it
@@ -85,17 +81,6 @@ def open_splits(
     reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached", unread=others)
     verified = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
     return tuple(verified), reports
-
-
-def _here(config: DataConfig) -> DataConfig:
-    """The configuration with local paths in the place of URLs, which are listed for that."""
-    changes: dict[str, Any] = {}
-    if url_of(config.root):
-        changes["root"] = str(local_path(config.root))
-    sources: Mapping[str, float] = getattr(config, "sources", {})
-    if any(url_of(root) for root in sources):
-        changes["sources"] = {str(local_path(root)) if url_of(root) else root: sources[root] for root in sources}
-    return config.replace(**changes) if changes else config
 
 
 def _open(config: DataConfig, split: str) -> Dataset:

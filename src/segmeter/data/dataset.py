@@ -27,13 +27,12 @@ from segmeter.data.files.images import (
 from segmeter.data.files.label_mapping import split_codes, split_objects, to_labels
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.files.zarr import hash_folder
-from segmeter.data.in_time import TimeLimit
+from segmeter.data.in_time import TimeLimit, fetched
 from segmeter.data.location import Location, read_location
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
 from segmeter.parallel import map_in_threads
-from segmeter.remote.trees import present
 
 Item = TypeVar("Item")
 Read = TypeVar("Read", covariant=True)
@@ -110,6 +109,10 @@ class Dataset:
 
     def __getitem__(self, index: int) -> Sample:
         """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
+        with fetched(self.pairs[index].files):
+            return self._read(index)
+
+    def _read(self, index: int) -> Sample:
         pair = self.pairs[index]
         if self.streams and pair.image.suffix.lower() == ".zarr":
             with self.open_rows(index) as (rows, target_rows):
@@ -312,7 +315,6 @@ def _hash_pair(pair: Pair) -> tuple[str, ...]:
 
 def hash_path(path: Path) -> str:
     """Sha256 of a file, or of the files of a Zarr folder."""
-    present(path)
     return hash_folder(path) if path.is_dir() else sha256_file(path)
 
 

@@ -1,4 +1,4 @@
-"""Reading a case, which never ends where a file server is gone -> what was read, or in time a fault with its name."""
+"""Takes the files of a case: fetches those behind a URL, and reads them within a time, as a file server may be gone."""
 
 import io
 import os
@@ -22,6 +22,8 @@ from segmeter.data.by_rows.rows import Rows
 from segmeter.data.files.png import decode_samples
 from segmeter.data.files.sniff import show
 from segmeter.errors import LateError
+from segmeter.remote import fetch_ahead as fetch_ahead
+from segmeter.remote import fetched as fetched
 
 _WAITS = 10  # in turn, so that a process that was stopped meanwhile (SIGSTOP) takes a tenth of the time for it at most
 
@@ -30,7 +32,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimit:
-    """How long reading a case may take.
+    """Takes the files of a case: those behind URLs are fetched and kept while they are read, which may take so long.
 
     Parameters
     ----------
@@ -48,15 +50,17 @@ class TimeLimit:
     index: int | None = None
 
     def __call__(self, read: Callable[[], Result]) -> Result:
-        """What `read` returns or raises.
+        """Return what `read` returns, or raise what it raises, once the case's files are here.
 
         Raises
         ------
         LateError
             It took longer. It goes on in a thread that nobody waits for, as nothing can end it, and the process can.
         """
-        if self.seconds is None:
-            return read()
+        with fetched(self.files):
+            return read() if self.seconds is None else self._in_time(read, self.seconds)
+
+    def _in_time(self, read: Callable[[], Result], seconds: float) -> Result:
         _compile()
         future: Future[Result] = Future()
         _LOCAL.reader = _LOCAL.reader or _Reader()
@@ -64,7 +68,7 @@ class TimeLimit:
         try:
             for _ in range(_WAITS):
                 try:
-                    return future.result(timeout=self.seconds / _WAITS)
+                    return future.result(timeout=seconds / _WAITS)
                 except TimeoutError:
                     if future.done():  # just now, or the error is the reader's own
                         return future.result()
@@ -74,7 +78,7 @@ class TimeLimit:
             del future  # the traceback of an error has this frame, and the future has the error
         _leave_readers()
         names = shorten([show(path) for path in self.files])
-        raise LateError(names, seconds=self.seconds, case_id=self.case_id, index=self.index)
+        raise LateError(names, seconds=seconds, case_id=self.case_id, index=self.index)
 
     def rows(self, rows: Rows) -> Rows:
         """The same rows, each reading of which is limited."""

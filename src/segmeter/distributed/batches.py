@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from segmeter.data.dataset import Indexed, read_case
+from segmeter.data.dataset import Dataset, Indexed, read_case
 from segmeter.data.sample import Sample
-from segmeter.distributed.shards import Shard
+from segmeter.distributed.shards import Shard, check_filled
 
 
 class Part:
@@ -83,3 +83,25 @@ def split_passes(batches: Sequence[BatchOf], cases: range, batch_size: int) -> I
         size += 1
     if len(cases):
         yield range(start, cases.stop)
+
+
+def take_batches(dataset: Dataset, shard: Shard, *, batch_size: int) -> tuple[Dataset, list[BatchOf]]:
+    """Take every n-th batch of the cases; with ``batch_size=1`` that is every n-th case.
+
+    Whole batches: only so are the shards' results, to the byte, those of the whole run.
+
+    Returns
+    -------
+    The cases of the shard, and the batch of each.
+
+    Raises
+    ------
+    ConfigError
+        There are more shards than batches.
+    """
+    kinds = dataset.kinds()
+    what = "cases" if batch_size == 1 else f"batches of up to {batch_size} images of one size"
+    count = sum(1 for _ in split_batches(kinds, batch_size))
+    check_filled(shard, count, what, "Take fewer shards, or a smaller inference.batch_size.")
+    indices, batches = own_batches(kinds, shard, batch_size)
+    return dataset.subset(indices), batches

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, SegmeterError
+from segmeter.errors import EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, SegmeterError
 
 FAULT = "fault"
 SILENT = 20  # looks without a sign of life, after which a process is lost
@@ -91,7 +91,7 @@ def read_fault(text: bytes) -> Fault | None:
 
 def exit_code(number: int) -> int:
     """What a process ends with that a signal ended: as a shell counts, but a job that SLURM ends early goes on."""
-    return EXIT_FAULT if number == signal.SIGUSR1 else 128 + number
+    return EXIT_CODES.get(number, 128 + number)
 
 
 class Judge:

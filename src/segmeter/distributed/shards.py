@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -75,3 +75,8 @@ def check_filled(shard: Shard, parts: int, what: str, remedy: str) -> None:
 def part_warning(shard: Shard, cases: int, whole: int) -> str:
     """Say that what follows is about a part of the cases."""
     return f"shard {shard}: {cases} of {whole} cases; `segmeter merge` joins the shards."
+
+
+def note_shard(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Mark the metrics of a shard, so that nobody takes them for those of the whole run."""
+    return {"shard": identity["shard"]["shard"]} if "shard" in identity else {}

@@ -24,11 +24,10 @@ import torch.distributed as dist
 
 from segmeter.distributed.faults import FAULT, Fault, Judge, Seen, exit_code, meeting, read_fault, tell
 from segmeter.distributed.place import Place
-from segmeter.errors import Interrupted, PeerError, RunError
+from segmeter.errors import EXIT_CODES, Interrupted, PeerError, RunError
 from segmeter.progress import Pulse
 
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" where whoever started the processes has the store, as torchrun does
-_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}
 _LOOK_S = 1.0
 _DEAF_S = 10.0  # after a signal that the main thread does not hear, where there is nothing to save
 _BLAME_S = 8.0  # in which the cause of a broken connection is looked for
@@ -187,7 +186,7 @@ class Watch:
     def _hear(self) -> None:
         """Wait a second for signals; a second one ends the process, whatever its main thread is in."""
         try:
-            heard = [number for number in self._inner.recv(64) if number in _SIGNALS]
+            heard = [number for number in self._inner.recv(64) if number in EXIT_CODES]
         except TimeoutError:
             return
         if heard and self._signal and time.monotonic() > self._signalled + _LOOK_S:

@@ -15,7 +15,6 @@ from segmeter.distributed.batches import BatchOf, Part, split_passes
 from segmeter.evaluation.large.cases import LargeRun, fits_memory, run_large, split_parts
 from segmeter.evaluation.large.whole import check_whole_maps
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.sharding import describe
 from segmeter.export.config import ExportConfig, LabelsFormat
 from segmeter.export.writer import Writer
 from segmeter.inference.async_results import Prediction
@@ -201,7 +200,8 @@ def _run_part(
             export_case(writer, case.prediction, case.cleaned, job.export)
             yield case
             sample = case.prediction.sample
-            noted.add(Entry(case_id=sample.case_id, row=case.row, note=describe(sample)), writer.queued_names())
+            kind = [*sample.image.shape, str(sample.image.dtype)]  # which decides on batches
+            noted.add(Entry(case_id=sample.case_id, row=case.row, record={"image": kind}), writer.queued_names())
 
 
 def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Finished:
@@ -217,8 +217,8 @@ def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Fin
 def _run_streamed(job: CaseRun, writer: Writer, noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
     case = run_large(large, index, write_labels=writer.write_labels)
     yield Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
-    note = {**case.note, "files": case.files}
-    entry = Entry(case_id=case.prediction.sample.case_id, row=case.row, note=note)
+    record = {**case.note, "files": case.files}
+    entry = Entry(case_id=case.prediction.sample.case_id, row=case.row, record=record)
     noted.add(entry, writer.queued_names() or None)
 
 
@@ -243,7 +243,7 @@ class _Noted:
                 files = self._writer.take_written(names)
                 if files is None:
                     return
-                entry = replace(entry, note={**entry.note, "files": files})
+                entry = replace(entry, record={**entry.record, "files": files})
             self._waiting.popleft()
             self._manifest.add(entry)
 

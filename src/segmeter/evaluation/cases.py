@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,15 +13,12 @@ from segmeter.checks import expected
 from segmeter.data.files.formats.grid import onto_grid
 from segmeter.data.files.label_mapping import find_labels, split_codes, split_objects
 from segmeter.data.files.masks import Reading, StoredMap, check_labels, read_map
-from segmeter.data.files.png import memory_reused
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.images import read_case_image
 from segmeter.evaluation.large.pairs import count_large, is_large
 from segmeter.evaluation.memory import Turns, stated_pixels
-from segmeter.evaluation.pairing import MaskPair, limit_of
-from segmeter.evaluation.places import UNPLACED, Place, find_place
-from segmeter.evaluation.plain.pairs import PlainCounts, can_count, count_plain, is_compiled, prepare
+from segmeter.evaluation.pairing import MaskPair, limit_of, read_case_image
+from segmeter.evaluation.places import Place, find_place
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -61,10 +57,6 @@ class _Loaded:
     resampled: bool = False
 
 
-# Pairs: the usual way takes up to 5 ms longer for each, loading compiled code 0.3 s, compiling it once about 20 s
-WORTH_LOADING, WORTH_COMPILING = 64, 1000
-
-
 class CaseScorer:
     """Measures one pair at a time; picklable, so that processes can share the work.
 
@@ -78,9 +70,6 @@ class CaseScorer:
         Whether rows say which cases had no prediction.
     processes
         How many processes measure side by side, and share the memory.
-    cases
-        How many pairs there will be. For few, the compiled loop of `plain`, which takes long to compile once per
-        installation, is not worth it; its counts are those of the usual way.
     """
 
     def __init__(
@@ -90,7 +79,6 @@ class CaseScorer:
         *,
         flag_missing: bool = False,
         processes: int = 1,
-        cases: int = WORTH_COMPILING,
     ) -> None:
         self.reading = reading
         self.metrics = metrics
@@ -106,58 +94,21 @@ class CaseScorer:
             for side in ("references", "predictions")
         )
         self._measures: tuple[Measure, ...] = build_measures(metrics, reading.spec)
-        whole = self._measures or reading.label_map or reading.instances or metrics.spacing
-        worth = cases >= WORTH_COMPILING or (cases >= WORTH_LOADING and is_compiled())
-        self.counts_only = not whole and can_count(reading.spec) and worth
 
     def __call__(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         """Score a pair; what is wrong with its files is given back, so that all of it is said at once."""
-        return self.score_all([pair])[0]
-
-    def score_all(self, pairs: Sequence[MaskPair]) -> list[Scored | tuple[str, ...]]:
-        """Score some pairs, in their order; those of small label PNGs together, with as little as it takes."""
-        short = [k for k, pair in enumerate(pairs) if self.counts_only and pair.predictions]
-        found = dict(zip(short, self._count_plain([pairs[k] for k in short]), strict=True))
-        return [found.get(k) or self._score_usual(pair) for k, pair in enumerate(pairs)]
-
-    def _score_usual(self, pair: MaskPair) -> Scored | tuple[str, ...]:
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         needed = self._in_time(pair, self._bytes_of)
         try:
-            with (
-                _turns(self.processes).take(needed, what=f"case {pair.case_id!r}", remedy=remedy),
-                nullcontext() if self._measures else memory_reused(),  # a measure may keep what it gets
-            ):
+            with _turns(self.processes).take(needed, what=f"case {pair.case_id!r}", remedy=remedy):
                 return self._score(pair)
         except InputError as error:
             return error.problems
         except MemoryError:
             return (f"case {pair.case_id!r}: out of memory. {remedy}",)
 
-    def _count_plain(self, pairs: Sequence[MaskPair]) -> list[Scored | None]:
-        if self.reading.timeout_s is None:
-            return self._count_together(pairs)
-        if pairs:
-            prepare(self.reading.spec)  # which is no reading
-        return [self._in_time(pair, lambda one: self._count_together([one])[0]) for pair in pairs]
-
-    def _count_together(self, pairs: Sequence[MaskPair]) -> list[Scored | None]:
-        files = [(pair.references[0], pair.predictions[0]) for pair in pairs]
-        found = count_plain(files, self.reading.spec, max_pixels=self.reading.max_pixels) if files else []
-        return [None if each is None else self._of_plain(pair, each) for pair, each in zip(pairs, found, strict=True)]
-
     def _in_time(self, pair: MaskPair, read: Callable[[MaskPair], Result]) -> Result:
         return limit_of(pair, self.reading.timeout_s)(lambda: read(pair))
-
-    def _of_plain(self, pair: MaskPair, found: PlainCounts) -> Scored:
-        row = CaseRow(
-            case_id=pair.case_id,
-            height=found.height,
-            width=found.width,
-            counts=found.counts,
-            target_crc32=found.target_crc32,
-        )
-        return self._scored(pair, row, UNPLACED, _hash_together(*found.sha256))
 
     def read(self, pair: MaskPair) -> CaseMaps:
         """Read target and labels of a case, every value checked.

@@ -10,10 +10,12 @@ from pyarrow.parquet import read_metadata, read_schema
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.memory import check_memory
+from segmeter.evaluation.pieces import find_runs
 from segmeter.metrics.cases.nnunet import is_nnunet
-from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
+from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
@@ -21,8 +23,6 @@ from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
 from segmeter.metrics.summary.summarise import count_effective, note_resampling
 from segmeter.records import Summary, read_json
-from segmeter.remote.folders import local_folder
-from segmeter.remote.trees import origin
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
 
@@ -84,7 +84,7 @@ def compare(
         "classes": list(spec.names),
         "mean_classes": boards[0].counted,
         "ignore_index": spec.ignore_index,
-        "folders": {name: origin(folder) for name, folder in named.items()},
+        "folders": {name: known_place(folder) for name, folder in named.items()},
         **_order(compared["metrics"], rank_by),
         **compared,
         "bootstrap": note_resampling(boards[0], least),
@@ -99,13 +99,10 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     InputError
         Fewer than two, or one of them twice.
     """
-    resolved = [local_folder(folder, keep=_no_picture).resolve() for folder in folders]
+    resolved = find_runs("compare", folders, keep=_no_picture)
     if len(resolved) < 2:
         remedy = "Write runs=[A,B]."
         raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
-    twice = sorted({str(folder) for folder in resolved if resolved.count(folder) > 1})
-    if twice:
-        raise InputError(expected("compare", "runs", "to be different folders", f"{', '.join(twice)} twice"))
     names = [str(folder) for folder in resolved]
     own = [path.parent.name if is_nnunet(path) else path.name for path in resolved]
     for shorter in (own, [_DATE.sub("", name) for name in own]):
@@ -121,7 +118,7 @@ class _Runs(Mapping[str, Sequence[CaseRow]]):
 
     def __getitem__(self, name: str) -> Sequence[CaseRow]:
         folder = self._folders[name]
-        return read_cases(folder) if is_nnunet(folder) else open_cases([folder])
+        return open_cases([folder])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._folders)

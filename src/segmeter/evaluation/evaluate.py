@@ -4,23 +4,24 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
-from segmeter.data.folders.dealing import check_dealing
+from segmeter.data.folders.folds import check_dealing
+from segmeter.data.verification.intensity import ScaleWatch
+from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.case_run import CaseRun, large_run, run_cases
 from segmeter.evaluation.large.cases import LargeRun, check_streamable
-from segmeter.evaluation.manifest import Manifest, read_notes
-from segmeter.evaluation.resuming.repair import repair_files, restore_cases
-from segmeter.evaluation.resuming.restore import open_manifest
-from segmeter.evaluation.sharding import note_shard
+from segmeter.evaluation.manifest import Manifest, open_manifest
+from segmeter.evaluation.resume import repair_finished, restore_cases
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.additive import additive
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, divide_terms, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -81,15 +82,15 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     check_streamable(large, measures=names, calibration=job.metrics.calibration)
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     if manifest.done:
-        notes = read_notes(job.folder)
-        repair_files(job, [notes[case_id]["note"] for case_id in manifest.cases])
+        repair_finished(job, manifest)
         return read_json(job.folder / SUMMARY, Summary)
-    rows, sums = RowStore(), _calibration(job)
-    try:
-        _restore(job, manifest, rows)
-        _predict(job, manifest, rows, sums, large)
+    sums = _calibration(job)
+    try:  # calibration needs every probability, so with it all cases are predicted again
+        done = restore_cases(job, manifest, none=job.metrics.calibration)
+        _predict(job, manifest, done, sums, large)
     finally:
         manifest.close()
+    rows = manifest.table(job.dataset.spec)
     summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
     check_tables(job.metrics, manifest.identity)
     if sums is not None:
@@ -101,22 +102,13 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     return summary
 
 
-def _restore(job: Evaluation, manifest: Manifest, rows: RowStore) -> None:
-    """Keep the cases that are done; calibration needs every probability, so with it all cases are predicted again."""
-    for entry in restore_cases(job, manifest, none=job.metrics.calibration):
-        rows.append(entry.measured)
-
-
-def _predict(job: Evaluation, manifest: Manifest, rows: RowStore, sums: Calibration | None, large: LargeRun) -> None:
+def _predict(job: Evaluation, manifest: Manifest, done: int, sums: Calibration | None, large: LargeRun) -> None:
     measure = partial(_measure, job, build_measures(job.metrics, job.dataset.spec))
-    cases = run_cases(
-        job, manifest, done=len(rows), what="evaluating", large=large, measure=measure, probs=sums is not None
-    )
+    cases = run_cases(job, manifest, done=done, what="evaluating", large=large, measure=measure, probs=sums is not None)
     for case in cases:
-        prediction, row = case.prediction, cast(CaseRow, case.row)
+        prediction = case.prediction
         if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
             sums.update(prediction.sample.target, prediction.probs)
-        rows.append(row)
 
 
 def _check_dealing(job: Evaluation) -> None:
@@ -154,3 +146,57 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
         changed_pixels=cleaned.changed,
         spacing=job.metrics.spacing,
     )
+
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionRun(CaseRun):
+    """Images without targets, and where their label maps go.
+
+    Warns once where the images are not on the scale of those that the model was trained on.
+    """
+
+
+def predict(job: PredictionRun) -> int:
+    """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
+
+    A resumed run keeps what is done; files that are missing or not as they were written are made again, and named.
+
+    Returns
+    -------
+    How many images are predicted in all.
+
+    Raises
+    ------
+    DataError
+        A file can't be read.
+    ConfigError
+        The resumed run used another configuration or other images; or something needs a whole map that is larger than
+        memory.
+    RunError
+        A prediction is not finite, or a file can't be written.
+    """
+    large = large_run(job)
+    check_streamable(large)
+    card = job.predictor.segmenter.card
+    watch = ScaleWatch(card.mean, card.std, card.clip)
+    manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
+    if manifest.done:
+        repair_finished(job, manifest)
+        return len(job.dataset)
+    try:
+        done = restore_cases(job, manifest)
+        for case in run_cases(job, manifest, done=done, what="predicting", large=large):
+            _warn(watch.add(case.prediction.sample.image))
+    finally:
+        manifest.close()
+    _warn(watch.close())
+    manifest.finish()
+    return len(job.dataset)
+
+
+def _warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        _LOG.warning("%s", line)

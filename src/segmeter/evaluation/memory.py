@@ -13,7 +13,6 @@ from segmeter.data.files.png import read_layout
 from segmeter.data.files.sniff import volume_format
 from segmeter.errors import DataError, InputError
 from segmeter.parallel import free_bytes
-from segmeter.remote.trees import present
 
 _LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
 _TABLES = 6  # of counts that are held at a time
@@ -37,8 +36,7 @@ def check_memory(needed: int, *, what: str, remedy: str) -> None:
     InputError
         There is less.
     """
-    free = free_bytes() if needed >= SMALL else None
-    if free is not None and needed > free:
+    if needed >= SMALL and needed > (free := free_bytes()):
         raise InputError(expected(what, "memory", f"of about {_show(needed)}", f"{_show(free)} free", remedy))
 
 
@@ -73,8 +71,7 @@ class Turns:
             self._changed.wait_for(lambda: not self._taken or self._free is None or self._taken + needed <= self._free)
             if not self._taken:
                 check_memory(needed * self._processes, what=what, remedy=remedy)
-                free = free_bytes()
-                self._free = None if free is None else free // self._processes
+                self._free = free_bytes() // self._processes
             self._taken += needed
         try:
             yield
@@ -91,7 +88,6 @@ def _show(count: int) -> str:
 def stated_pixels(path: Path, most: int) -> int:
     """Pixels of a file by its header; of volumes, which are rarely packed, by its size. What is wrong is said later."""
     try:
-        present(path)
         size = path.stat().st_size
         if size < _LOOK_BYTES or path.is_dir():
             return 0

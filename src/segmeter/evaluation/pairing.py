@@ -3,21 +3,34 @@
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.files.formats.coco import coco_images, coco_of
-from segmeter.data.files.masks import hash_map
+from segmeter.data.files.images import IMAGE_DTYPES, decode_image, read_file
+from segmeter.data.files.masks import hash_map, read_values
 from segmeter.data.files.nifti import need_nibabel
-from segmeter.data.files.sniff import show, volume_format
-from segmeter.data.folders.pairing import Files, list_files, missing_problem, only_alike, twice_problems
+from segmeter.data.files.sniff import show, stored_size, volume_format
+from segmeter.data.folders.pairing import (
+    Files,
+    class_folders,
+    fetch,
+    find_beside,
+    list_files,
+    missing_problem,
+    only_alike,
+    twice_problems,
+)
 from segmeter.data.in_time import TimeLimit
 from segmeter.errors import DataError
+from segmeter.evaluation.places import write_shape
 from segmeter.files import safe_id
-from segmeter.remote.trees import stored_size
 
 Missing = Literal["error", "as_background"]
 
@@ -183,7 +196,8 @@ def find_pairs(
     DataError
         A folder is missing, empty, or holds what is not read.
     """
-    if references.exists() and predictions.exists() and references.samefile(predictions):
+    here = references.exists() and predictions.exists()
+    if references.samefile(predictions) if here else references == predictions:
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
     wanted = _mask_files(references, "references", spec, endings[1], suffix)
     given = _mask_files(predictions, "predictions", spec, endings[0], suffix)
@@ -236,25 +250,18 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
 
 def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
-    if folder.suffix.lower() == ".json" and folder.is_file():
-        found = [coco_images(folder, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
+    file = fetch(folder) if folder.suffix.lower() == ".json" else None
+    if file and file.is_file():
+        found = [coco_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
-        found = _folder_files(folder, role, spec, suffix)
+        places = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
+        found = [list_files(place, role=name, volumes=True, ending=suffix) for place, name in places]
     if not ending:
         return found
     kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]
     if not all(kept):
         raise DataError(expected(show(folder), role, f"to have names that end in {ending!r}", some(found[0])))
     return kept
-
-
-def _folder_files(folder: Path, role: str, spec: ClassSpec, suffix: str) -> list[Files]:
-    if not spec.is_multilabel:
-        return [list_files(folder, role=role, volumes=True, ending=suffix)]
-    unsafe = [name for name in spec.names if Path(name).name != name or name in (".", "..")]
-    if unsafe:
-        raise DataError(expected("score", "classes", "to be usable as folder names", some(unsafe), "Rename these."))
-    return [list_files(folder / name, role=f"{role} of {name}", volumes=True, ending=suffix) for name in spec.names]
 
 
 def hash_pair(pair: MaskPair) -> str:
@@ -275,3 +282,46 @@ def check_unchanged(pair: MaskPair, measured: Mapping[str, str]) -> None:
     """Refuse a case whose files are not those that were measured, by the hashes of `hash_pair`."""
     if hash_pair(pair) != measured[pair.case_id]:
         raise DataError(f"{pair.case_id}: its files changed while they were scored. Score them again.")
+
+
+def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
+    """Find the image of every case, by its stem.
+
+    Raises
+    ------
+    DataError
+        A case has none or two, or the folder can't be read.
+    """
+    stems, remedy = (pair.stem for pair in pairing.pairs), "Leave images= out to score without them."
+    return find_beside(folder, stems, role="images", what="an image", remedy=remedy)
+
+
+def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:
+    """Give each pair its image, from `find_images`; its hash then covers it."""
+    return replace(pairing, pairs=Pairs(replace(pair, image=images[pair.stem]) for pair in pairing.pairs))
+
+
+def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> tuple[NDArray[np.generic], str]:
+    """Read the image of a case, (H, W, C), or (D, H, W, 1) of a volume, and the sha256 of its file.
+
+    `shape` is that of its reference.
+
+    Raises
+    ------
+    DataError
+        It can't be read, or has another size.
+    """
+    if len(shape) == 2 and volume_format(path) is None:
+        file = read_file(path, max_pixels=max_pixels)
+        image, digest = decode_image(file, channels=None, orientation="refuse"), file.sha256
+        found = image.shape[:2]
+    else:
+        stored = read_values(path, max_pixels=max_pixels)
+        values, digest = stored.values, stored.sha256
+        image = values if values.dtype.name in IMAGE_DTYPES else values.astype(np.float32)
+        image, found = image[..., None], values.shape
+    if found != shape:
+        axes = "(height x width)" if len(found) == 2 else "(depth x height x width)"
+        rule = f"to have the size of its reference, {write_shape(shape)}"
+        raise DataError(expected(show(path), "image", rule, f"{write_shape(found)} {axes}"))
+    return image, digest

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.npy import decode_npy, decode_npz
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.pairing import list_files, missing_problem, twice_problems
+from segmeter.data.folders.pairing import find_beside
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.pairing import MaskPair, check_unchanged, limit_of
@@ -21,7 +21,6 @@ from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import empty_sums
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.remote.trees import present
 
 _FORM = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, W), as export.probs writes them."
 _AXES = (2, 3, 4)  # of a binary task's one channel there may be no axis
@@ -35,13 +34,10 @@ def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
     DataError
         The folder is missing, or a case has no file or two.
     """
-    files = list_files(folder, role="probs", remedy=_FORM, volumes=True)
-    stems = [pair.stem for pair in pairs]
-    problems = missing_problem(stems, files, what="probabilities", remedy="Leave probs= out to measure none.")
-    problems += twice_problems({stem: files[stem] for stem in stems if stem in files}, "probs")
-    chosen = {stem: files[stem][0] for stem in stems if stem in files}
+    stems, remedy = (pair.stem for pair in pairs), "Leave probs= out to measure none."
+    chosen = find_beside(folder, stems, role="probs", what="probabilities", remedy=remedy)
     wrong = [path for path in chosen.values() if path.suffix.lower() not in (".npy", ".npz")]
-    problems += [expected(show(path), "probs", "to be an NPY or NPZ file", path.suffix, _FORM) for path in wrong]
+    problems = [expected(show(path), "probs", "to be an NPY or NPZ file", path.suffix, _FORM) for path in wrong]
     if problems:
         raise DataError(problems)
     return chosen
@@ -106,7 +102,7 @@ def _read(
     try:
         target = scorer.read(replace(pair, predictions=())).target
         in_time(partial(check_unchanged, pair, measured))
-        content = replace(in_time, files=(path,))(partial(_content, path))
+        content = replace(in_time, files=(path,))(path.read_bytes)
         most = reading.max_pixels * reading.spec.num_classes
         probs = _decode(path, content, reading.key, most)
         return _Case(target, probs, hashlib.sha256(content).hexdigest())
@@ -114,11 +110,6 @@ def _read(
         return list(error.problems)
     except OSError as error:
         return [expected(show(path), "file", "to be readable", error.strerror or error)]
-
-
-def _content(path: Path) -> bytes:
-    present(path)
-    return path.read_bytes()
 
 
 def _decode(path: Path, content: bytes, key: str | None, most: int) -> NDArray[np.generic]:

@@ -1,14 +1,15 @@
 """Masks that any tool wrote, with their references -> rows of counts and their summary; no model, no torch."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
+
+import pyarrow as pa
 
 from segmeter import __version__
 from segmeter.checks import some
@@ -16,21 +17,27 @@ from segmeter.classes import ClassSpec
 from segmeter.data.config import Instances
 from segmeter.data.files.formats.drawn import Overlap
 from segmeter.data.files.masks import Reading, hash_map
-from segmeter.data.in_time import TimeLimit
-from segmeter.distributed.shards import Shard, describe_shard
+from segmeter.data.in_time import TimeLimit, fetch_ahead
+from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, LateError
 from segmeter.evaluation.cases import CaseScorer, Scored
-from segmeter.evaluation.manifest import Entry, Manifest, check_same, read_notes, read_run_manifest
+from segmeter.evaluation.manifest import (
+    Entry,
+    Manifest,
+    check_same,
+    hashes_of,
+    open_manifest,
+    parse_records,
+    read_records,
+    read_run_manifest,
+)
 from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs, hash_pair, limit_of
 from segmeter.evaluation.places import Place, Places
-from segmeter.evaluation.plain.groups import split_groups
 from segmeter.evaluation.probs import measure_probs
-from segmeter.evaluation.resuming.restore import open_manifest
-from segmeter.evaluation.sharding import note_shard
-from segmeter.files import remove, write_json
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.files import write_json
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import summarise_calibration, write_sums
@@ -39,14 +46,10 @@ from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.records import Summary, read_json
-from segmeter.remote.ahead import fetch_ahead
 from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"
 
-_BESIDE = 1 << 14  # rows whose tables are written while they are summarised
-
-Result = TypeVar("Result")
 Outcome = Scored | tuple[str, ...]  # what is wrong with a case's files
 
 _LOG = logging.getLogger(__name__)
@@ -160,8 +163,7 @@ class Scoring:
             timeout_s=self.timeout_s,
         )
         missing = bool(self.pairing.missing)
-        processes, cases = self.workers or 1, len(self.pairing.pairs)
-        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=processes, cases=cases)
+        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
 
 
 def score(job: Scoring) -> dict[str, Any]:
@@ -189,22 +191,24 @@ def score(job: Scoring) -> dict[str, Any]:
     manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    rows, places = RowStore(), Places()
+    places = Places()
     try:
-        done = _restore(job, manifest, rows, places)
-        _measure(job, manifest, job.pairs.of_cases(lambda case_id: case_id not in done), rows, places)
+        done = _restore(job, manifest, places)
+        _measure(job, manifest, job.pairs.of_cases(lambda case_id: case_id not in done), places)
     finally:
         manifest.close()
     for line in places.warnings():
         _LOG.warning("%s", line)
-    (summary, hashes), written = _beside_tables(job, rows, partial(_summarise, job, manifest, rows, places))
+    rows = manifest.table(job.spec)
+    summary, hashes = _summarise(job, manifest, rows, places)
+    written = write_cases(job.folder, rows, job.spec)
     write_json(job.folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
     return summary
 
 
 def _summarise(
-    job: Scoring, manifest: Manifest, rows: RowStore, places: Places
+    job: Scoring, manifest: Manifest, rows: CaseTable, places: Places
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The content of metrics.json, and the hashes of files that were read for it alone."""
     summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
@@ -218,21 +222,6 @@ def _summarise(
     return summary, hashes
 
 
-def _beside_tables(job: Scoring, rows: RowStore, work: Callable[[], Result]) -> tuple[Result, tuple[str, ...]]:
-    """Do the work, and write the tables, beside it where few rows need little memory; what it refuses leaves none."""
-    if len(rows) > _BESIDE:
-        return work(), write_cases(job.folder, rows, job.spec)
-    with ThreadPoolExecutor(1, thread_name_prefix="tables") as beside:
-        written = beside.submit(write_cases, job.folder, rows, job.spec)
-        try:
-            return work(), written.result()
-        except BaseException:
-            with suppress(Exception):  # what the work raised is said first
-                for name in written.result():
-                    remove(job.folder / name)
-            raise
-
-
 def refuse_files(job: Scoring) -> None:
     """Refuse names that can't be paired, with all that is wrong in the files of those that can: these are read for it.
 
@@ -244,8 +233,7 @@ def refuse_files(job: Scoring) -> None:
     if not job.pairing.problems:
         return
     read = _score_in_threads(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
-    results = track(chain.from_iterable(read), "reading", len(job.pairs))
-    found = [result for result in results if not isinstance(result, Scored)]
+    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Scored)]
     raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
@@ -258,9 +246,11 @@ def summarise_files(places: Places, *, missing: Sequence[str], extra: int) -> di
     }
 
 
-def read_place(note: Mapping[str, Any], row: CaseRow) -> Place:
-    """The place of a case, from what its manifest notes and from its row."""
-    return Place(**{**note, "warnings": tuple(note["warnings"]), "spacing": row.spacing})
+def read_places(records: pa.Table) -> Iterator[tuple[str, Place]]:
+    """The place of each case, from what is recorded of it."""
+    for case_id, record in parse_records(records).items():
+        known = {"warnings": tuple(record["warnings"]), "spacing": record["spacing"] and tuple(record["spacing"])}
+        yield case_id, Place(**{**record, **known})
 
 
 def check_resumed(job: Scoring, folder: Path) -> None:
@@ -274,7 +264,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
         The files of cases changed since they were measured.
     """
     check_same(folder, job.identity(), job.case_ids)
-    noted = {case_id: each["sha256"] for case_id, each in read_notes(folder).items()}
+    noted = hashes_of(read_records(folder))
     known = job.pairs.of_cases(noted.__contains__)
     found = map_in_threads(lambda pair: limit_of(pair, job.timeout_s)(partial(hash_pair, pair)), known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
@@ -289,31 +279,27 @@ def check_resumed(job: Scoring, folder: Path) -> None:
         raise DataError(f"resume: the files of cases changed since they were measured ({some(changed)}). {remedy}")
 
 
-def _restore(job: Scoring, manifest: Manifest, rows: RowStore, places: Places) -> set[str]:
-    """Keep what the interrupted run has measured."""
-    done = set()
-    for entry in manifest.entries() if job.resume else ():
-        rows.append(entry.measured)
-        places.add(entry.case_id, read_place(entry.note, entry.measured))
-        done.add(entry.case_id)
-    return done
+def _restore(job: Scoring, manifest: Manifest, places: Places) -> set[str]:
+    """Keep the cases that the interrupted run has measured."""
+    found = dict(read_places(manifest.keep())) if job.resume else {}
+    for case_id, place in found.items():
+        places.add(case_id, place)
+    return set(found)
 
 
-def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, places: Places) -> None:
+def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, places: Places) -> None:
     problems: list[str] = []
-    groups = (
-        (
-            [each]
-            for each in map_in_processes(job.scorer(), pairs, processes=job.workers, describe=lambda pair: pair.case_id)
-        )
+    scorer = job.scorer()
+    results = (
+        map_in_processes(scorer, pairs, processes=job.workers, describe=lambda pair: pair.case_id)
         if job.workers
-        else _score_in_threads(job.scorer(), pairs)
+        else _score_in_threads(scorer, pairs)
     )
-    for result in track(_noted(manifest, _numbered(job, groups)), "scoring", len(pairs)):
+    for result in track(_numbered(job, results), "scoring", len(pairs)):
         if not isinstance(result, Scored):
             problems.extend(result)
             continue
-        rows.append(result.row)
+        manifest.add(_entry(result))
         places.add(result.row.case_id, result.place)
         if job.metrics.measures and places.problems():
             raise DataError(places.problems())
@@ -321,29 +307,21 @@ def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, rows: RowStore, pla
         raise DataError(problems)
 
 
-def _noted(manifest: Manifest, groups: Iterable[list[Outcome]]) -> Iterator[Outcome]:
-    """Yield the results of each group once those of its cases that were measured are in the manifest."""
-    for group in groups:
-        manifest.add(*(_entry(each) for each in group if isinstance(each, Scored)))
-        yield from group
-
-
-def _numbered(job: Scoring, groups: Iterable[list[Outcome]]) -> Iterator[list[Outcome]]:
-    """The same groups; a case that is not read in time gets its number, which those who read it do not know."""
+def _numbered(job: Scoring, results: Iterable[Outcome]) -> Iterator[Outcome]:
+    """The same results; a case that is not read in time gets its number, which those who read it do not know."""
     try:
-        yield from groups
+        yield from results
     except LateError as error:
         raise error.at(job.case_ids.index(error.case_id)) from error
 
 
-def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[list[Outcome]]:
-    """Score all pairs, a group at a time, in order."""
-    groups = split_groups(pairs, scorer.reading.spec, plain=scorer.counts_only)
-    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
-    with closing(map_in_threads(scorer.score_all, ahead, threads=count_cores(), name="score")) as found:
+def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Outcome]:
+    """Score all pairs in order."""
+    ahead = fetch_ahead(pairs, lambda pair: pair.files)
+    with closing(map_in_threads(scorer, ahead, threads=count_cores(), name="score")) as found:
         yield from found
 
 
 def _entry(scored: Scored) -> Entry:
-    note = {key: getattr(scored.place, key) for key in ("unit", "source", "overridden", "warnings")}
-    return Entry(case_id=scored.row.case_id, row=scored.row, sha256=scored.sha256, note=note)
+    record = {key: getattr(scored.place, key) for key in ("spacing", "unit", "source", "overridden", "warnings")}
+    return Entry(case_id=scored.row.case_id, row=scored.row, sha256=scored.sha256, record=record)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.export.located import CENTIMETRE, geotiff_tags, ome_xml, resolution, zarr_attributes
-from segmeter.files import TEMPORARY, atomic_write, fresh_folder, make_folder, remove, rename
-from segmeter.open_files import Lines
+from segmeter.files import TEMPORARY, Lines, atomic_write, fresh_folder, make_folder, remove, rename
 
 Locate = Callable[[], Location]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.errors import RunError, SegmeterError
 from segmeter.files import describe_file, make_folder
-from segmeter.stages import Stages
+from segmeter.progress import Stages
 
 Write = Callable[[Path, NDArray[Any]], None]
 

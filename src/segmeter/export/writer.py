@@ -20,7 +20,7 @@ from segmeter.export.labels import encode_labels_png, palette_of
 from segmeter.export.objects import OBJECT_FILES, Encode
 from segmeter.export.queue import Write, WriteQueue
 from segmeter.files import safe_id, write_bytes
-from segmeter.stages import Stages
+from segmeter.progress import Stages
 
 MIB = 2**20
 BLACK: Colour = (0, 0, 0)

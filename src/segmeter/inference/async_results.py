@@ -15,7 +15,7 @@ from segmeter.bridge.transport import open_transport
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import InputError, OverflowedError
-from segmeter.stages import Stages
+from segmeter.progress import Stages
 
 _BATCHES = 2  # one that is taken while the other is computed
 

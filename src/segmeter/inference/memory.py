@@ -70,8 +70,6 @@ def plan_memory(forward: Callable[[Tensor], Tensor], *, channels: int, device: t
     images = [torch.zeros((1, channels, edge, edge), dtype=torch.uint8, device=device) for edge in (_WARM, _MEASURED)]
     forward(images[0])
     free = free_memory(device)
-    if free is None:
-        return None
     used = _used_cuda(forward, images[1], device) if device.type == "cuda" else _used_host(forward, images[1])
     per_pixel = used / _MEASURED**2 * _GROWTH
     plan = MemoryPlan(bytes_per_pixel=per_pixel, budget=int(free * _SHARE))
@@ -79,7 +77,7 @@ def plan_memory(forward: Callable[[Tensor], Tensor], *, channels: int, device: t
     return plan
 
 
-def free_memory(device: torch.device) -> int | None:
+def free_memory(device: torch.device) -> int:
     """Bytes that are free on a device; on a CPU what the machine and the process's group may still take."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)

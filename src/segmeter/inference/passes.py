@@ -13,7 +13,7 @@ from segmeter.inference.precision import autocast
 from segmeter.inference.tta import averaged_logits, choose_views
 from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
-from segmeter.stages import Stages
+from segmeter.progress import Stages
 
 
 class Passes:

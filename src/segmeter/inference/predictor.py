@@ -31,7 +31,7 @@ from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
 from segmeter.parallel import map_in_threads
-from segmeter.stages import Stages
+from segmeter.progress import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 _PIXELS = 1 << 23  # of a large image, after which freed memory is given back: seldom enough to cost next to nothing

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.sample import Sample
 from segmeter.parallel import map_in_threads
-from segmeter.stages import Stages
+from segmeter.progress import Stages
 
 Item = TypeVar("Item")
 

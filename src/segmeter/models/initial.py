@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from segmeter.errors import CheckpointError
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.checkpoint import find_weights
 from segmeter.models.checkpoints.weights import Fit, check_finite, compare, load_tensors
-from segmeter.remote.folders import local_folder
 
 _WRAPPERS = ("module.", "_orig_mod.", "network.", "model.")  # DataParallel, torch.compile, Segmenter, Lightning
 _RGB = 3
@@ -35,9 +33,7 @@ def start_from(network: nn.Module, source: str) -> Fit:
     CheckpointError
         The file can't be read, has non-finite values, or less than half of the encoder fits.
     """
-    path = local_folder(source)
-    if path.is_dir():
-        path = read_checkpoint(path).folder / WEIGHTS
+    path = find_weights(source)
     wanted = network.state_dict()
     tensors, said = unwrap(load_tensors(path), wanted)
     check_finite(tensors, path)

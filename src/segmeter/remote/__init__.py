@@ -1,4 +1,4 @@
-"""URLs -> files of this machine, fetched when they are read into a cache of bounded size; and run folders -> URLs."""
+"""Files behind URLs: fetched into a cache of bounded size when they are read; and run folders copied to a URL."""
 
 import lazy_loader
 

@@ -1,7 +1,25 @@
-from .folders import local_folder as local_folder
-from .trees import local_path as local_path
-from .trees import present as present
-from .trees import stored_size as stored_size
+from .cache import Listed as Listed
+from .cache import fetch as fetch
+from .cache import fetch_ahead as fetch_ahead
+from .cache import fetched as fetched
+from .cache import list_place as list_place
+from .cache import listed_size as listed_size
+from .cache import unzipped as unzipped
+from .stores import origin as origin
+from .stores import url_of as url_of
+from .upload import check_target as check_target
 from .upload import upload_folder as upload_folder
 
-__all__ = ["local_folder", "local_path", "present", "stored_size", "upload_folder"]
+__all__ = [
+    "Listed",
+    "check_target",
+    "fetch",
+    "fetch_ahead",
+    "fetched",
+    "list_place",
+    "listed_size",
+    "origin",
+    "unzipped",
+    "upload_folder",
+    "url_of",
+]

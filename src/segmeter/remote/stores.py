@@ -1,244 +1,219 @@
-"""URL -> the objects below it: listed, read and written through fsspec, again and again where a connection is lost."""
+"""URLs and the objects behind them: listed, read and written through obstore.
+
+A request that fails is tried again where the fault may pass, so that a lost connection does not end a long run.
+"""
 
 import logging
 import os
 import re
 import time
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from segmeter.checks import expected
-from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.parallel import map_in_threads
+from segmeter.errors import ConfigError, DataError, RunError, SegmeterError
+from segmeter.files import atomic_write
 from segmeter.progress import Pulse
-from segmeter.remote.urls import file_of, split_archive
-from segmeter.remote.zarr_names import THREADS, zarr_names
 
 Result = TypeVar("Result")
 
+SCHEMES = ("s3", "gs", "az", "https", "http", "zip", "file", "memory")
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
-_PIECE = 1 << 23  # bytes read at a time
 MOST_OBJECTS = 5_000_000  # of a listing: their names and states take some gigabytes
-_MOST_METADATA = 1 << 26  # bytes of one file of metadata
-_STAMPS = ("e_tag", "ETag", "etag", "version", "last_modified", "LastModified", "mtime", "CRC", "created")
-_FINAL = (
-    *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError),
-    *(zipfile.BadZipFile, zlib.error),  # of an archive, which is of this machine by then
-)
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_INSIDE = re.compile(rf"(?:.*?/)??((?:{'|'.join(SCHEMES)}):/.*)", re.DOTALL)
+_MEMBER = re.compile(r"(.*?)::(.+?\.zip)(?:/(.*))?", re.DOTALL | re.IGNORECASE)
+_LOGIN = re.compile(r":.*@", re.DOTALL)  # a password may hold slashes
+_PORT = re.compile(r"^([^/:@]+):\d+(?=/|$)")
 _REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)")  # asking again changes nothing
-_TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # by S3 and those that speak like it
+_TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # by S3 and servers that speak like it
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
+_START = uuid4().hex  # stands for the state of objects whose server states none: they are fetched anew at each start
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One object: its name below the URL, its size, and what its store calls this content; "" where that says nothing.
-
-    `name` is "" where the URL is the object itself.
-    """
+    """One object: its name below the URL ("" for the URL's own object), its size, and its ETag or time of change."""
 
     name: str
     size: int
     stamp: str
 
 
-class Store:
-    """The objects below a URL. Make one with `store_at`."""
-
-    def __init__(self, url: str, files: Any, root: str, *, bucket: Any = None) -> None:
-        self.url = url
-        self._files = files
-        self._root = root.rstrip("/")
-        self._bucket = bucket  # of obstore, which lists page by page
-
-    def objects(self) -> list[Stored]:
-        """All objects below the URL, or the one that it is, by name; none where there is nothing.
-
-        Raises
-        ------
-        DataError
-            A name would lead out of the folder, or the listing does not end.
-        RunError
-            The store can't be reached.
-        """
-        return attempt(self.url, self._list)
-
-    def look(self, name: str) -> Stored | None:
-        """What is stored under a name now, or None where there is nothing.
-
-        Raises
-        ------
-        DataError
-            It may not be read, so that nobody can tell.
-        RunError
-            The store can't be reached.
-        """
-        try:
-            info = attempt(self.place(name), lambda: self._info(self._path(name)))
-        except DataError as error:
-            if isinstance(error.__cause__, FileNotFoundError) or type(error.__cause__).__name__ == "NotFoundError":
-                return None
-            raise
-        return None if info["type"] == "directory" else _stored(name, info)
-
-    def read(self, name: str, size: int) -> Iterator[bytes]:
-        """The content of an object, in pieces; one attempt."""
-        path = self._path(name)
-        if size <= _PIECE:
-            yield self._files.cat_file(path)
-            return
-        with self._files.open(path, "rb") as file:
-            while piece := file.read(_PIECE):
-                Pulse.beat()
-                yield piece
-
-    def write(self, name: str, source: Path) -> None:
-        """Store a file under a name."""
-        size = source.stat().st_size
-
-        def put() -> None:
-            self._files.put_file(str(source), self._path(name))
-            self._files.invalidate_cache()
-            found = self._files.info(self._path(name))
-            if found["size"] != size:
-                raise OSError(f"{found['size']} of {size} bytes arrived")
-
-        attempt(self.place(name), put)
-
-    def place(self, name: str) -> str:
-        """An object's own URL, for messages."""
-        archive = split_archive(self.url)
-        if archive is not None and name:
-            return f"zip://{'/'.join(part for part in (archive[0], name) if part)}::{archive[1]}"
-        return f"{self.url}/{name}" if name else self.url
-
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
-
-    def _content(self, name: str) -> bytes | None:
-        """All bytes of a file of metadata; None where there is none."""
-        found = self.look(self._plain(name))
-        if found is None:
-            return None
-        if found.size > _MOST_METADATA:
-            raise DataError(expected(self.place(name), "metadata", f"of at most {_MOST_METADATA} bytes", found.size))
-        return attempt(self.place(name), lambda: b"".join(self.read(name, found.size)))
-
-    def _named(self) -> list[Stored]:
-        """What a web server, which lists nothing, has of a Zarr folder: its metadata say which names there may be."""
-        names = sorted(map(self._plain, zarr_names(self.url, self._content)))
-        return [each for each in map_in_threads(self.look, names, threads=THREADS, name="look") if each is not None]
-
-    def _list(self) -> list[Stored]:
-        self._files.invalidate_cache()
-        if self.url.startswith(("http://", "https://")) and self.url.endswith(".zarr"):
-            return self._named()
-        try:
-            info = self._info(self._root) if "/" in self._root else {"type": "directory"}  # else all of a bucket
-        except FileNotFoundError:
-            return []
-        if info["type"] != "directory":
-            return [_stored("", info)]
-        names = self._found()
-        folders = {str(above) for name in names for above in PurePosixPath(name).parents}
-        return [
-            _stored(self._plain(name), names[name])
-            for name in sorted(names)
-            if name and not (names[name]["size"] == 0 and name.rstrip("/") in folders)  # what consoles make of a folder
-        ]
-
-    def _found(self) -> dict[str, dict[str, Any]]:
-        """What the store says of everything below the root, by name; a listing that does not end is refused."""
-        if self._bucket is None:
-            found = self._files.find(self._root, detail=True)
-            start = f"{self._root}/" if self._root else ""
-            return {path.removeprefix(start): each for path, each in found.items() if path.startswith(start)}
-        inner = _split_path(self._root)[1]
-        names = dict[str, dict[str, Any]]()
-        for page in self._bucket.list(inner or None):
-            fresh = {each["path"].removeprefix(inner).removeprefix("/"): each for each in page}
-            if len(names) + len(fresh) > MOST_OBJECTS or fresh.keys() & names.keys():
-                given = f"{len(names)} and no end, the last of them {page[-1]['path']!r}"
-                remedy = "Name a folder further in, or see what the server lists."
-                raise DataError(
-                    expected(self.url, "objects", f"to be at most {MOST_OBJECTS}, each once", given, remedy)
-                )
-            names |= fresh
-        return names
-
-    def _info(self, path: str) -> dict[str, Any]:
-        if self._bucket is not None:
-            inner = _split_path(path)[1]
-            try:
-                return {**self._bucket.head(inner), "type": "file"}
-            except FileNotFoundError:
-                if next(iter(self._bucket.list(inner, chunk_size=1)), None):  # raises where there is no such bucket
-                    return {"type": "directory"}
-                raise
-        try:
-            found: dict[str, Any] = self._files.info(path)
-        except Exception as error:
-            if "PROPFIND" in str(error):  # asked of a web server that has no such file, whether it is a folder
-                raise FileNotFoundError(path) from error
-            raise
-        return found
-
-    def _plain(self, name: str) -> str:
-        parts = PurePosixPath(name).parts
-        if ".." in parts or name.startswith("/") or "\0" in name or "//" in name or "/".join(parts) != name:
-            rule = "to have names that can be those of files"
-            raise DataError(expected(self.url, "objects", rule, ascii(name), "Rename the object."))
-        return name
-
-
-def store_at(url: str, archive: Path | None = None) -> Store:
-    """Open the store that a URL names.
-
-    Parameters
-    ----------
-    url
-        From `url_of`.
-    archive
-        The file that a zip:// URL names as its archive.
+def url_of(given: str | Path) -> str | None:
+    """Return the URL that a path was given as, or None for a path of this machine.
 
     Raises
     ------
     ConfigError
-        A package is not installed, or the URL can't be one.
-    DataError
-        The archive can't be read.
+        Its scheme is not one of `SCHEMES`; or it carries a login or a signature, which would end up in records.
+
+    Examples
+    --------
+    >>> url_of("data/camvid"), url_of("s3://bucket/camvid/"), url_of(Path("s3://bucket/camvid"))
+    (None, 's3://bucket/camvid', 's3://bucket/camvid')
+    >>> url_of(Path("zip://train::s3://bucket/all.zip") / "images")
+    'zip://train/images::s3://bucket/all.zip'
     """
-    known = split_archive(url)
-    if known is not None:
-        inner, outer = known
-        return Store(url, attempt(outer, lambda: _files("zip", fo=str(archive), skip_instance_cache=True)), inner)
+    match = _URL.fullmatch(str(given))
+    if match is None:
+        return None
+    scheme, rest = match[1].lower(), match[2].rstrip("/")
+    if scheme not in SCHEMES:
+        rule = f"to be a path, or a URL of {', '.join(SCHEMES)}"
+        raise ConfigError(expected("config", "path", rule, f"{scheme}://..."))
+    if scheme == "zip":
+        inner, archive = split_archive(f"zip://{rest}")
+        return f"zip://{inner}::{url_of(archive) or archive}"
+    login = "@" in rest.partition("/")[0] or _LOGIN.search(_PORT.sub(r"\1", rest))
+    if scheme not in ("file", "memory") and (login or {"?", "#"} & set(rest)):
+        ways = "AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_CONNECTION_STRING, ..."
+        remedy = f"Give credentials by the environment ({ways})."
+        rule = "to be without a login or a signature (@ after a colon, ? or #), as records keep paths"
+        raise ConfigError(expected("config", "path", rule, f"one in {scheme}://...", remedy))
+    return f"file:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
+
+
+def split_archive(url: str) -> tuple[str, str]:
+    """Split a zip:// URL into the place inside of the archive, and the archive.
+
+    Examples
+    --------
+    >>> split_archive("zip://train::s3://bucket/all.zip"), split_archive("zip://train::all.zip/images")
+    (('train', 's3://bucket/all.zip'), ('train/images', 'all.zip'))
+    """
+    match = _MEMBER.fullmatch(url.removeprefix("zip://"))
+    if match is None:
+        remedy = "Write zip://FOLDER::s3://BUCKET/ALL.zip, or zip://FOLDER::PATH/ALL.zip."
+        raise ConfigError(expected("config", "path", "to name an archive, .zip, after ::", url, remedy))
+    return "/".join(part for part in (match[1].strip("/"), match[3]) if part), match[2]
+
+
+def origin(path: str | Path) -> str:
+    """Return the URL that a path of the cache was fetched from; of any other path, the path itself."""
+    text = str(path)
+    match = _INSIDE.fullmatch(text) if ":/" in text else None
+    try:
+        return (match and url_of(match[1])) or text
+    except SegmeterError:  # a folder of this machine that is called like a scheme
+        return text
+
+
+def list_objects(url: str) -> list[Stored]:
+    """List all objects below a URL, or the one that it is, ordered by name.
+
+    Raises
+    ------
+    DataError
+        Nothing is there, a name would be no file's, or the listing does not end.
+    RunError
+        The store can't be reached.
+    """
+    found = find_object(url) if "/" in url.partition("://")[2] else None
+    listed = [found] if found else []
+    if not found and not url.startswith("http"):  # a web server lists nothing
+        listed = sorted(attempt(url, lambda: _list(url)), key=lambda each: each.name)
+    if not listed:
+        remedy = "A web server lists nothing: name a file, or zip://FOLDER::URL." if url.startswith("http") else ""
+        raise DataError(expected(url, "folder", "to hold something", "nothing there", remedy))
+    names = {each.name for each in listed}
+    folders = {name[:end] for name in names for end, mark in enumerate(name) if mark == "/"}
+    markers = {each.name for each in listed if not each.size} & folders  # which consoles make for a folder
+    both = next(iter(names & folders - markers), None)
+    if both:
+        raise DataError(expected(url, "names", "to be files or folders", f"both of {both!r}"))
+    return [each for each in listed if each.name not in markers]
+
+
+def _list(url: str) -> list[Stored]:
+    store, inner = _open(url)
+    found = dict[str, Stored]()
+    for page in store.list(inner or None):
+        fresh = {name: _stored(name, each) for each in page if (name := each["path"][len(inner) :].lstrip("/"))}
+        if len(found) + len(fresh) > MOST_OBJECTS or fresh.keys() & found.keys():
+            given = f"{len(found)} and no end, the last of them {page[-1]['path']!r}"
+            remedy = "Name a folder further in, or see what the server lists."
+            raise DataError(expected(url, "objects", f"to be at most {MOST_OBJECTS}, each once", given, remedy))
+        found |= fresh
+    return list(found.values())
+
+
+def find_object(url: str) -> Stored | None:
+    """Ask for the object that a URL itself is; None where there is none. Raises as `list_objects` does."""
+    store, inner = _open(url)
+
+    def look() -> Stored | None:
+        try:
+            return _stored("", store.head(inner))
+        except FileNotFoundError:
+            if not url.startswith("http"):
+                next(iter(store.list(inner, chunk_size=1)), None)  # raises where there is no such bucket
+            return None
+
+    return attempt(url, look)
+
+
+def read_object(url: str, target: Path, name: str = "") -> Stored:
+    """Write the object of a URL into a file, which appears whole; raises as `list_objects` does."""
+    store, inner = _open(url)
+
+    def read() -> Stored:
+        got = store.get(inner)
+        with atomic_write(target) as file:
+            for piece in got.stream():
+                Pulse.beat()
+                file.write(piece)
+            if file.tell() != got.meta["size"]:
+                raise OSError(f"{file.tell()} of {got.meta['size']} bytes arrived")
+        return _stored(name, got.meta)
+
+    return attempt(url, read)
+
+
+def write_object(url: str, source: Path) -> None:
+    """Store a file at a URL; raises as `list_objects` does."""
+    store, inner = _open(url)
+    attempt(url, lambda: store.put(inner, source))
+
+
+def _stored(name: str, meta: Any) -> Stored:
+    changed = meta["last_modified"].timestamp()  # 0 where a web server says nothing
+    return Stored(name, int(meta["size"]), str(meta["e_tag"] or changed or _START))
+
+
+def _open(url: str) -> tuple[Any, str]:
+    """The bucket or host of a URL, and the place there."""
     scheme, _, rest = url.partition("://")
-    if scheme == "file":
-        return Store(url, _files("file", auto_mkdir=True), str(file_of(url)))
-    if scheme == "memory":
-        return Store(url, _files("memory"), f"/{rest}")
+    host, _, inner = rest.partition("/")
+    return open_bucket(scheme, host), inner
+
+
+@cache
+def open_bucket(scheme: str, host: str) -> Any:
+    """Open the bucket or host of a URL; ConfigError where obstore is not installed."""
+    try:
+        stores = import_module("obstore.store")
+    except ImportError as error:
+        remedy = "pip install 'segmeter[s3]'"
+        raise ConfigError(expected("config", "obstore", "to be installed to read URLs", f"{error}", remedy)) from error
+    if scheme in ("file", "memory"):
+        return stores.LocalStore() if scheme == "file" else stores.MemoryStore()
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     plain = scheme == "http" or (scheme == "s3" and endpoint.startswith("http://"))  # because the user says so
-    options = {"timeout": "60s", "connect_timeout": "10s", **({"allow_http": True} if plain else {})}
-    store = _needed("obstore.fsspec").FsspecStore
-    # the retries are ours: they name the object, and what is lost is told from what is not there
-    files = store(scheme, client_options=options, retry_config={"max_retries": 0}, skip_instance_cache=True)
-    files._split_path = _split_path
-    listed = None if scheme.startswith("http") else files._construct_store(_split_path(rest)[0])
-    return Store(url, files, rest, bucket=listed)
-
-
-def _split_path(path: str) -> tuple[str, str]:
-    """Bucket or host, and the path there; obstore's own takes "host:8443/a" for a URL of the scheme "host"."""
-    root, _, inner = path.partition("/")
-    return root, inner
+    client = {"timeout": "60s", "connect_timeout": "10s", **({"allow_http": True} if plain else {})}
+    # the attempts are ours: they name the object, and tell what is lost from what is not there
+    options = {"client_options": client, "retry_config": {"max_retries": 0}}
+    if scheme.startswith("http"):
+        return stores.HTTPStore.from_url(f"{scheme}://{host}", **options)
+    return {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[scheme](host, **options)
 
 
 def attempt(what: str, work: Callable[[], Result]) -> Result:
@@ -254,13 +229,14 @@ def attempt(what: str, work: Callable[[], Result]) -> Result:
     for wait in (*WAITS, None):
         try:
             return work()
-        except (ConfigError, DataError, RunError):
+        except SegmeterError:
             raise
         except Exception as error:  # each store raises its own types
-            text = " ".join(str(error).split())
+            text = " ".join(str(error).split()).partition(" Debug source:")[0]
             told = _TOLD.search(text)
             reason = ": ".join(told.groups()) if told else text[:200] or type(error).__name__
-            if isinstance(error, _FINAL) or type(error).__name__ in _DENIED or _REFUSED.search(text):
+            final = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | ValueError)
+            if final or type(error).__name__ in _DENIED or _REFUSED.search(text):
                 raise DataError(expected(what, "object", "to be there and readable", reason)) from error
             if wait is None:
                 remedy = "See whether the connection holds, then start again: what was fetched is kept."
@@ -269,23 +245,3 @@ def attempt(what: str, work: Callable[[], Result]) -> Result:
             _LOG.warning("%s: %s; trying again in %g s.", what, reason, wait)
             time.sleep(wait)
     raise AssertionError("unreachable")
-
-
-def _stored(name: str, info: dict[str, Any]) -> Stored:
-    stated = next(((key, info[key]) for key in _STAMPS if info.get(key) is not None), None)
-    if stated is None:
-        return Stored(name, int(info["size"] or 0), "")
-    key, value = stated
-    return Stored(name, int(info["size"] or 0), f"{key}={getattr(value, 'timestamp', lambda: value)()}")
-
-
-def _files(scheme: str, **options: Any) -> Any:
-    return _needed("fsspec").filesystem(scheme, **options)
-
-
-def _needed(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        remedy = "pip install 'segmeter[s3]'"
-        raise ConfigError(expected("config", package, "to be installed to read URLs", f"{error}", remedy)) from error

@@ -1,4 +1,4 @@
-"""A finished run's folder -> a URL, where it is whole once its run.json is there."""
+"""Copies a finished run's folder to a URL, where it is whole once its run.json is there."""
 
 import os
 import stat
@@ -10,8 +10,7 @@ from segmeter.files import TEMPORARY
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.records import RUN
-from segmeter.remote.trees import open_store
-from segmeter.remote.urls import split_archive, url_of
+from segmeter.remote.stores import find_object, url_of, write_object
 
 LAST = RUN  # what is read first, and written last
 _THREADS = 16
@@ -30,10 +29,10 @@ def check_target(given: str) -> None:
         The store can't be reached.
     """
     url = url_of(given)
-    if url is None or split_archive(url) is not None or url.startswith("http"):
+    if url is None or url.startswith(("zip", "http")):
         rule = "to be a URL that can be written: s3://, gs://, az://, file:// or memory://"
         raise ConfigError(expected("config", "run.copy_to", rule, given))
-    open_store(url).look(LAST)
+    find_object(f"{url}/{LAST}")
 
 
 def upload_folder(folder: Path, given: str, *, name: str) -> str:
@@ -56,16 +55,15 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
         The folder holds what is not copied, see `find_files`; or a file can't be written, after several attempts.
     """
     url = f"{url_of(given)}/{name}"
-    store = open_store(url)
-    if store.look(LAST) is not None:
+    if find_object(f"{url}/{LAST}") is not None:
         raise ConfigError(expected("config", "run.copy_to", "to hold no run of this name", url))
     files = find_files(folder)
     last = files.pop(LAST, None)
-    written = map_in_threads(lambda each: store.write(each, files[each]), sorted(files), threads=_THREADS)
+    written = map_in_threads(lambda each: write_object(f"{url}/{each}", files[each]), sorted(files), threads=_THREADS)
     for _ in track(written, "copying", len(files)):
         pass
     if last is not None:
-        store.write(LAST, last)
+        write_object(f"{url}/{LAST}", last)
     return url
 
 

@@ -7,20 +7,22 @@ from typing import Any
 from pydantic import Field
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.files import confined, link_error, write_bytes
+from segmeter.files import link_error, write_bytes
 from segmeter.records import Form, Summary
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
+from segmeter.report.data.columns import Column
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
-from segmeter.report.page.evaluation import SCRIPTS, evaluation_values
-from segmeter.report.page.prediction import prediction_values
+from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
 from segmeter.report.page.records import config_text, load_json, load_lines, load_run
 from segmeter.report.page.render import render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
-from segmeter.report.pictures.layers import FOLDER
+from segmeter.report.pictures.chosen import choose_pictures
+from segmeter.report.pictures.layers import FOLDER, NOTES, read_notes
 from segmeter.report.table import shown_measures
 
 
@@ -64,12 +66,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     if not run_folder.is_dir():
         rule = "to be the folder of a run"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
-    with confined(run_folder):
-        return _report(run_folder, config or ReportConfig())
-
-
-def _report(run_folder: Path, config: ReportConfig) -> Path:
-    """Write the page that what is in the folder asks for."""
+    config = config or ReportConfig()
     comparison = load_json(run_folder / "compare.json", _Comparison)
     if comparison is not None:
         values = _checked(run_folder, "compare.json", lambda: comparison_values(run_folder, comparison, config))
@@ -138,3 +135,27 @@ def render_summary(summary: Mapping[str, Any]) -> str:
         notes=[*figures.refused(summary), *figures.notes(summary)],
     )
     return page.decode()
+
+
+def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
+    """Gather what the template shows: the cases that have a picture, without any score."""
+    notes = [read_notes(path.parent) for path in sorted((folder / FOLDER).glob(f"*/{NOTES}"))]
+    if not notes:
+        return {"sections": [("run", "Run")]}
+    ids = sorted(each["case"] for each in notes)
+    shown = choose_pictures(folder, dict.fromkeys(ids), config)
+    columns = [Column(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
+    facts = {"kind": "prediction", "sort": "id", "size": "id"}
+    explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts)
+    return {"explorer": explorer, "sections": [("cases", "Cases"), ("run", "Run")]}
+
+
+def _drawn_spec(notes: list[dict[str, Any]]) -> ClassSpec:
+    """The classes that occur in pictures; others have their number for a name."""
+    found = {int(k): entry for each in notes for k, entry in each["classes"].items()}
+    size = max([1, *found]) + 1
+    return ClassSpec(
+        task=notes[0]["task"],
+        names=tuple(found[k]["name"] if k in found else f"class {k}" for k in range(size)),
+        colours=tuple(tuple(found[k]["colour"]) if k in found else (0, 0, 0) for k in range(size)),
+    )

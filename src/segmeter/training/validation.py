@@ -20,7 +20,7 @@ from segmeter.inference.async_results import Prediction
 from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, additive
-from segmeter.metrics.cases.table import divide_terms
+from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.progress import Pulse

@@ -11,7 +11,8 @@ import pytest
 
 from segmeter.cli.main import main
 from segmeter.metrics.cases.columns import columns_of
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.summarise import summarise
 from tests.data.crafted import BINARY
 

@@ -11,7 +11,18 @@ import pytest
 
 from segmeter.files import describe_file, write_json
 from segmeter.records import read_run, seal_run
-from tests.cli.sharded import COUNTS, EVAL, PREDICT, SCORE, contents, make_checkpoint, newest, run, run_shards
+from tests.cli.sharded import (
+    COUNTS,
+    EVAL,
+    PREDICT,
+    SCORE,
+    change_record,
+    contents,
+    make_checkpoint,
+    newest,
+    run,
+    run_shards,
+)
 from tests.data.crafted import put
 
 COMMANDS = {"score": SCORE, "predict": PREDICT}
@@ -133,9 +144,7 @@ def test_shards_that_overlap_must_agree(thirds: list[Path], tmp_path: Path, caps
     assert run("merge", listed([*thirds, half]), *SHOWN) == 0
     assert contents(newest("runs/merge")) == whole
     shutil.copytree(half, tmp_path / "half")
-    manifest = tmp_path / "half" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"case01": {"sha256": "', '"case01": {"sha256": "0'))
-    reseal(tmp_path / "half")
+    change_record(tmp_path / "half", "case01", lambda row: row.update(sha256="0"))
     capsys.readouterr()
     assert run("merge", listed([*thirds, tmp_path / "half"]), *SHOWN) == 2
     assert "to agree on the cases that they share, got 1: case01" in capsys.readouterr().err
@@ -217,12 +226,14 @@ def test_predictions_that_shards_share_must_agree(tmp_path: Path, capsys: pytest
     before = set(Path("runs/merge").iterdir())
     other = shutil.copytree(halves[1], tmp_path / "other")
     first, second = sorted((other / "predictions").rglob("*.png"))[:2]
-    manifest = json.loads((other / "manifest.json").read_text())
     shutil.copy(second, first)
-    files = manifest["cases"][first.stem]["note"]["files"]
-    files[first.relative_to(other / "predictions").as_posix()] = describe_file(first)
-    (other / "manifest.json").write_text(json.dumps(manifest))
-    reseal(Path(other))
+
+    def describe(row: dict[str, str]) -> None:
+        record = json.loads(row["record"])
+        record["files"][first.relative_to(other / "predictions").as_posix()] = describe_file(first)
+        row["record"] = json.dumps(record)
+
+    change_record(other, first.stem, describe)
     capsys.readouterr()
     assert run("merge", listed([*halves, other]), *SHOWN) == 2
     assert f"to agree on the cases that they share, got 1: {first.stem} in " in capsys.readouterr().err

@@ -9,7 +9,7 @@ import tifffile
 import torch
 from PIL import Image
 
-from segmeter.evaluation.manifest import read_notes
+from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from tests.cli.sharded import newest, run
 from tests.data.crafted import noise, put
@@ -90,6 +90,6 @@ def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(t
     for most in (1 << 24, 100):
         monkeypatch.setattr("segmeter.evaluation.large.cases.ROWS_PIXELS", most)
         assert run(*given, f"run.root={tmp_path / str(most)}") == 0
-        notes.append(read_notes(newest(tmp_path / str(most) / "predict"))["x"]["note"])
+        notes.append(parse_records(read_records(newest(tmp_path / str(most) / "predict")))["x"])
     assert [note["image"] for note in notes] == [[130, 96, 3, "uint8"], [130, 96, 3, "uint8", "by rows", "x"]]
     assert notes[0]["files"] == notes[1]["files"]

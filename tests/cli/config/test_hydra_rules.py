@@ -119,6 +119,20 @@ def test_no_override_names_code_or_leads_out(override: str, capsys: pytest.Captu
     assert sorted(path.name for path in Path().iterdir()) == ["a", "b", "conf", "evil.pt"]
 
 
+@pytest.mark.parametrize("key", ["pre_dispatch=4", "batch_size=2", "verbose=5"])
+def test_an_option_of_joblib_without_effect_is_named(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Mutation seen to fail: every option let through."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="the extra `joblib` is not installed")
+    known = ["hydra.launcher.n_jobs=2", "hydra.launcher.timeout=60"]
+    assert run("-m", "hydra/launcher=joblib", f"hydra.launcher.{key}", *known, "metrics.seed=1,2") == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("segmeter: ")]
+    assert line == (
+        f"segmeter: config: 'hydra.launcher.{key.partition('=')[0]}' has no effect here: of joblib's options "
+        "hydra.launcher.n_jobs and hydra.launcher.timeout can be set. Remove it."
+    )
+    assert not Path("runs").exists()
+
+
 def test_sweeps_of_a_file_are_allowed() -> None:
     put("experiment/x.yaml", "# @package _global_\nhydra: {sweeper: {params: {metrics.background: 'true,false'}}}\n")
     where = ["hydra.sweep.dir=out", "hydra.sweep.subdir=job${hydra.job.num}"]

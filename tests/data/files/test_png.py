@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from segmeter.data.files import png
-from segmeter.data.files.png import decode_samples, memory_reused, read_layout
+from segmeter.data.files.png import decode_samples, read_layout
 
 KINDS = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (3, 1), (3, 2), (3, 4), (3, 8)]
 LIMIT = 10**6
@@ -223,20 +223,6 @@ def test_a_size_over_the_limit_is_not_inflated(monkeypatch):
     content = encode(np.ones((3, 4), int), 0, 8, np.zeros(3, int))
     monkeypatch.setattr(png, "_inflate", lambda *_, **__: pytest.fail("inflated"))
     assert decode_samples(content, max_pixels=11) is None
-
-
-def test_memory_is_reused_by_the_next_block_alone():
-    """Two maps of a block, a third one, and those outside of blocks lie apart; the next block overwrites the first."""
-    files = [encode(np.full((3, 4), value), 0, 8, np.zeros(3, int)) for value in range(5)]
-    with memory_reused():
-        first = [decode_samples(content, max_pixels=LIMIT) for content in files[:3]]
-        assert [found.max() for found in first] == [0, 1, 2]
-    outside = decode_samples(files[3], max_pixels=LIMIT)
-    with memory_reused():
-        assert decode_samples(files[4], max_pixels=LIMIT).min() == 4
-    assert outside.min() == outside.max() == 3
-    assert 4 in [found.max() for found in first[:2]]
-    assert first[2].max() == 2
 
 
 def test_a_stream_of_another_length_than_the_header_says_is_refused():

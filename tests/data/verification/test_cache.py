@@ -5,8 +5,10 @@ import os
 import numpy as np
 import pytest
 
+from segmeter.data.files.sniff import read_state
 from segmeter.data.verification import cache
-from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, cache_folder, is_settled, read_state
+from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, is_settled
+from segmeter.provenance import cache_folder
 
 DTYPE = np.dtype([("pixels", np.int64), ("sum", np.uint8, (3,))])
 

@@ -15,6 +15,7 @@ from segmeter.data.verification import cache as verified
 from segmeter.data.verification import verify
 from segmeter.data.verification.report import check_dataset
 from segmeter.errors import DataError
+from segmeter.provenance import cache_folder
 from tests.data.crafted import encoded, folder, make_folder, noise, put
 
 
@@ -142,7 +143,7 @@ def test_the_cache_lies_in_the_users_cache_folder_never_beside_the_data(tmp_path
     assert [path.suffix for path in (tmp_path / "xdg" / "segmeter").iterdir()] == [".verified"]
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert verified.cache_folder() == Path("/home/somebody/.cache/segmeter")
+    assert cache_folder() == Path("/home/somebody/.cache/segmeter")
 
 
 def test_splits_share_one_file_and_what_is_used_least_recently_goes_first(tmp_path, monkeypatch):

@@ -14,10 +14,9 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import Evaluation, evaluate
+from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
 from segmeter.evaluation.large.cases import prefer_rows
-from segmeter.evaluation.manifest import Manifest, read_notes
-from segmeter.evaluation.predict import PredictionRun, predict
+from segmeter.evaluation.manifest import Manifest, parse_records, read_records
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -241,7 +240,7 @@ def test_an_image_that_fits_leaves_the_same_files_by_rows(data, tmp_path, tiled_
     assert job.dataset.streamed_cases() == {0, 2}
     predict(job)
     assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
-    assert list(read_notes(tmp_path / "rows")["a"]["note"]["files"]) == [f"labels/a.{SUFFIXES[form]}"]
+    assert list(parse_records(read_records(tmp_path / "rows"))["a"]["files"]) == [f"labels/a.{SUFFIXES[form]}"]
 
 
 def test_planes_of_an_image_that_fits_are_the_same_by_rows(data, tmp_path, tiled_above):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.cases import table
-from segmeter.metrics.cases.regions import class_regions, region_totals
+from segmeter.metrics.cases.typed import class_regions, region_totals
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from tests.metrics.build import case_row, class_spec, random_rows
 

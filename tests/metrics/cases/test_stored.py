@@ -14,8 +14,7 @@ from segmeter.errors import DataError
 from segmeter.metrics.cases import stored as stored_module
 from segmeter.metrics.cases import table as table_module
 from segmeter.metrics.cases.objects import no_objects, pack_objects
-from segmeter.metrics.cases.stored import open_cases, read_cases
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import open_cases, read_cases, write_cases
 from tests.metrics.build import case_row, class_spec, random_rows
 
 IDS = {"one": "ace", "two": "bcd"}
@@ -35,12 +34,12 @@ def folders(tmp_path: Path) -> list[Path]:
 def test_rows_of_several_tables_are_one_sequence_by_case_id(folders):
     """Mutation seen to fail: the columns of the first table for all."""
     rows = open_cases(folders)
-    assert [row.case_id for row in rows] == rows.case_ids.to_pylist() == list("abccde")
+    nothing = {"hd95/car": np.nan, "missing": np.nan}
+    assert [row.case_id for row in rows] == rows.case_ids == list("abccde")
     assert [int(row.counts[0, 0]) for row in rows] == [0, 10, 1, 11, 12, 2]
     assert [row.depth for row in rows] == [None, 2, None, 2, 2, None]
     assert [dict(row.changed_pixels) for row in rows] == [{}, {"fill": 3}, {}, {"fill": 3}, {"fill": 3}, {}]
-    assert [row.scores for row in rows[:2]] == [{"hd95/car": 1.5, "missing": 0.0}, {}]
-    assert list(rows.heads()) == [(case_id, (3, 3), np.dtype(np.int64)) for case_id in "abccde"]
+    np.testing.assert_equal([row.scores for row in rows[:2]], [{"hd95/car": 1.5, "missing": 0.0}, nothing])
 
 
 @pytest.mark.parametrize("index", [slice(2, 4), slice(4, 2), slice(-2, None), slice(None, None, -2)], ids=str)
@@ -106,7 +105,7 @@ def test_a_missing_foreign_damaged_or_newer_file_is_refused(tmp_path, monkeypatc
     pq.write_table(table.replace_schema_metadata({}), path)
     with pytest.raises(DataError, match=r"to be a cases\.parquet"):
         read_cases(path)
-    monkeypatch.setattr(table_module, "FORMAT", 2)
+    monkeypatch.setattr(stored_module, "FORMAT", 2)
     write_cases(tmp_path, random_rows(2), class_spec())
     monkeypatch.undo()
     with pytest.raises(DataError, match=r"of format 1 or older, got 2 .* Update segmeter"):
@@ -143,7 +142,7 @@ def test_threads_that_share_one_table_get_their_own_rows(in_parts, monkeypatch):
         object.__setattr__(self, name, value)
 
     stored, rows = in_parts
-    monkeypatch.setattr(type(stored), "__setattr__", set_slowly)
+    monkeypatch.setattr(stored_module.Batches, "__setattr__", set_slowly)
     places = [place for _ in range(20) for place in (0, 4, 7, 10)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda place: stored[place].case_id, places))
@@ -153,7 +152,6 @@ def test_threads_that_share_one_table_get_their_own_rows(in_parts, monkeypatch):
 def test_a_part_of_one_table_is_in_memory_at_a_time(tmp_path, monkeypatch):
     """Mutation seen to fail: all groups read at once."""
     monkeypatch.setattr(table_module, "BLOCK", 50)
-    monkeypatch.setattr(stored_module, "BLOCK", 50)
     rng = np.random.default_rng(0)
     names = tuple(f"class{k}" for k in range(20))
     spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 20)

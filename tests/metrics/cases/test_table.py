@@ -9,8 +9,7 @@ import pytest
 
 from segmeter.errors import InputError
 from segmeter.metrics.cases import table as module
-from segmeter.metrics.cases.stored import read_cases, read_spec
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import read_cases, read_spec, write_cases
 from tests.metrics.build import case_row, class_spec, random_rows
 
 

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.metrics.cases import stored, table
-from segmeter.metrics.cases.regions import class_regions, region_totals
-from segmeter.metrics.cases.stored import StoredRows, open_cases
-from segmeter.metrics.cases.table import order_rows, write_cases
-from segmeter.metrics.cases.typed import UNKNOWN, Margins, lay_out_run, measured_columns
+from segmeter.metrics.cases import table
+from segmeter.metrics.cases.stored import open_cases, write_cases
+from segmeter.metrics.cases.table import UNKNOWN, CaseTable, order_rows
+from segmeter.metrics.cases.typed import Margins, class_regions, lay_out_run, measured_columns, region_totals
 from segmeter.metrics.pixels.overlap import ClassTotals
 from tests.metrics.build import case_row, class_spec, random_rows
 
@@ -43,11 +42,10 @@ def assert_equal(one, other):
 def test_rows_of_a_file_are_laid_out_as_those_in_memory_without_being_made(tmp_path, monkeypatch, block):
     """Mutations seen to fail: the spacing of null as "mm", checksums in the other order."""
     monkeypatch.setattr(table, "BLOCK", block)
-    monkeypatch.setattr(stored, "BLOCK", block)
     rows = varied_rows()
     write_cases(tmp_path, rows, SPEC)
     wanted = lay_out_run(rows, SPEC, REGIONS)
-    monkeypatch.setattr(StoredRows, "_rows", None)  # nothing can be made
+    monkeypatch.setattr(CaseTable, "_rows", None)  # nothing can be made
     assert_equal(lay_out_run(order_rows("test", open_cases([tmp_path]), SPEC), SPEC, REGIONS), wanted)
 
 

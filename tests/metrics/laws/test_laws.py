@@ -9,8 +9,7 @@ import pytest
 
 from segmeter.metrics.arrays import divide
 from segmeter.metrics.cases.columns import columns_of
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config import scores
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig

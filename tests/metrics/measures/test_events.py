@@ -6,8 +6,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.objects import read_objects
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.measures import (
     EventsConfig,
     InstancesConfig,

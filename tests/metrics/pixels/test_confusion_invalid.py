@@ -9,8 +9,7 @@ from PIL import Image
 import segmeter
 from segmeter.cli.main import main
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.cases.regions import class_regions
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.comparable import check_same_cases
 from segmeter.metrics.summary.compare import compare_runs

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.cases.columns import MeasureColumn
-from segmeter.metrics.cases.packed import RowStore
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import read_cases, write_cases
+from segmeter.metrics.cases.table import as_table
 from segmeter.metrics.config.measures import BoundaryConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
@@ -135,12 +134,9 @@ def test_nothing_was_asked_for_and_nothing_is_there():
     assert summarise([case_row("a", BOTH)], class_spec(2), QUICK)["measures"] == {}
 
 
-def test_a_trip_through_store_and_files_changes_nothing(tmp_path):
+def test_a_trip_through_columns_and_files_changes_nothing(tmp_path):
     rows = rows_of((1.0, np.nan), (0.1 + 0.2, np.inf), (2.0, 3.0))
     summary = summarise(rows, class_spec(2), QUICK)
-    store = RowStore()
-    for row in rows:
-        store.append(row)
-    assert summarise(store, class_spec(2), QUICK) == summary
-    write_cases(tmp_path, store, class_spec(2))
+    assert summarise(as_table(rows), class_spec(2), QUICK) == summary
+    write_cases(tmp_path, rows, class_spec(2))
     assert summarise(read_cases(tmp_path), class_spec(2), QUICK) == summary

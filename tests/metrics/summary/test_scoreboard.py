@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.cases.regions import class_regions
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.columns import mean_of_columns
 from segmeter.metrics.summary.scoreboard import build_scoreboards

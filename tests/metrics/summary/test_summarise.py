@@ -10,8 +10,8 @@ from scipy import stats
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases import table as rows_module
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import stack_totals, write_cases
+from segmeter.metrics.cases.stored import read_cases, write_cases
+from segmeter.metrics.cases.typed import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores

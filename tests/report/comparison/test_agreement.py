@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.summary.summarise import summarise
 from tests.data.crafted import BINARY
 from tests.metrics.build import case_row

@@ -7,7 +7,8 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.columns import MeasureColumn
-from segmeter.metrics.cases.table import CaseRow, case_table
+from segmeter.metrics.cases.stored import case_table
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case

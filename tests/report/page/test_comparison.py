@@ -8,7 +8,7 @@ import pytest
 
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from segmeter.files import write_json
-from segmeter.metrics.cases.stored import StoredRows
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
@@ -87,10 +87,8 @@ def test_the_file_of_each_prediction_is_named(tmp_path, rng, spec):
 
 def test_each_stored_row_is_decoded_once(tmp_path, rng, spec, monkeypatch):
     decoded, rows = [], make_rows(rng, spec, [f"{i:03}" for i in range(50)])
-    original = StoredRows._rows
-    monkeypatch.setattr(
-        StoredRows, "_rows", lambda self, start, count: decoded.append(count) or original(self, start, count)
-    )
+    original = CaseTable._rows
+    monkeypatch.setattr(CaseTable, "_rows", lambda self, part: decoded.append(len(part)) or original(self, part))
     monkeypatch.setattr(gathered, "_MOST_ROWS", 16)
     values_of(tmp_path, rows, spec, slice_by=(r"(\d)$",), groups={"green": ("ground", "tree")})
     assert decoded == [16, 16, 16, 2]

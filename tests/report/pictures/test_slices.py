@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.report.pictures.slices import choose_slice
+from segmeter.report.pictures.finished import choose_slice
 
 TASKS = {
     task: ClassSpec(task=task, names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.table import write_cases
+from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.report.pictures.worst import EDGE, find_crop, find_errors, write_crops, write_worst_list

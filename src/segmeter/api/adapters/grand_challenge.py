@@ -7,7 +7,8 @@ from typing import Any
 from segmeter.api.adapters.flat import flatten
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
-from segmeter.metrics.cases.table import CaseRow, case_table
+from segmeter.metrics.cases.stored import case_table
+from segmeter.metrics.cases.table import CaseRow
 
 
 def write_metrics(path: Path, rows: Sequence[CaseRow], spec: ClassSpec, summary: dict[str, Any]) -> None:

@@ -15,11 +15,10 @@ from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
-from segmeter.distributed.batches import BatchOf
+from segmeter.distributed.batches import BatchOf, take_batches
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
 from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import read_run_manifest
-from segmeter.evaluation.sharding import take_batches
 from segmeter.export.config import ExportConfig
 from segmeter.export.series import Series, find_series
 from segmeter.inference.allocator import keep_freed_memory

@@ -10,7 +10,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
-from segmeter.cli.pictures.predicted import draw_predicted
+from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
@@ -30,10 +30,10 @@ from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
+from segmeter.progress import Stages
 from segmeter.report.html import write_report
 from segmeter.report.pictures.worst import LIST, write_worst_list
 from segmeter.report.table import print_summary
-from segmeter.stages import Stages
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,22 +6,21 @@ from pathlib import Path
 
 from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
-from segmeter.cli.pictures.predicted import draw_predicted
+from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.case_run import PREDICTIONS
+from segmeter.evaluation.evaluate import PredictionRun, predict
 from segmeter.evaluation.large.cases import prefer_rows
 from segmeter.evaluation.manifest import NAME, check_same
-from segmeter.evaluation.predict import PredictionRun, predict
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.several import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
-from segmeter.remote.trees import local_path
 from segmeter.report.html import write_report
 
 
@@ -70,7 +69,7 @@ def run(config: PredictConfig, job: Job) -> None:
 
 def _open(config: PredictConfig, card: ModelCard) -> Dataset:
     return open_images(
-        local_path(config.input),
+        config.input,
         spec=card.spec,
         in_channels=card.in_channels,
         max_pixels=config.data.max_pixels,

@@ -10,7 +10,6 @@ import yaml
 from segmeter.cli.runs.folder_lock import cleared
 from segmeter.errors import ConfigError
 from segmeter.records import CONFIG, read_yaml
-from segmeter.remote.urls import url_of
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.page.runs import write_index
@@ -34,7 +33,7 @@ def run(arguments: Sequence[str]) -> None:
         raise ConfigError(f"report: expected one run folder, got {len(given)}. {_USAGE}")
     key, mark, value = given[0].partition("=")
     named = value if mark and key in ("run", "runs") else given[0]
-    if url_of(named):
+    if "://" in named:
         raise ConfigError("report: expected a run folder of this machine, got a URL. Copy the run here first.")
     folder = Path(named)
     if not folder.is_dir():

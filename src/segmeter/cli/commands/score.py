@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,22 +15,30 @@ from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import known_place, show
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
-from segmeter.evaluation.images import find_images, put_beside
-from segmeter.evaluation.manifest import NAME
+from segmeter.evaluation.manifest import NAME, hashes_of, read_records
 from segmeter.evaluation.memory import check_counts, spare_old_objects
-from segmeter.evaluation.pairing import Pairing, find_pairs
+from segmeter.evaluation.pairing import (
+    Pairing,
+    check_unchanged,
+    find_images,
+    find_pairs,
+    limit_of,
+    put_beside,
+    read_case_image,
+)
 from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
-from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
-from segmeter.remote.trees import local_path
-from segmeter.remote.urls import known_place
+from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.pictures.finished import DrawnCase, case_scores, draw_run
+from segmeter.report.pictures.objects import measured_objects
 from segmeter.report.pictures.worst import LIST, write_worst_list
 from segmeter.report.table import print_summary
 
@@ -49,14 +58,14 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
     scoring = _scoring(config, pairing)
     refuse_files(scoring)
-    images = find_images(local_path(config.images), pairing) if config.images else {}
+    images = find_images(config.images, pairing) if config.images else {}
     check_case_ids(config.metrics, spec, pairing.pairs.case_ids, images=bool(images))
     shard = _shard(config, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = replace(
         scoring,
         pairing=put_beside(pairing, images) if images and _looks_at_images(config) else pairing,
-        probs=find_probs(local_path(config.probs), pairing.pairs) if config.probs else {},
+        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
         resume=resumed is not None,
         shard=shard,
@@ -70,8 +79,6 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         with spare_old_objects():
             summary = score(scoring)
         if images:
-            from segmeter.cli.pictures.score_pictures import draw_cases  # takes a moment to load
-
             draw_cases(scoring, images, config.report)
         if nnunet:
             _write_nnunet(config, folder, spec, nnunet)
@@ -126,8 +133,8 @@ def _completed(config: ScoreConfig, nnunet: NnunetLabels | None) -> MetricsConfi
 
 def _pair(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> Pairing:
     return find_pairs(
-        local_path(config.predictions),
-        local_path(config.references),
+        config.predictions,
+        config.references,
         spec=spec,
         missing=config.missing,
         endings=(config.prediction_ending, config.reference_ending),
@@ -139,7 +146,7 @@ def _write_nnunet(config: ScoreConfig, folder: Path, spec: ClassSpec, labels: Nn
     """Write the summary that nnU-Net itself would have written."""
     places = {"references": str(config.references), "predictions": str(config.predictions)}
     options: dict[str, Any] = {**places, "regions": labels.regions, "file_ending": labels.file_ending}
-    write_summary(folder / NNUNET, read_cases(folder), spec, **options)
+    write_summary(folder / NNUNET, open_cases([folder]), spec, **options)
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
@@ -173,3 +180,43 @@ def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
     if config.report.html:
         lines.append(f"report    {folder / 'report.html'}")
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
+    """Draw the chosen cases of a finished run of `score`, and crop the worst.
+
+    Parameters
+    ----------
+    scoring
+        The finished run.
+    images
+        The image of every case, by stem.
+    config
+        Which cases are drawn, and how large, and how many are cropped.
+
+    Raises
+    ------
+    DataError
+        One line for each image that can't be read or has another size, and each case whose masks changed.
+    """
+    pairs = {pair.case_id: pair for pair in scoring.pairs}
+    measured = hashes_of(read_records(scoring.folder))
+    scorer = scoring.scorer()
+
+    def read(case_id: str) -> DrawnCase:
+        pair = pairs[case_id]
+        path = images[pair.stem]
+        maps = scorer.read(pair)
+        in_time = limit_of(replace(pair, image=path), scoring.timeout_s)
+        in_time(partial(check_unchanged, pair, measured))
+        image, _ = in_time(partial(read_case_image, path, maps.shape, max_pixels=scoring.max_pixels))
+        return DrawnCase(
+            image=image,
+            target=maps.target,
+            labels=maps.labels,
+            objects=measured_objects(scoring.metrics, maps.target_instances, maps.instances),
+            files={"image": [path], "target": pair.references, "prediction": pair.predictions},
+        )
+
+    scores = case_scores(open_cases([scoring.folder]), scoring.spec, scoring.metrics)
+    draw_run(scoring.folder, scores, read, config, scoring.spec)

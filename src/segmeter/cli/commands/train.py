@@ -2,37 +2,45 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
-from segmeter.cli.pictures.first_batch import draw_batch
-from segmeter.cli.pictures.validation import draw_validated
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
+from segmeter.data.files.sniff import known_place
 from segmeter.data.large.parts import PartReader
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, find_address, joined
 from segmeter.distributed.watch import watched
 from segmeter.errors import ConfigError
+from segmeter.inference.async_results import Prediction
 from segmeter.losses.build import build_loss
+from segmeter.metrics.pixels.confusion import count_case
+from segmeter.metrics.pixels.overlap import headline_scores, overlap_scores
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
-from segmeter.remote.urls import known_place
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
+from segmeter.report.page.training import FIRST_BATCH
+from segmeter.report.pictures.canvas import compose
+from segmeter.report.pictures.overlay import class_entries, draw_overlay, panel_shape, resize_labels, write_overlay
+from segmeter.report.pictures.paint import display_image, ignored, paint_labels, resize
 from segmeter.schema import as_plain
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment import Augment
@@ -50,6 +58,9 @@ from segmeter.training.run.signals import let_finish
 from segmeter.training.validation import UNLEARNED, find_monitor
 
 _LOG = logging.getLogger(__name__)
+BATCH_PANEL = 240  # longest side of a sample, pixels
+_GAP = 6  # between image and target
+CASE_PANEL = 320  # longest side of a panel, pixels: small, as there are many
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
@@ -223,3 +234,47 @@ def _checkpoint_line(folder: Path, result: TrainResult) -> str:
     shown = {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
     scores = ", ".join(f"{name} {number(value)}" for name, value in shown.items())
     return f"best      {scores}   {folder / 'checkpoints' / 'best'}"
+
+
+def draw_batch(
+    images: NDArray[Any], targets: NDArray[Any], case_ids: Sequence[str], folder: Path, *, spec: ClassSpec
+) -> Path:
+    """Draw the samples of a batch side by side as first_batch.png, the targets under the images.
+
+    Parameters
+    ----------
+    images : (B, H, W, C)
+        As `display_image` takes them.
+    targets : (B, H, W), or (B, K, H, W) for multilabel, integer
+        Classes of each pixel.
+    """
+    samples = [_draw_sample(image, target, spec) for image, target in zip(images, targets, strict=True)]
+    panels = list(zip(case_ids, samples, strict=True))
+    legend = class_entries(list(targets), spec)
+    hatched = [("ignored", None)] if any(ignored(target, spec).any() for target in targets) else []
+    figure = f"{images.shape[2]} x {images.shape[1]} pixels"
+    picture = compose(
+        panels, title="first batch, as the network is given it", figure=figure, legend=[[*legend, *hatched]]
+    )
+    return write_overlay(folder, Path(FIRST_BATCH).stem, picture)
+
+
+def _draw_sample(image: NDArray[Any], target: NDArray[Any], spec: ClassSpec) -> NDArray[np.uint8]:
+    shape = panel_shape(image.shape[:2], BATCH_PANEL)
+    shown = resize(display_image(image), shape, smooth=True)
+    painted = paint_labels(shown, resize_labels(target, shape), spec)
+    return np.concatenate([shown, np.full((_GAP, shape[1], 3), 22, np.uint8), painted])
+
+
+def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> Path:
+    """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
+    sample = prediction.sample
+    if sample.target is None:
+        score = None
+    else:
+        overlap = overlap_scores(count_case(sample.target, prediction.labels, spec), task=spec.task)
+        score = float(headline_scores(overlap, spec))
+    picture = draw_overlay(
+        sample.image, sample.target, prediction.labels, spec, title=sample.case_id, score=score, panel=CASE_PANEL
+    )
+    return write_overlay(folder, sample.case_id, picture)

@@ -35,6 +35,7 @@ _DEPTH = 2  # a file of the folder, or of a group in it
 
 _SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "verbose", "job.env_set", "job.env_copy")
 _FILLED_IN = ("runtime.", "overrides.", "job.name", "job.config_name", "job.override_dirname")  # by Hydra
+_OF_JOBLIB = ("launcher.n_jobs", "launcher.timeout")  # the others steer batches of jobs, and here each runs by itself
 _PARAMS = "sweeper.params."
 _MERGE = "tag:yaml.org,2002:merge"
 _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
@@ -159,10 +160,11 @@ def hydra_problems(node: DictConfig, plain: DictConfig) -> list[str]:
     an override or of a defaults list.
     """
     before = dict(_leaves(OmegaConf.to_container(plain, resolve=False)))
+    launcher = OmegaConf.select(node, "runtime.choices", default={}).get("hydra/launcher")
     problems: list[str] = []
     for path, value in _leaves(OmegaConf.to_container(node, resolve=False)):
         if before.get(path, ...) != value and not path.startswith(_FILLED_IN):
-            problems.extend(_problem(path, value))
+            problems.extend(_problem(path, value, launcher))
     return problems
 
 
@@ -174,7 +176,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _problem(path: str, value: Any) -> Iterator[str]:
+def _problem(path: str, value: Any, launcher: str) -> Iterator[str]:
     names = path.removeprefix(_PARAMS).lstrip("+~")
     code = any(part.startswith("_") for part in path.split(".")) or names.startswith("hydra") or "@hydra" in names
     nested = any(isinstance(each, Mapping) for each in value) if isinstance(value, list) else "${" in str(value)
@@ -185,6 +187,11 @@ def _problem(path: str, value: Any) -> Iterator[str]:
         )
     elif code or (nested and path.startswith(("launcher.", "sweeper."))):
         yield f"config: 'hydra.{path}' is not allowed: a configuration here holds values and never names code to run."
+    elif launcher == "joblib" and path.startswith("launcher.") and path not in _OF_JOBLIB:
+        yield (
+            f"config: 'hydra.{path}' has no effect here: of joblib's options hydra.launcher.n_jobs and "
+            "hydra.launcher.timeout can be set. Remove it."
+        )
     elif path == "sweep.subdir" and not (_SUBDIR.fullmatch(str(value)) and set(str(value)) - {"."}):
         yield f"config: expected `hydra.sweep.subdir` to be a plain name, or ${{hydra.job.num}}, got {value!r}."
     elif path == "sweep.dir" and ".." in Path(str(value)).parts and not Path(str(value)).is_absolute():

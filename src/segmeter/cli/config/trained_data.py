@@ -12,11 +12,10 @@ from typing import Any
 from segmeter.checks import expected
 from segmeter.cli.config.schema import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
-from segmeter.data.folders.dealing import check_dealing
+from segmeter.data.folders.folds import check_dealing
 from segmeter.errors import ConfigError, InputError
 from segmeter.models.card import ModelCard
 from segmeter.records import read_run
-from segmeter.remote.urls import url_of
 from segmeter.schema import REQUIRED, as_plain, defaults
 
 TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
@@ -79,7 +78,7 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
     """
     values = _own(*_read(checkpoint))
     root = values.get("root")
-    if root in (None, REQUIRED) or not (url_of(str(root)) or Path(str(root)).is_dir()):
+    if root in (None, REQUIRED) or not ("://" in str(root) or Path(str(root)).is_dir()):
         raise ConfigError(f"data: the data set that {checkpoint} was trained on is not known here.")
     config = DATA.schema(values["name"]).model_validate(
         values | {"max_pixels": limits.max_pixels, "timeout_s": limits.timeout_s}

@@ -8,8 +8,7 @@ import numpy as np
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.metrics.cases.regions import class_regions
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import MEAN, Direction, find_direction
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psutil
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 
@@ -107,7 +108,7 @@ def _requeue_lost(study: Any, optuna: Any) -> None:
     running = optuna.trial.TrialState.RUNNING
     for trial in study.get_trials(states=[running]):
         host, _, process = str(trial.user_attrs.get(_OWNER, "")).rpartition(":")
-        if host not in ("", socket.gethostname()) or (process.isdigit() and Path("/proc", process).exists()):
+        if host not in ("", socket.gethostname()) or (process.isdigit() and psutil.pid_exists(int(process))):
             _LOG.warning("optuna: trial %d runs in another process; it is left to it.", trial.number)
             continue
         study.tell(trial.number, state=_state("FAIL"))

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from omegaconf import OmegaConf
 
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.runs.folder_lock import clear_killed, owner_of, take_lock
+from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, clear_killed, owner_of, take_lock
 from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
-    confined,
     json_bytes,
     make_folder,
     new_folder,
@@ -31,10 +31,9 @@ from segmeter.files import (
     write_json,
 )
 from segmeter.metrics.arrays import say
-from segmeter.open_files import Reserved
 from segmeter.provenance import hardware, source, versions
 from segmeter.records import RUN, read_run, seal_run
-from segmeter.remote.upload import check_target, upload_folder
+from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.run.signals import let_finish
 
@@ -91,31 +90,32 @@ def open_run(
     if config.run.copy_to is not None:
         check_target(config.run.copy_to)
     begun, entered = time.monotonic(), False
-    unlocked = resumed is not None and not (resumed / ".lock").exists()
+    unlocked = resumed is not None and not (resumed / LOCK).exists()
     folder, lock = _claim(config, job, resumed)
     try:
-        with confined(folder):
-            if resumed:
-                accept()
-                clear_leftovers(folder)
-            with logged(folder), _recorded(folder, config, job, facts):
-                entered = True
-                yield folder
-            if config.run.copy_to is not None:
-                _copy(folder, config, config.run.copy_to)
+        if resumed:
+            accept()
+            clear_leftovers(folder)
+        with logged(folder), _recorded(folder, config, job, facts):
+            entered = True
+            yield folder
+        if config.run.copy_to is not None:
+            _copy(folder, config, config.run.copy_to)
     except BaseException as error:
         fault = _explain(error, config, job, folder if entered or resumed else None)
         refused = isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT
         if resumed is None and (refused or not entered):
+            lock.release()  # Windows moves no folder with an open file in it
             fault = _leave(folder, config, fault, time.monotonic() - begun)
         if unlocked and not entered:  # what is refused changes nothing
-            with suppress(OSError):
-                remove(folder / ".lock")
+            for name in (LOCK, OWNER):
+                with suppress(OSError):
+                    remove(folder / name)
         if fault is error:
             raise
         raise fault from error
     finally:
-        os.close(lock)
+        lock.release()
 
 
 def _copy(folder: Path, config: Common, target: str) -> None:
@@ -163,8 +163,8 @@ def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
         return {}
 
 
-def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
-    """A folder that this process alone writes to, and the descriptor of its lock."""
+def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLock]:
+    """A folder that this process alone writes to, and its lock."""
     name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
     wanted = resumed or job.folder or config.run.root / job.command / name
     try:
@@ -191,7 +191,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, int]:
     raise ConfigError(expected("config", "run.root", "to have room for a new run", str(wanted)))
 
 
-def _claim_new(folder: Path, *, adopt: bool) -> int | None:
+def _claim_new(folder: Path, *, adopt: bool) -> FileLock | None:
     """Make and lock a folder that nobody else has; `adopt` takes an empty one, as a sweep makes them before."""
     make_folder(folder.parent)
     with suppress(FileNotFoundError):  # another process has just removed the empty folder above
@@ -200,8 +200,8 @@ def _claim_new(folder: Path, *, adopt: bool) -> int | None:
     if not adopt or not folder.is_dir() or any(folder.iterdir()):
         return None
     lock = take_lock(folder)
-    if lock is not None and {path.name for path in folder.iterdir()} != {".lock"}:
-        os.close(lock)
+    if lock is not None and {path.name for path in folder.iterdir()} - {LOCK, OWNER}:
+        lock.release()
         return None
     return lock
 

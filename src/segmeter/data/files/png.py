@@ -1,15 +1,12 @@
 """A plain label PNG -> its stored samples, several times faster than a general decoder; `images` reads all others.
 
-A label map is one zlib stream of filtered rows. It is inflated by libdeflate, which checks its Adler sum, into a buffer
-whose size the header fixes; every chunk's CRC is checked before. Two noisy maps are inflated together (`deflate`), in
-half the time and with the same checks. Whatever is not plainly in order gives None, so that Pillow decides about it:
-nothing is accepted here that Pillow would refuse.
+A label map is one zlib stream of filtered rows. libdeflate inflates it, and checks its Adler sum, into a buffer whose
+size the header fixes; every chunk's CRC is checked before. Anything that is not in order gives None, so that Pillow
+decides about it: nothing is accepted here that Pillow would refuse.
 """
 
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,20 +32,6 @@ LEAST_BYTES = {
 # Texts that say nothing about the pixels. Others may: "Raw profile type exif" holds an orientation.
 KEYWORDS = (b"Title", b"Author", b"Description", b"Copyright", b"Creation Time", b"Software", b"Source", b"Comment")
 MOST_TEXT = 1 << 16  # bytes
-_KEPT_BYTES = 1 << 23
-_NOISY = 3  # times smaller than its rows is a stream that is not flat: measured
-_MAPS = ("target", "labels")  # of a case
-
-
-class _Local(threading.local):
-    """What each thread keeps: memory by its use, and which of it is free for samples."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, NDArray[np.uint8]] = {}
-        self.free: list[str] = []
-
-
-_LOCAL = _Local()
 _GRAY, _PALETTE = 0, 3
 _DEPTHS = {_GRAY: (1, 2, 4, 8, 16), _PALETTE: (1, 2, 4, 8)}
 
@@ -103,42 +86,12 @@ def _decode(content: bytes | memoryview, layout: PngLayout, *, max_pixels: int) 
     parts = _collect(content, layout) if layout.height * layout.width <= max_pixels else None
     if parts is None:
         return None
-    rows = kept_memory("rows", layout.height * (1 + layout.row_bytes))
-    return _unpack(rows, layout) if _inflate_into(rows, _join(parts)) else None
-
-
-def _inflate_into(rows: NDArray[np.uint8], packed: memoryview) -> bool:
-    """Fill all rows; False where the stream is not in order, or of another length."""
+    rows = np.empty(layout.height * (1 + layout.row_bytes), np.uint8)
     try:
-        return len(_inflate(packed, out=rows.data)) == len(rows)
+        inflated = len(_inflate(parts[0] if len(parts) == 1 else b"".join(parts), out=rows.data))
     except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
-        return False
-
-
-@contextmanager
-def memory_reused() -> Iterator[None]:
-    """Give samples that this thread decodes in the block memory that its next block overwrites.
-
-    For maps that nobody needs after the block: fresh pages cost as much as inflating and counting.
-    """
-    _LOCAL.free = list(_MAPS)
-    try:
-        yield
-    finally:
-        _LOCAL.free = []
-
-
-def _allocate(size: int) -> NDArray[np.uint8]:
-    return kept_memory(_LOCAL.free.pop(), size) if _LOCAL.free else np.empty(size, np.uint8)
-
-
-def kept_memory(use: str, size: int) -> NDArray[np.uint8]:
-    """Memory that this thread keeps and overwrites at the next call for the same use; new memory where it is large."""
-    if size > _KEPT_BYTES:
-        return np.empty(size, np.uint8)
-    if use not in _LOCAL.kept:
-        _LOCAL.kept[use] = np.empty(_KEPT_BYTES, np.uint8)
-    return _LOCAL.kept[use][:size]
+        return None
+    return _unpack(rows, layout) if inflated == len(rows) else None
 
 
 def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview] | None:
@@ -179,22 +132,6 @@ def _split(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
         at = end + 4
 
 
-def _join(parts: list[memoryview]) -> memoryview:
-    if len(parts) == 1:
-        return parts[0]
-    joined = kept_memory("packed", sum(map(len, parts)))
-    return joined[: _close_up(parts, joined)].data
-
-
-def _close_up(parts: list[memoryview], room: NDArray[np.uint8]) -> int:
-    """Write parts one after the other, where `room` may hold them behind their new places; bytes of all."""
-    filled, end = room.data, 0
-    for part in parts:
-        filled[end : end + len(part)] = part
-        end += len(part)
-    return end
-
-
 def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
     """Tell whether a chunk changes no sample and is one that Pillow takes."""
     if name == b"tRNS":
@@ -208,7 +145,7 @@ def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None
     from segmeter.data.files.png_rows import undo_filters  # numba takes a moment to load
 
     height, width = layout.height, layout.row_bytes
-    samples = _allocate(height * width)
+    samples = np.empty(height * width, np.uint8)
     if not undo_filters(stream, samples, height, width, max(1, layout.bits // 8)):
         return None
     rows = samples.reshape(height, width)

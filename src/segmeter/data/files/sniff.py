@@ -10,8 +10,9 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.errors import DataError
+from segmeter.files import PLAIN
 from segmeter.parallel import free_bytes
-from segmeter.remote.trees import open_present, origin, read_state
+from segmeter.remote import fetch, listed_size, origin
 
 States = list[tuple[int, int, int, int]]
 
@@ -66,6 +67,43 @@ def show(path: Path) -> str:
     """Write a path, or the URL that it stands for, so that it stays one harmless line, whatever its name holds."""
     text = origin(path)
     return text if text.isprintable() else ascii(text)
+
+
+def known_place(path: str | Path) -> str:
+    """Return what records call a place, so that it is found again from anywhere: its URL or absolute path."""
+    text = origin(path)
+    return text if "://" in text else str(Path(path).absolute())
+
+
+def find_place(known: str, keep: Callable[[str], bool]) -> Path:
+    """Find a place by what `known_place` calls it; of one behind a URL, fetch the files that `keep` names."""
+    return fetch(known, keep)
+
+
+def stored_size(path: Path) -> int:
+    """Return the bytes of a file, which is not fetched for that where it is behind a URL."""
+    size = listed_size(path)
+    return path.stat().st_size if size is None else size
+
+
+def read_state(path: str | Path) -> tuple[int, int, int, int]:
+    """Return size, modification and status change in nanoseconds, and inode; zeros where there is no such file.
+
+    A folder, such as a Zarr array, has the sizes of its files together, their latest changes, and their number. What is
+    behind a URL has its size alone: another state of it is another path.
+    """
+    size = listed_size(path)
+    if size is not None:
+        return size, 0, 0, 0
+    try:
+        found = os.stat(path)  # noqa: PTH116 - of a hundred thousand files, without their Path objects
+        if stat.S_ISDIR(found.st_mode):
+            states = [each.stat() for each in Path(path).rglob("*")]
+            latest = [max(getattr(each, name) for each in (found, *states)) for name in ("st_mtime_ns", "st_ctime_ns")]
+            return sum(each.st_size for each in states), latest[0], latest[1], len(states)
+    except OSError:
+        return (0, 0, 0, 0)
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & (2**63 - 1)
 
 
 def volume_format(path: Path) -> str | None:
@@ -169,7 +207,7 @@ def unchanged(
 def open_handle(path: Path) -> Iterator[tuple[int, int]]:
     """Open a file as `open_regular` does; its descriptor and its size in bytes."""
     try:
-        handle = open_present(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO opened so does not wait
+        handle = os.open(path, os.O_RDONLY | PLAIN)
         try:
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):

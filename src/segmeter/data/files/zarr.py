@@ -20,8 +20,6 @@ from segmeter.data.files.zarr_chunks import check_chunks, codec_name
 from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
-from segmeter.remote.folders import present_folder
-from segmeter.remote.trees import is_listed
 
 MARKS = ("zarr.json", ".zarray", ".zgroup")  # what makes a folder a Zarr array or group
 _CODECS = {  # others, pickle among them, may run what a file says
@@ -35,7 +33,7 @@ _NOT_SPACE = ("time", "channel", "t", "c")
 
 def is_zarr(path: Path) -> bool:
     """Whether a folder is a Zarr array or group."""
-    return any((path / mark).is_file() or is_listed(path / mark) for mark in MARKS)
+    return any((path / mark).is_file() for mark in MARKS)
 
 
 def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarray, Geometry]:
@@ -57,7 +55,6 @@ def read_zarr(path: Path, *, key: str | None, max_pixels: int) -> tuple[np.ndarr
     """
     import zarr  # starts slowly, and few ask for it
 
-    path = present_folder(path)
     try:
         folder, scales = _find_array(path, key)
         note = _metadata(path, folder)
@@ -101,7 +98,6 @@ def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
     """
     import zarr  # starts slowly, and few ask for it
 
-    path = present_folder(path)
     levels = [] if _kind(path) == "array" else [each["path"] for each in _multiscales(path).get("datasets", [])]
     if level and level >= len(levels):
         rule = f"to be 0 .. {max(len(levels) - 1, 0)}"
@@ -122,7 +118,7 @@ def open_picture(path: Path, *, level: int = 0) -> ZarrPicture:
 
 def hash_folder(path: Path) -> str:
     """Sha256 over the names and contents of all files below a folder."""
-    digest, path = hashlib.sha256(), present_folder(path)
+    digest = hashlib.sha256()
     for root, folders, files in os.walk(path):
         folders.sort()
         for name in sorted(files):
@@ -136,7 +132,6 @@ def hash_folder(path: Path) -> str:
 
 def label_names(path: Path) -> list[str]:
     """What `key` calls the label maps of an OME-Zarr picture: "labels/cells" and so on; none of another folder."""
-    path = present_folder(path)
     folder = path / "labels"
     if not folder.is_dir() or _kind(path) == "array":
         return []

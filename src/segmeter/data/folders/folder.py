@@ -13,18 +13,20 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.header import MAX_PIXELS
 from segmeter.data.files.images import Orientation
-from segmeter.data.files.sniff import show, stem_of
-from segmeter.data.files.zarr import is_zarr
-from segmeter.data.folders.dealing import describe_dealing
-from segmeter.data.folders.folds import BY_CLASS, deal_folds, read_strata
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_strata
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
     check_inside,
-    list_files,
+    class_folders,
+    fetch,
+    list_images,
     missing_problem,
     scan_folder,
     twice_problems,
+    unzipped,
+    url_of,
 )
 from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.sample import Pair
@@ -49,8 +51,8 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     """
     if config.sources:
         return join_sources(config, split=split)
-    root = Path(config.root).expanduser()
-    if not root.is_dir():
+    root = unzipped(Path(config.root).expanduser())
+    if not root.is_dir() and not url_of(root):
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
     images = scan_folder(root / config.images, role="images", remedy=_layout(config), zarrs=True)
@@ -104,7 +106,8 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
     parts = []
     for root, name in names.items():
         try:
-            part = build_folder(config.replace(root=str(Path(config.root, root)), sources={}), split=split)
+            own = root if url_of(root) else str(Path(config.root, root))
+            part = build_folder(config.replace(root=own, sources={}), split=split)
             parts.append(_named_after(part, name))
         except DataError as error:
             problems += error.problems
@@ -168,11 +171,10 @@ def open_images(
     DataError
         Nothing is there, or a header does not fit.
     """
-    if not path.exists():
+    if not path.exists() and not url_of(path):
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("config", "input", "to be a folder or an image", tried))
-    alone = not path.is_dir() or is_zarr(path)
-    files = {stem_of(path): [path]} if alone else list_files(path, role="images", zarrs=True)
+    files = list_images(path)
     problems = twice_problems(files, "images")
     if problems:
         raise DataError(problems)
@@ -211,13 +213,8 @@ def _layout(config: FolderConfig) -> str:
 
 def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
     """The files of the mask folder, or of each class's folder for multilabel."""
-    folder, remedy = root / config.masks, _layout(config)
-    if config.task != "multilabel":
-        return [scan_folder(folder, role="masks", remedy=remedy, zarrs=True)]
-    unsafe = [name for name in config.classes if Path(name).name != name or name in (".", "..")]
-    if unsafe:
-        raise DataError(expected("data", "classes", "to be usable as folder names", unsafe, "Rename these classes."))
-    return [scan_folder(folder / name, role=f"masks of {name}", remedy=remedy, zarrs=True) for name in config.classes]
+    places = class_folders("data", root / config.masks, "masks", config.classes if config.task == "multilabel" else ())
+    return [scan_folder(place, role=role, remedy=_layout(config), zarrs=True) for place, role in places]
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:
@@ -233,7 +230,7 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
     if config.strata == BY_CLASS:
         strata = _classes_of(config, root, sorted(both), images, masks)
     elif config.strata is not None:
-        strata = read_strata(root / config.strata)
+        strata = read_strata(fetch(root / config.strata))
     folds = deal_folds(
         both,
         count,
@@ -306,7 +303,7 @@ def _listed(root: Path, name: Path) -> list[str]:
     remedy = "Relative paths of data.lists and data.list_files start at data.root."
     if here.is_file():
         remedy += f" There is {show(here)}: give absolute paths to take lists from there."
-    return read_list(root / name, remedy=remedy)
+    return read_list(fetch(root / name), remedy=remedy)
 
 
 def _pair(

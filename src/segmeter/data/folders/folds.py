@@ -1,18 +1,25 @@
-"""Names -> the folds of a cross-validation: groups stay whole, sizes are even, and so is the share of each stratum."""
+"""Deals cases into the folds of a cross-validation, and compares how two configurations deal theirs.
+
+Groups stay whole, sizes are even, and so is the share of each stratum.
+"""
 
 import csv
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from segmeter.checks import expected, some
+from segmeter.data.config import DATA
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.split_lists import split_place
-from segmeter.errors import DataError
-from segmeter.remote.trees import present
+from segmeter.errors import ConfigError, DataError
+from segmeter.schema import as_plain, defaults
 
 BY_CLASS = "classes"  # of data.strata: what the masks hold
+_FOLDS = ("fold", "strata")  # decide on training and validation alone
+_SHARES = ("split_seed", "group_until", "val_fraction", "test_fraction", "lists", "list_files")
 _ANY = ""  # what every case is counted as
 
 
@@ -88,7 +95,6 @@ def _count_kinds(group: Iterable[str], strata: Mapping[str, Collection[str]]) ->
 
 def read_strata(path: Path) -> dict[str, tuple[str]]:
     """Read a table of two columns, case and stratum, with a header line; DataError where it is none."""
-    present(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
@@ -103,3 +109,44 @@ def read_strata(path: Path) -> dict[str, tuple[str]]:
     if twice:
         raise DataError(expected("data", "strata", "to name each case once", f"repeated names ({some(twice)})"))
     return {case: (stratum,) for case, stratum in rows[1:]}
+
+
+def describe_dealing(config: Any) -> dict[str, Any]:
+    """The kind of a data set and what deals its cases, as JSON values; empty for one whose cases are not dealt."""
+    values: dict[str, Any] = as_plain(config)
+    return {key: values[key] for key in ("name", *_FOLDS, *_SHARES)} if "fold" in values else {}
+
+
+def check_dealing(given: Mapping[str, Any], trained: Mapping[str, Any], *, split: str, model: str) -> None:
+    """Refuse to evaluate a split that is dealt otherwise than when the model was trained: it may hold training cases.
+
+    Lists name the cases themselves, so that they are taken as they are, but for the validation of folds.
+
+    Parameters
+    ----------
+    given, trained
+        Values of the group `data`, now and in training; keys that are missing have their defaults. Another kind of data
+        set, or none, is not compared.
+    split
+        Which cases are evaluated; "all" deals none.
+    model
+        What to call the model.
+
+    Raises
+    ------
+    ConfigError
+        It names the first key that differs.
+    """
+    usual = defaults(DATA.schema(given["name"])) if given.get("name") in DATA.names() else {}
+    if split == "all" or "fold" not in usual or trained.get("name") != given["name"]:
+        return
+    now, then = ({key: as_plain(each.get(key, usual[key])) for key in (*_FOLDS, *_SHARES)} for each in (given, trained))
+    folded = split != "test" and bool(now["fold"] or then["fold"])
+    if not folded and (now["lists"] is not None or split in now["list_files"]):
+        return
+    other = [key for key in (*(_FOLDS if folded else ()), *_SHARES) if now[key] != then[key]]
+    if other:
+        key = other[0]
+        rule = f"to be {then[key]!r} with data.split={split}, which else may hold cases that {model} was trained on"
+        remedy = "Leave it out, or take the checkpoint of that fold; other data needs no split (data.split=all)."
+        raise ConfigError(expected("eval", f"data.{key}", rule, repr(now[key]), remedy))

@@ -1,4 +1,4 @@
-"""folders -> pairs: each image with its mask, by name."""
+"""Lists folders, here or behind a URL, and finds what pairs of their files lack, by name."""
 
 import gc
 import os
@@ -13,8 +13,12 @@ from pathlib import Path
 
 from segmeter.checks import expected, some
 from segmeter.data.files.sniff import SUFFIX_NAMES, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
-from segmeter.data.files.zarr import is_zarr
+from segmeter.data.files.zarr import MARKS, is_zarr
 from segmeter.errors import DataError
+from segmeter.remote import Listed, list_place
+from segmeter.remote import fetch as fetch
+from segmeter.remote import unzipped as unzipped
+from segmeter.remote import url_of as url_of
 
 Files = dict[str, list[Path]]
 Names = dict[str, list[str]]
@@ -54,7 +58,39 @@ def list_files(
     found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes, zarrs=zarrs, ending=ending)
     if found.problems:
         raise DataError(found.problems)
-    return {stem: [folder / name for name in names] for stem, names in found.names.items()}
+    return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
+
+
+def list_images(place: Path) -> Files:
+    """Find the images of a folder as `list_files` does; a file or Zarr folder is one image."""
+    listed = list_place(place)
+    if _is_zarr(listed) or not (listed.inside or listed.path.is_dir()):
+        return {stem_of(place): [listed.path]}
+    return list_files(place, role="images", zarrs=True)
+
+
+def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
+    """Find the one file of every stem in a folder, such as the image beside a mask.
+
+    Raises
+    ------
+    DataError
+        A stem has none or two, or the folder can't be read.
+    """
+    files = list_files(folder, role=role, remedy=remedy, volumes=True)
+    chosen = {stem: files.get(stem, []) for stem in stems}
+    problems = missing_problem(chosen, files, what=what, remedy=remedy) + twice_problems(chosen, role)
+    if problems:
+        raise DataError(problems)
+    return {stem: paths[0] for stem, paths in chosen.items()}
+
+
+def class_folders(where: str, folder: Path, role: str, classes: Sequence[str]) -> list[tuple[Path, str]]:
+    """Name the folder of each class and its role; the folder itself where there are no classes to tell apart."""
+    unsafe = [name for name in classes if Path(name).name != name or name in (".", "..")]
+    if unsafe:
+        raise DataError(expected(where, "classes", "to be usable as folder names", some(unsafe), "Rename these."))
+    return [(folder / name, f"{role} of {name}") for name in classes] or [(folder, role)]
 
 
 @dataclass(frozen=True)
@@ -66,7 +102,7 @@ class Listing:
     folder
         Where they are.
     names
-        Names of files by name without suffix.
+        Names of files by name without suffix; behind a URL, the paths that they will have here.
     links
         Those names that are links.
     problems
@@ -80,7 +116,8 @@ class Listing:
 
     def path(self, stem: str) -> str:
         """The first file of a name, as `str` of its path."""
-        return self._prefix + self.names[stem][0]
+        name = self.names[stem][0]
+        return name if os.path.isabs(name) else self._prefix + name  # noqa: PTH117 - of a hundred thousand files
 
     @cached_property
     def _prefix(self) -> str:
@@ -122,21 +159,30 @@ def scan_folder(
 
 def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, ending: str) -> Listing:
     try:
-        with os.scandir(folder) as scanned:
-            entries = sorted((each.name, each.is_symlink()) for each in scanned if each.name.endswith(ending))
+        place = list_place(folder)
+        folder, behind = (place.path, {}) if place.inside is None else (folder, place.inside)
+        if place.inside is None:
+            with os.scandir(folder) as scanned:
+                entries = sorted((each.name, each.is_symlink()) for each in scanned if each.name.endswith(ending))
+        else:
+            entries = sorted((name, False) for name in behind if name.endswith(ending))
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
         return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
-    if not os.access(folder, os.X_OK):
+    except DataError as error:
+        return Listing(folder, {}, problems=tuple(error.problems))
+    if place.inside is None and not os.access(folder, os.X_OK):
         return Listing(folder, {}, problems=(expected(show(folder), role, *NO_ENTRY),))
     names, foreign = defaultdict[str, list[str]](list), list[str]()
     for name, _ in entries:
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
-            names[stem_of(name) if volumes else stem].append(name)
+            names[stem_of(name) if volumes else stem].append(str(behind[name].path) if behind else name)
         elif not is_junk(folder / name):
-            if (volumes and _is_volume(folder / name)) or (zarrs and is_zarr(folder / name)):
-                names[stem_of(name)].append(name)
+            entry = behind[name].path if behind else folder / name
+            volume = volumes and volume_format(entry) not in (None, "zarr")
+            if volume or ((volumes or zarrs) and _is_zarr(behind.get(name, Listed(entry)))):
+                names[stem_of(name)].append(str(entry) if behind else name)
             else:
                 foreign.append(name)
     problems: tuple[str, ...] = ()
@@ -153,9 +199,9 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, endi
     return Listing(folder, dict(names), frozenset(name for name, is_link in entries if is_link), problems)
 
 
-def _is_volume(entry: Path) -> bool:
-    form = volume_format(entry)
-    return is_zarr(entry) if form == "zarr" else form is not None
+def _is_zarr(place: Listed) -> bool:
+    """Whether a folder, here or behind a URL, is a Zarr array or group."""
+    return is_zarr(place.path) or not place.files.isdisjoint(MARKS)
 
 
 def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:

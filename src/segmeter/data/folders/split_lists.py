@@ -8,7 +8,6 @@ from pathlib import Path
 from segmeter.checks import expected, some
 from segmeter.data.files.sniff import SUFFIXES, show
 from segmeter.errors import DataError
-from segmeter.remote.trees import present
 
 _EMPTY = (
     "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
@@ -35,7 +34,6 @@ def read_list(path: Path, *, remedy: str = "") -> list[str]:
     DataError
         The file is missing, empty or not UTF-8; a name is given twice or leads to another folder.
     """
-    present(path)
     if not path.is_file():
         rule = "to be a text file with one name per line"
         raise DataError(expected("data", "list", rule, f"no file {show(path.absolute())}", remedy))

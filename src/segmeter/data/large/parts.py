@@ -12,11 +12,10 @@ from segmeter.checks import expected
 from segmeter.data.dataset import Dataset, hash_path
 from segmeter.data.files.header import Header
 from segmeter.data.files.label_mapping import to_labels
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import read_state, show
 from segmeter.data.large.windows import WindowFile, has_windows
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
-from segmeter.remote.trees import read_state
 
 State = tuple[int, int, int, int]
 ABSENT: State = (0, 0, 0, 0)

@@ -1,13 +1,11 @@
 """configuration -> the built-in synthetic cells, drawn once and then read as any other folder."""
 
 import errno
-import fcntl
 import hashlib
 import io
 import json
-import os
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,20 +22,19 @@ from segmeter.data.synthetic.drawing import draw_scene, touching
 from segmeter.errors import DataError
 from segmeter.files import (
     TEMPORARY,
+    Lines,
     fresh_folder,
-    handle_of,
     make_folder,
     remove,
     write_bytes,
     write_json,
 )
-from segmeter.open_files import Lines
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 DRAWING = 1  # raised with every change of a drawn pixel, so that older folders are not taken for the new ones
 RIM = 255
-_BEGUN_SECONDS = 60  # within which a folder that is made is locked
+_LEFT_BEHIND = 3600.0  # seconds without a new file, after which nobody draws into an unfinished folder
 
 
 def build_cells(config: CellsConfig, *, split: str) -> Dataset:
@@ -81,16 +78,11 @@ def draw_cells(config: CellsConfig) -> Path:
 
 
 def _clear_killed(root: Path) -> None:
-    """Remove what killed processes left half drawn: nobody holds its lock, and it is no longer being begun."""
-    for left in root.glob(f"{TEMPORARY}*") if root.is_dir() else ():
-        with suppress(OSError):
-            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if time.time() - os.fstat(handle).st_mtime > _BEGUN_SECONDS:
-                    remove(left)
-            finally:
-                os.close(handle)
+    """Remove what killed processes left half drawn an hour ago or earlier."""
+    for left in root.glob(f"{TEMPORARY}*"):
+        last = max((path.lstat().st_mtime for path in (left, *left.glob("*"))), default=0.0)
+        if time.time() - last > _LEFT_BEHIND:
+            remove(left)
 
 
 def cells_folder(config: CellsConfig) -> Path:
@@ -105,12 +97,6 @@ def _settings(config: CellsConfig) -> dict[str, int]:
 
 
 def _fill(config: CellsConfig, folder: Path) -> None:
-    with handle_of(folder) as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # which the system frees when the process is killed
-        _draw_all(config, folder)
-
-
-def _draw_all(config: CellsConfig, folder: Path) -> None:
     for name in ("images", "masks"):
         make_folder(folder / name)
     jobs = []

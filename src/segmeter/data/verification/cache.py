@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.files import atomic_write
-from segmeter.remote.cache import cache_folder as cache_folder
-from segmeter.remote.trees import read_state as read_state
+from segmeter.provenance import cache_folder
 
 SETTLED_SECONDS = 2.0  # the coarsest clock of file systems in use (FAT's)
 MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; what was used least recently goes first

@@ -6,10 +6,10 @@ from functools import partial
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.header import Header
 from segmeter.data.files.images import check_image_header, check_mask_header
+from segmeter.data.in_time import fetch_ahead
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.remote.ahead import fetch_ahead
 
 
 def header_problems(dataset: Dataset) -> list[str]:

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.data.dataset import Dataset, check_same_size
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import read_state, show
+from segmeter.data.in_time import fetch_ahead
 from segmeter.data.sample import Pair
-from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled, read_state
+from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
 from segmeter.data.verification.counting import count_classes, count_decided
 from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image
 from segmeter.data.verification.rows import read_rows
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.remote.ahead import fetch_ahead
 
 Value = TypeVar("Value")
 
@@ -109,7 +109,7 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
 def _settings(dataset: Dataset) -> list[Any]:
     """All that decides what is found in a file; the images' folder keeps data sets apart."""
     spec = dataset.spec
-    folders = sorted({str(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
+    folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
     reading += [dataset.level, dataset.streams]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]

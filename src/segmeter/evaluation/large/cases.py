@@ -25,7 +25,8 @@ from segmeter.inference.async_results import Prediction
 from segmeter.inference.bands import Band, BandLoss, sums_by_bands
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Loss, Predictor
-from segmeter.metrics.cases.table import CaseRow, divide_terms
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.target_hash import TargetHash
 from segmeter.parallel import map_in_threads

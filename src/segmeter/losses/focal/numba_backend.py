@@ -5,7 +5,6 @@ forbid calls from two threads at once or kill a process that forks after them, a
 the first call.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -18,6 +17,7 @@ import torch
 from segmeter.losses.focal.params import FocalParams, LossSums
 from segmeter.losses.strides import pixel_stride, with_pixel_stride
 from segmeter.losses.targets import LABEL_DTYPES
+from segmeter.parallel import in_forked_child
 from segmeter.threads import count_cores
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -146,6 +146,5 @@ def _share(tasks: list[Callable[[], None]], threads: int) -> None:
             helper.result()
 
 
-if hasattr(os, "register_at_fork"):
-    # A fork copies the pool but none of its threads: the child would wait for them forever.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+# A fork copies the pool but none of its threads: the child would wait for them forever.
+in_forked_child(_pool.cache_clear)

@@ -1,34 +1,188 @@
-"""cases.parquet of one run, or of several -> their rows: kept as columns, and made when they are asked for."""
+"""Tables of cases on disk: cases.parquet and cases.csv, written exactly, with the same bytes for the same rows."""
 
+import itertools
 import json
+import math
+import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
-from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.columns import decode_key, split_scores
+from segmeter.files import FORMULA, atomic_write, csv_bytes
 from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
-from segmeter.metrics.cases.objects import no_objects, read_objects
-from segmeter.metrics.cases.table import BLOCK, FORMAT, HASHES, TERMS, CaseRow, Head, in_groups
-from segmeter.metrics.cases.typed import UNKNOWN, CaseBlock, Edges
+from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
+from segmeter.metrics.cases.objects import no_objects, read_objects, write_objects
+from segmeter.metrics.cases.table import (
+    CHANGED,
+    FIXED,
+    HASHES,
+    SCORE,
+    TERMS,
+    CaseRow,
+    CaseTable,
+    as_table,
+    order_rows,
+)
+from segmeter.metrics.cases.typed import STATUSES, class_regions, class_statuses, region_margins
+from segmeter.metrics.pixels.overlap import score_totals
+from segmeter.schema import as_plain
 
-_OPTIONAL = ("depth", "spacing", "unit", *HASHES, *TERMS)  # not in files of early versions
-_KEPT = ("case_id", "height", "width", "loss", "confusion", *_OPTIONAL)  # others follow from it
-_SCORE = "extra_"
-_FURTHER = ("changed_", _SCORE)
+FORMAT = 1  # of cases.parquet; a reader refuses a newer one
+_KEPT = ("case_id", "height", "width", "depth", "spacing", "unit", "loss", "confusion", *TERMS, *HASHES)
+NO_ROWS = pa.table({"case_id": pa.array([], pa.string()), "confusion": pa.array([], pa.large_list(pa.int64()))})
 _REMEDY = "Give a run's folder or its cases.parquet."
-_FILE = "file"  # which of several a row is from
+
+
+class Batches:
+    """Reads rows from a file of batches that lie one after the other; keeps those that were read last.
+
+    Parameters
+    ----------
+    sizes
+        Rows of each batch.
+    load
+        Reads the batches of a range.
+    """
+
+    def __init__(self, sizes: Iterable[int], load: Callable[[range], pa.Table]) -> None:
+        self._ends = np.cumsum([0, *sizes])
+        self._load = load
+        self._lock = threading.Lock()
+        self._held: tuple[range, pa.Table] | None = None
+
+    def read(self, start: int, stop: int) -> pa.Table:
+        """Read the rows from `start` to `stop`."""
+        first, last = np.searchsorted(self._ends[1:], [start, max(start, stop - 1)], side="right").tolist()
+        wanted = range(first, last + 1) if stop > start else range(0)
+        with self._lock:
+            if self._held is None or self._held[0] != wanted:
+                self._held = wanted, self._load(wanted)
+            table = self._held[1]
+        return table.slice(start - int(self._ends[first]) if wanted else 0, stop - start)
+
+
+def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
+    """Lay out the rows as the table that `write_cases` writes; raises as it does."""
+    return pa.concat_tables(_wide_tables(order_rows("case_table", rows, spec), spec))
+
+
+def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
+    """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id; return the names of the files.
+
+    Where rows have objects there is ``objects.parquet`` too, see `write_objects`.
+
+    The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
+    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, ``invalid`` (pixels of no class,
+    where counted), then per class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then
+    ``loss_sums, loss_denominators`` (of each part of the loss, where there is one), ``target_crc32, objects_crc32``,
+    ``changed_<step>``, ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in
+    Parquet and empty in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a
+    formula starts with an apostrophe there.
+
+    Parameters
+    ----------
+    folder
+        Where the files appear, each complete or not at all.
+    rows
+        In any order.
+    spec
+        The classes; kept in the Parquet file.
+
+    Raises
+    ------
+    InputError
+        A case occurs twice, or counts do not fit `spec`.
+    """
+    folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
+    tables = _wide_tables(ordered, spec)
+    first = next(tables)
+    with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
+        shown = [name for name in first.column_names if name != "confusion"]
+        text.write(csv_bytes([shown]))
+        texts = [field.name for field in first.schema if field.type == pa.string()]  # numbers hardly repeat
+        with pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer:
+            while first is not None:
+                writer.write_table(first)
+                pc_csv.write_csv(_as_text(first.select(shown)), text, pc_csv.WriteOptions(include_header=False))
+                first = next(tables, None)
+    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, _objects(ordered)) else []))
+
+
+def _objects(rows: CaseTable) -> Iterator[tuple[str, str, bytes]]:
+    for part in rows.parts():
+        if "objects" in part.column_names:
+            columns = (part[name].to_pylist() for name in ("case_id", "unit", "objects"))
+            yield from ((case_id, unit or "", packed or b"") for case_id, unit, packed in zip(*columns, strict=True))
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """Bring lists to text, with spaces, and guard text that a spreadsheet would run."""
+    for place, field in enumerate(table.schema):
+        column = table[field.name]
+        if pa.types.is_list(field.type):
+            column = pc.binary_join(column.cast(pa.list_(pa.string())), " ")
+        elif field.type == pa.string():
+            runs = pc.match_substring_regex(column, "^[" + re.escape("".join(FORMULA)) + "]")
+            column = pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)
+        table = table.set_column(place, field.name, column)
+    return table
+
+
+def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[pa.Table]:
+    """Lay out some thousand rows at a time; without rows, one empty table with the columns."""
+    names = dict.fromkeys(("case_id",))
+    for part in rows.parts():
+        optional = [name for name in (*TERMS, *HASHES) if name in part.column_names]
+        names |= dict.fromkeys(name for name in optional if part[name].null_count < len(part))
+        names |= dict.fromkeys(name for name in part.column_names if name.startswith((CHANGED, SCORE)))
+    note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
+    for part in rows.parts() if len(rows) else [NO_ROWS]:
+        yield _wide(part.combine_chunks(), spec, names).replace_schema_metadata({"segmeter": note})
+
+
+def _wide(kept: pa.Table, spec: ClassSpec, names: Collection[str]) -> pa.Table:
+    """Lay out the columns of a part: what it keeps, those of `names`, and all that follows from its counts."""
+    cells = math.prod(spec.counts_shape)
+    flat = np.asarray(kept["confusion"].combine_chunks().flatten(), np.int64)
+    counts = flat.reshape(len(kept), *spec.counts_shape)
+    margins = region_margins(counts, spec, list(class_regions(spec, {}).values()))
+    scores = score_totals(margins, task=spec.task)
+    columns = {name: _kept(kept, name) for name in ("case_id", *FIXED) if name not in (*TERMS, *HASHES)}
+    columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    columns |= {"invalid": pa.array(counts[:, :, -1].sum(axis=1))} if spec.count_invalid else {}
+    fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
+    for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
+        columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
+    for prefix, ratios in {"iou": scores.iou, "dice": scores.dice}.items():
+        columns |= {f"{prefix}_{name}": _floats(ratios[:, k]) for k, name in enumerate(spec.names)}
+    texts, statuses = pa.array(STATUSES, pa.string()), class_statuses(margins)
+    columns |= {f"status_{name}": texts.take(pa.array(statuses[:, k])) for k, name in enumerate(spec.names)}
+    columns |= {name: _kept(kept, name) for name in (*TERMS, *HASHES) if name in names}
+    for start, kind in ((CHANGED, pa.int64()), (SCORE, pa.float64())):
+        columns |= {name: _kept(kept, name, kind) for name in names if name.startswith(start)}
+    ends = pa.array(np.arange(len(kept) + 1) * cells)
+    return pa.table(columns | {"confusion": pa.LargeListArray.from_arrays(ends, pa.array(flat))})
+
+
+def _kept(table: pa.Table, name: str, kind: pa.DataType | None = None) -> pa.Array:
+    """A column, or nulls where a part has none."""
+    known = kind or FIXED.get(name, pa.string())  # Parquet calls the parts of lists otherwise, which shows in the bytes
+    return table[name].cast(known) if name in table.column_names else pa.nulls(len(table), known)
+
+
+def _floats(values: Any) -> pa.Array:
+    return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null
 
 
 def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
@@ -42,8 +196,6 @@ def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
     DataError
         The file is missing, damaged, or not one of these.
     """
-    if is_nnunet(path):
-        return sorted(read_summary(path)[1], key=lambda row: row.case_id)
     return list(open_cases([path], objects=objects))
 
 
@@ -54,211 +206,53 @@ def read_spec(path: str | Path) -> ClassSpec:
     return _describe("read_spec", path)[1]
 
 
-class StoredRows(Sequence[CaseRow]):
-    """Rows that are kept as the columns of a table, some hundred bytes each. Make one with `open_cases`.
+def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTable:
+    """Open the rows of several files as one table, sorted by case id; a case may be there several times.
 
-    Parameters
-    ----------
-    table
-        The columns that rows are made from, and `_FILE`.
-    spec
-        The classes.
-    further
-        Of each file, the columns of its own: what post-processing changed, and scores.
-    objects
-        Of each file, what is known of the objects of its cases, by case id; None where that was not asked for.
-    """
-
-    def __init__(
-        self,
-        table: pa.Table,
-        spec: ClassSpec,
-        further: Sequence[Sequence[str]],
-        objects: Sequence[Mapping[str, bytes] | None],
-    ) -> None:
-        self.spec = spec
-        self._table = table
-        self._further = further
-        self._objects = objects
-
-    @property
-    def case_ids(self) -> pa.ChunkedArray:
-        """In the order of the rows."""
-        return self._table["case_id"]
-
-    def heads(self) -> Iterator[Head]:
-        """Id, shape and dtype of the counts of each row, without making it."""
-        shape, dtype = self.spec.counts_shape, np.dtype(np.int64)
-        for chunk in self.case_ids.chunks:
-            yield from ((case_id, shape, dtype) for case_id in chunk.to_pylist())
-
-    def take(self, places: Any) -> "StoredRows":
-        """The rows at some places, in their order."""
-        return StoredRows(self._table.take(places), self.spec, self._further, self._objects)
-
-    def blocks(self) -> Iterator[CaseBlock]:
-        """The rows as arrays, some thousands at a time, without making any."""
-        for start in range(0, len(self), BLOCK):
-            table = self._part(start, BLOCK).combine_chunks()
-            shapes = [_integers(table, name) for name in ("depth", "height", "width")]
-            names = {name: decode_key(name.removeprefix(_SCORE)) for each in self._further for name in each
-                     if name.startswith(_SCORE)}  # fmt: skip
-            yield CaseBlock(
-                case_ids=table["case_id"].to_pylist(),
-                counts=self._counts(table),
-                shapes=np.stack(shapes, axis=1),
-                hashes=np.stack([_integers(table, name) for name in HASHES], axis=1),
-                edges=_edges(table),
-                measured={key: _numbers(table[name]) for name, key in names.items() if key},
-                loss=_numbers(table["loss"]),
-                loss_terms=_terms(table),
-            )
-
-    def _part(self, start: int, count: int) -> pa.Table:
-        return self._table.slice(start, count)
-
-    def _counts(self, table: pa.Table) -> NDArray[np.int64]:
-        counts = np.asarray(table["confusion"].combine_chunks().flatten(), np.int64)
-        return counts.reshape(len(table), *self.spec.counts_shape)
-
-    def __len__(self) -> int:
-        return int(self._table.num_rows)
-
-    def __iter__(self) -> Iterator[CaseRow]:
-        for group in in_groups(self):
-            yield from group
-
-    @overload
-    def __getitem__(self, index: int) -> CaseRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[CaseRow]: ...
-    def __getitem__(self, index: int | slice) -> CaseRow | list[CaseRow]:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            return self._rows(start, max(0, stop - start)) if step == 1 else [self[i] for i in range(start, stop, step)]
-        return self._rows(range(len(self))[index], 1)[0]
-
-    def _rows(self, start: int, count: int) -> list[CaseRow]:
-        table = self._part(start, count)
-        columns = _plain_columns(table)
-        counts = self._counts(table)
-        files = table[_FILE].to_pylist()
-        names = dict.fromkeys(name for each in self._further for name in each)
-        values = {name: table[name].to_pylist() for name in names}
-        return [
-            CaseRow(
-                **{name: column[i] for name, column in columns.items()},
-                counts=counts[i],
-                objects=self._packed_objects(file, columns["case_id"][i]),
-                **_further({name: values[name][i] for name in self._further[file]}),
-            )
-            for i, file in enumerate(files)
-        ]
-
-    def _packed_objects(self, file: int, case_id: str) -> bytes:
-        held = self._objects[file]
-        return b"" if held is None else held.get(case_id) or no_objects()
-
-
-class _FileRows(StoredRows):
-    """The rows of one file that is sorted, read anew whenever they are asked for: counts may take kilobytes a case.
-
-    The file stays open, so that another one of its name changes nothing. Threads may share it.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        spec: ClassSpec,
-        names: Sequence[str],
-        further: Sequence[str],
-        objects: Mapping[str, bytes] | None,
-    ) -> None:
-        self._path = path
-        self._file = pq.ParquetFile(path)
-        self._names = list(names)
-        sizes = [self._file.metadata.row_group(index).num_rows for index in range(self._file.num_row_groups)]
-        self._ends = np.cumsum(sizes)
-        self._lock = threading.Lock()  # of the table, and of the file's position
-        self._held = range(0)  # groups of rows that are in the table
-        super().__init__(self._read(self._held), spec, [further], [objects])
-        self._ids = self._file.read(columns=["case_id"])["case_id"]
-
-    @property
-    def case_ids(self) -> pa.ChunkedArray:
-        return self._ids
-
-    def take(self, places: Any) -> StoredRows:
-        return StoredRows(self._part(0, len(self)).take(places), self.spec, self._further, self._objects)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def _part(self, start: int, count: int) -> pa.Table:
-        stop = min(start + count, len(self))
-        first, last = np.searchsorted(self._ends, [start, stop - 1], side="right").tolist()
-        if stop <= start:
-            return self._read(range(0))
-        with self._lock:
-            if self._held != range(first, last + 1):
-                self._table = self._read(range(first, last + 1))
-                self._held = range(first, last + 1)  # not before: a damaged group would pass for the one before
-            table = self._table
-        return table.slice(start - (int(self._ends[first - 1]) if first else 0), stop - start)
-
-    def _read(self, groups: range) -> pa.Table:
-        with _as_data_error(self._path):
-            table = self._file.read_row_groups(list(groups), columns=self._names)
-        return table.append_column(_FILE, pa.array(np.zeros(len(table), np.int32)))
-
-
-def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> StoredRows:
-    """Open the rows of several files as one sequence, sorted by case id; a case may be there several times.
-
-    With `objects`, what the ``objects.parquet`` beside each has of its cases is read too.
+    A path is that of a run's folder, of its ``cases.parquet``, or of a summary.json of nnU-Net. Rows of a single file
+    are read when they are asked for; the file stays open, so that another one of its name changes nothing. With
+    `objects`, what the ``objects.parquet`` beside each has of its cases is read too.
 
     Raises
     ------
     DataError
         As `read_cases`.
     """
-    if len(paths) == 1:
-        path, spec, names = _describe("read_cases", paths[0])
-        if _is_sorted(_read_columns(path, ["case_id"])["case_id"]):
-            own = [name for name in names if name.startswith(_FURTHER)]
-            kept = [*(name for name in _KEPT if name in names), *own]
-            return _FileRows(path, spec, kept, own, read_objects(path.parent) if objects else None)
-    tables, further, specs, held = (
-        list[pa.Table](),
-        list[list[str]](),
-        list[ClassSpec](),
-        list[dict[str, bytes] | None](),
-    )
-    for number, given in enumerate(paths):
-        path, spec, names = _describe("read_cases", given)
-        further.append([name for name in names if name.startswith(_FURTHER)])
-        table = _read_columns(path, [*(name for name in _KEPT if name in names), *further[-1]])
-        tables.append(table.append_column(_FILE, pa.array(np.full(len(table), number, np.int32))))
-        specs.append(spec)
-        held.append(read_objects(path.parent) if objects else None)
-    table = pa.concat_tables(tables, promote_options="default")
-    del tables
-    sorted_already = _is_sorted(table["case_id"])
-    return StoredRows(table if sorted_already else table.take(_order(table["case_id"])), specs[0], further, held)
+    opened = [_open_summary(path) if is_nnunet(path) else _open(path, objects=objects) for path in paths]
+    shape = opened[0].counts_shape
+    if len(opened) == 1 and _is_sorted(opened[0].case_ids):
+        return opened[0]
+    table = pa.concat_tables([one.read(0, len(one)) for one in opened], promote_options="default")
+    del opened
+    return CaseTable.in_memory(table.take(pc.sort_indices(table["case_id"].cast(pa.binary()))), shape)
 
 
-def _order(case_ids: pa.ChunkedArray) -> pa.Array:
-    return pc.sort_indices(case_ids.cast(pa.binary()))  # UTF-8 sorts as Python sorts text
+def _open_summary(path: str | Path) -> CaseTable:
+    return as_table(sorted(read_summary(path)[1], key=lambda row: row.case_id))
 
 
-def _is_sorted(case_ids: pa.ChunkedArray) -> bool:
-    order = np.asarray(_order(case_ids))
-    return bool((order == np.arange(len(order))).all())
+def _is_sorted(case_ids: list[str]) -> bool:
+    return all(one <= other for one, other in itertools.pairwise(case_ids))
 
 
-def _read_columns(path: Path, names: Sequence[str]) -> pa.Table:
+def _open(given: str | Path, *, objects: bool) -> CaseTable:
+    path, spec, names = _describe("read_cases", given)
+    kept = [name for name in names if name in _KEPT or name.startswith((CHANGED, SCORE))]
+    held = read_objects(path.parent) if objects else None
+    file = pq.ParquetFile(path)
+
+    def load(groups: range) -> pa.Table:
+        with _as_data_error(path):
+            table = file.read_row_groups(list(groups), columns=kept)
+        if held is None:
+            return table
+        packed = [held.get(case_id) or no_objects() for case_id in table["case_id"].to_pylist()]
+        return table.append_column("objects", pa.array(packed, pa.binary()))
+
+    sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     with _as_data_error(path):
-        return pq.read_table(path, columns=list(names))
+        ids = file.read(columns=["case_id"])["case_id"].to_pylist()
+    return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
 
 
 @contextmanager
@@ -269,64 +263,6 @@ def _as_data_error(path: Path) -> Iterator[None]:
         raise DataError(
             expected("read_cases", "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)
         ) from error
-
-
-def _integers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """A column that files of early versions lack, with `UNKNOWN` for null."""
-    if name not in table.column_names:
-        return np.full(len(table), UNKNOWN)
-    return np.asarray(pc.fill_null(table[name], UNKNOWN), np.int64)
-
-
-def _numbers(column: pa.ChunkedArray) -> FloatArray:
-    return np.asarray(column.cast(pa.float64()), np.float64)  # null is NaN
-
-
-def _edges(table: pa.Table) -> list[Edges]:
-    """Spacing and unit of each case, as `_plain_columns` gives them."""
-    if "spacing" not in table.column_names or table["spacing"].null_count == len(table):
-        return [(None, "")] * len(table)
-    units = table["unit"].to_pylist() if "unit" in table.column_names else [None] * len(table)
-    pairs = zip(table["spacing"].to_pylist(), units, strict=True)
-    return [(tuple(edges), unit or "") if edges else (None, "") for edges, unit in pairs]
-
-
-def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
-    """The arguments of rows that every file has, and those that files of early versions lack."""
-    columns = {name: table[name].to_pylist() for name in ("case_id", "height", "width", "loss")}
-    for name in _OPTIONAL[: -len(TERMS)]:
-        columns[name] = table[name].to_pylist() if name in table.column_names else [None] * len(table)
-    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
-    units = zip(columns["spacing"], columns["unit"], strict=True)
-    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
-    columns["loss_terms"] = _terms(table)
-    losses = zip(columns["loss"], columns["loss_terms"], strict=True)  # an undefined one is null, but has terms
-    columns["loss"] = [np.nan if loss is None and terms else loss for loss, terms in losses]
-    return columns
-
-
-def _terms(table: pa.Table) -> list[tuple[tuple[float, float], ...]]:
-    """The parts of each case's loss; none in files of early versions."""
-    if not set(TERMS) <= set(table.column_names):
-        return [()] * len(table)
-    pairs = zip(*(table[name].to_pylist() for name in TERMS), strict=True)
-    return [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
-
-
-def _further(values: dict[str, Any]) -> dict[str, Any]:
-    """What post-processing changed in a case, its measures, and its other scores."""
-    scores = {
-        name.removeprefix(_SCORE): np.nan if value is None else value
-        for name, value in values.items()
-        if name.startswith(_SCORE)
-    }
-    changed = {
-        name.removeprefix("changed_"): value
-        for name, value in values.items()
-        if name.startswith("changed_") and value is not None
-    }
-    measured, extra = split_scores(scores)
-    return {"changed_pixels": changed, "measured": measured, "extra": extra}
 
 
 def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]]:

@@ -1,39 +1,43 @@
-"""rows of sufficient statistics -> cases.parquet and cases.csv, and back: exact, the same bytes for the same rows."""
+"""The table of a run: one row of sufficient statistics per case, held as columns of Arrow.
+
+Summaries, intervals, tests, comparisons and merges are computed from these columns. A table lies in memory, in a run's
+cases.parquet, or in the journal of a running evaluation. Files are read some thousand rows at a time, as the counts of
+a case may take kilobytes.
+"""
 
 import itertools
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, known_path, shorten, shown
+from segmeter.checks import expected, known_kind, shorten, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.files import atomic_write, csv_bytes
-from segmeter.metrics.cases._layout import floats, lists, terms
-from segmeter.metrics.cases.columns import MeasureColumn, encode_key
-from segmeter.metrics.cases.csv_text import csv_lines
-from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
-from segmeter.metrics.cases.objects import write_objects
-from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
-from segmeter.schema import as_plain
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn, decode_key, encode_key, split_scores
 
-FORMAT = 1  # of cases.parquet; a reader refuses a newer one
-Head = tuple[str, tuple[int, ...], np.dtype[Any]]
-STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
-
-BLOCK = 4096  # rows laid out at a time: bounds the memory of writing
-_LISTED = 8  # values named in one message
+BLOCK = 4096  # rows handled at a time: bounds the memory
 TERMS = ("loss_sums", "loss_denominators")
 HASHES = ("target_crc32", "objects_crc32")  # by which targets are compared
+CHANGED, SCORE = "changed_", "extra_"  # start the names of columns that only some runs have
+UNKNOWN = -1  # a checksum that is not there, or the depth of an image
+Edges = tuple[tuple[float, ...] | None, str]  # spacing and unit of a case
+_LISTED = 8  # values named in one message
+FIXED = {
+    "height": pa.int64(),
+    "width": pa.int64(),
+    "depth": pa.int64(),
+    "spacing": pa.list_(pa.float64()),
+    "unit": pa.string(),
+    "loss": pa.float64(),
+    **dict.fromkeys(TERMS, pa.list_(pa.float64())),
+    **dict.fromkeys(HASHES, pa.int64()),
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -104,102 +108,210 @@ class CaseRow:
         return {encode_key(column.key): float(column.value) for column in self.measured} | dict(self.extra)
 
 
-def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
-    """Lay out the rows as the table that `write_cases` writes; raises as it does."""
-    return pa.concat_tables(_tables(order_rows("case_table", rows, spec), spec))
+def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
+    """Lay out rows as the columns that a `CaseTable` keeps. Names that only some rows have are null in the others."""
+    values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("height", "width", "depth")}
+    values["spacing"] = [row.spacing and list(row.spacing) for row in rows]
+    values["unit"] = [row.length_unit or None for row in rows]
+    values["loss"] = [row.loss for row in rows]
+    for side, name in enumerate(TERMS):
+        values[name] = [[term[side] for term in row.loss_terms] or None for row in rows]
+    values |= {name: [getattr(row, name) for row in rows] for name in HASHES}
+    columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
+    columns |= {name: pa.array(values[name], kind, from_pandas=name == "loss") for name, kind in FIXED.items()}
+    for step in dict.fromkeys(step for row in rows for step in row.changed_pixels):
+        columns[CHANGED + step] = pa.array([row.changed_pixels.get(step) for row in rows], pa.int64())
+    scores = [row.scores for row in rows]
+    for name in dict.fromkeys(name for one in scores for name in one):
+        columns[SCORE + name] = pa.array([one.get(name) for one in scores], pa.float64(), from_pandas=True)
+    counts = [np.asarray(row.counts, np.int64).reshape(-1) for row in rows]
+    ends = np.cumsum([0, *map(len, counts)])
+    columns["confusion"] = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(counts)))
+    columns["objects"] = pa.array([row.objects or None for row in rows], pa.binary())
+    return pa.table(columns)
 
 
-def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
-    """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id; return the names of the files.
-
-    Where rows have objects there is ``objects.parquet`` too, see `write_objects`.
-
-    The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
-    "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, ``invalid`` (pixels of no class,
-    where counted), then per class and in this order ``tp_, fp_, fn_, support_`` (int64), ``iou_, dice_, status_``, then
-    ``loss_sums, loss_denominators`` (of each part of the loss, where there is one), ``target_crc32, objects_crc32``,
-    ``changed_<step>``, ``extra_<score>``, and (Parquet only) ``confusion``: the counts row by row. Undefined is null in
-    Parquet and empty in CSV, where a list is written with spaces. Text in the CSV that a spreadsheet would run as a
-    formula starts with an apostrophe there.
+@dataclass(frozen=True, kw_only=True)
+class CaseBlock:
+    """Some thousand cases as arrays.
 
     Parameters
     ----------
-    folder
-        Where the files appear, each complete or not at all.
-    rows
-        In any order.
-    spec
-        The classes; kept in the Parquet file.
-
-    Raises
-    ------
-    InputError
-        A case occurs twice, or counts do not fit `spec`.
+    case_ids
+        Of the n cases.
+    counts : (n, ...), int64
+        As of `CaseRow`.
+    shapes : (n, 3), int64
+        Depth, height and width; the depth of an image is `UNKNOWN`.
+    hashes : (n, 2), int64
+        Checksums of the target and of its objects, or `UNKNOWN`.
+    edges
+        Spacing and unit of each case.
+    measured
+        Columns (n,) of the measures by their keys; NaN where a case has none.
+    loss : (n,)
+        NaN where there is none.
+    loss_terms
+        Of each case, a sum and a denominator for each part of its loss.
     """
-    folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
-    tables = _tables(ordered, spec)
-    first = next(tables)
-    with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
-        text.write(csv_bytes([[name for name in first.column_names if name != "confusion"]]))
-        texts = [field.name for field in first.schema if field.type == pa.string()]  # numbers hardly repeat
-        with (
-            pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer,
-            ThreadPoolExecutor(1, thread_name_prefix="table") as beside,
-        ):
-            for table in itertools.chain([first], tables):
-                written = beside.submit(writer.write_table, table)  # Arrow needs no Python for that, and CSV much
-                text.write(csv_lines(table.drop_columns("confusion")))
-                written.result()
-    objects = ((row.case_id, row.length_unit, row.objects) for group in in_groups(ordered) for row in group)
-    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, objects) else []))
+
+    case_ids: list[str]
+    counts: NDArray[np.int64]
+    shapes: NDArray[np.int64]
+    hashes: NDArray[np.int64]
+    edges: list[Edges]
+    measured: dict[ColumnKey, FloatArray]
+    loss: FloatArray
+    loss_terms: list[tuple[tuple[float, float], ...]]
 
 
-@runtime_checkable
-class _WithHeads(Protocol):
-    def heads(self) -> Iterator[Head]: ...
+class CaseTable(Sequence[CaseRow]):
+    """Rows of cases, kept as columns and read when they are asked for; threads may share it.
 
+    Parameters
+    ----------
+    case_ids
+        In the order of the rows.
+    read
+        Reads the columns of the rows from a start to a stop.
+    counts_shape
+        Of the counts of a case, as `ClassSpec.counts_shape` gives it.
+    """
 
-class Ordered(Sequence[CaseRow]):
-    """A view of rows in another order, without a copy."""
+    def __init__(
+        self, case_ids: list[str], read: Callable[[int, int], pa.Table], counts_shape: tuple[int, ...]
+    ) -> None:
+        self.case_ids = case_ids
+        self.read = read
+        self.counts_shape = counts_shape
 
-    def __init__(self, rows: Sequence[CaseRow], order: Sequence[int]) -> None:
-        self._rows = rows
-        self._order = order
-
-    @property
-    def unwrapped(self) -> Sequence[CaseRow]:
-        """The rows themselves, where they are in this order already."""
-        return self._rows if isinstance(self._order, range) else self
+    @classmethod
+    def in_memory(cls, table: pa.Table, counts_shape: tuple[int, ...]) -> "CaseTable":
+        """Take columns that are in memory."""
+        ids = table["case_id"].to_pylist()
+        return cls(ids, lambda start, stop: table.slice(start, stop - start), counts_shape)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.case_ids)
 
     @overload
     def __getitem__(self, index: int) -> CaseRow: ...
     @overload
-    def __getitem__(self, index: slice) -> list[CaseRow]: ...
-    def __getitem__(self, index: int | slice) -> CaseRow | list[CaseRow]:
+    def __getitem__(self, index: slice) -> "CaseTable": ...
+    def __getitem__(self, index: int | slice) -> "CaseRow | CaseTable":
         if not isinstance(index, slice):
-            return self._rows[self._order[index]]
-        order = self._order[index]
-        if isinstance(order, range):
-            return list(self._rows[order.start : order.stop : order.step])
-        return [self._rows[i] for i in order]
+            place = range(len(self))[index]
+            return self._rows(self.read(place, place + 1))[0]
+        places = range(len(self))[index]
+        if places.step != 1:
+            return self.take(list(places))
+        first = places.start
+        return CaseTable(
+            self.case_ids[index], lambda start, stop: self.read(first + start, first + stop), self.counts_shape
+        )
+
+    def __iter__(self) -> Iterator[CaseRow]:
+        for part in self.parts():
+            yield from self._rows(part)
+
+    def parts(self) -> Iterator[pa.Table]:
+        """Yield the columns of some thousand rows at a time."""
+        for start in range(0, len(self), BLOCK):
+            yield self.read(start, min(start + BLOCK, len(self)))
+
+    def take(self, places: Any) -> "CaseTable":
+        """Rows at some places, in their order, in memory."""
+        return self.in_memory(self.read(0, len(self)).take(places), self.counts_shape)
+
+    def blocks(self) -> Iterator[CaseBlock]:
+        """Yield some thousand rows at a time as arrays, without making a `CaseRow`."""
+        for part in self.parts():
+            table = part.combine_chunks()
+            keys = {name: decode_key(name.removeprefix(SCORE)) for name in table.column_names if name.startswith(SCORE)}
+            plain = _plain_columns(table)
+            yield CaseBlock(
+                case_ids=plain["case_id"],
+                counts=self.counts(table),
+                shapes=np.stack([_integers(table, name) for name in ("depth", "height", "width")], axis=1),
+                hashes=np.stack([_integers(table, name) for name in HASHES], axis=1),
+                edges=list(zip(plain["spacing"], plain["unit"], strict=True)),
+                measured={key: floats_of(table[name]) for name, key in keys.items() if key},
+                loss=floats_of(table["loss"]),
+                loss_terms=plain["loss_terms"],
+            )
+
+    def counts(self, table: pa.Table) -> NDArray[np.int64]:
+        """Counts (n, ...) of the rows of a part."""
+        flat = table["confusion"].combine_chunks().flatten()
+        return np.asarray(flat, np.int64).reshape(len(table), *self.counts_shape)
+
+    def _rows(self, table: pa.Table) -> list[CaseRow]:
+        plain, counts = _plain_columns(table), self.counts(table)
+        further = [name for name in table.column_names if name.startswith((CHANGED, SCORE))]
+        values = {name: table[name].to_pylist() for name in further}
+        return [
+            CaseRow(
+                **{name: column[i] for name, column in plain.items()},
+                counts=counts[i],
+                **_further({name: column[i] for name, column in values.items()}),
+            )
+            for i in range(len(table))
+        ]
 
 
-def heads_of(rows: Sequence[CaseRow]) -> Iterator[Head]:
-    """Id, shape and dtype of the counts of each row; packed rows are not unpacked for that."""
-    held = rows.unwrapped if isinstance(rows, Ordered) else rows
-    return held.heads() if isinstance(held, _WithHeads) else map(_head, held)
+def floats_of(column: pa.ChunkedArray) -> FloatArray:
+    """Numbers of a column; null is NaN."""
+    return np.asarray(column.cast(pa.float64()), np.float64)
 
 
-def _head(row: CaseRow) -> Head:
-    known_kind("rows", "row", row, CaseRow)
-    known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
-    return row.case_id, row.counts.shape, row.counts.dtype
+def _integers(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """Numbers of a column that files of early versions lack; null is `UNKNOWN`."""
+    if name not in table.column_names:
+        return np.full(len(table), UNKNOWN)
+    return np.asarray(pc.fill_null(table[name], UNKNOWN), np.int64)
 
 
-def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
+def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
+    """Arguments of rows that do not depend on what was measured; files of early versions lack some."""
+    known, absent = set(table.column_names), [None] * len(table)
+    columns = {name: table[name].to_pylist() if name in known else absent for name in ("case_id", *FIXED)}
+    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
+    units = zip(columns["spacing"], columns["unit"], strict=True)
+    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
+    pairs = zip(*(columns.pop(name) for name in TERMS), strict=True)
+    columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
+    losses = zip(columns["loss"], columns["loss_terms"], strict=True)  # an undefined one is null, but has terms
+    columns["loss"] = [np.nan if loss is None and terms else loss for loss, terms in losses]
+    if "objects" in known:
+        columns["objects"] = [packed or b"" for packed in table["objects"].to_pylist()]
+    return columns
+
+
+def _further(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Changed pixels of post-processing steps, measures, and other scores of a case."""
+    scores = {
+        name.removeprefix(SCORE): np.nan if value is None else value
+        for name, value in values.items()
+        if name.startswith(SCORE)
+    }
+    changed = {
+        name.removeprefix(CHANGED): value
+        for name, value in values.items()
+        if name.startswith(CHANGED) and value is not None
+    }
+    measured, extra = split_scores(scores)
+    return {"changed_pixels": changed, "measured": measured, "extra": extra}
+
+
+def as_table(rows: Sequence[CaseRow]) -> CaseTable:
+    """Lay out rows in memory; a table stays as it is."""
+    if isinstance(rows, CaseTable) or not rows:
+        return rows if isinstance(rows, CaseTable) else CaseTable([], lambda start, stop: pa.table({}), ())
+    parts = [columns_of_rows(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)]
+    return CaseTable.in_memory(pa.concat_tables(parts, promote_options="default"), rows[0].counts.shape)
+
+
+def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTable:
     """Sort rows by case id, after checking that they fit `spec` and that no case occurs twice.
 
     Raises
@@ -211,109 +323,25 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> Ordered:
     if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
         remedy = "segmeter.read_cases(path) gives those of a run." if isinstance(rows, str) else ""
         raise InputError(expected(where, "rows", "to be a sequence of CaseRow", shown(rows), remedy))
-    shape, ids, foreign = spec.counts_shape, [], []
-    for case_id, counts, dtype in heads_of(rows):
-        ids.append(case_id)
-        if counts != shape or dtype != np.int64:
-            foreign.append(f"{dtype} {counts} of {case_id!r}")
-    sorted_already = all(one < other for one, other in itertools.pairwise(ids))
-    order = range(len(ids)) if sorted_already else sorted(range(len(ids)), key=ids.__getitem__)
-    twice = sorted({ids[one] for one, other in itertools.pairwise(order) if ids[one] == ids[other]})
-    problems = [expected(where, "counts", f"to be int64 {shape}", given) for given in foreign[:_LISTED]]
+    problems = [expected(where, "counts", f"to be int64 {spec.counts_shape}", given) for given in _misfits(rows, spec)]
+    ids = rows.case_ids if isinstance(rows, CaseTable) else [row.case_id for row in rows]
+    ordered = sorted(ids)
+    twice = sorted({one for one, other in itertools.pairwise(ordered) if one == other})
     if twice:
         problems.append(expected(where, "rows", "to hold each case once", f"twice: {shorten(twice, most=_LISTED)}"))
     if problems:
         raise InputError(problems)
-    return Ordered(rows, order)
+    table = as_table(rows)
+    return table if ids == ordered else table.take(sorted(range(len(ids)), key=ids.__getitem__))
 
 
-def in_groups(rows: Sequence[CaseRow]) -> Iterator[Sequence[CaseRow]]:
-    """Yield the rows some thousands at a time, which bounds the memory of what is computed from them."""
-    for start in range(0, len(rows), BLOCK):
-        yield rows[start : start + BLOCK]
-
-
-def stack_totals(rows: Sequence[CaseRow], spec: ClassSpec) -> ClassTotals:
-    """Margins (N, K), int64, of all rows; only some thousands of confusion matrices are copied at a time."""
-    columns, done = np.empty((len(rows), 4 * spec.num_classes), np.int64), 0
-    for group in in_groups(rows):
-        counts = np.stack([row.counts for row in group])
-        totals = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
-        columns[done : (done := done + len(group))] = totals.columns()
-    return ClassTotals.from_columns(columns)
-
-
-def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
-    """Counts of all cases together."""
-    total = np.zeros(spec.counts_shape, np.int64)
+def _misfits(rows: Sequence[CaseRow], spec: ClassSpec) -> list[str]:
+    """Describe the first rows whose counts do not fit the classes."""
+    if isinstance(rows, CaseTable):
+        fits = rows.counts_shape == spec.counts_shape or not rows
+        return [] if fits else [f"int64 {rows.counts_shape} of {case_id!r}" for case_id in rows.case_ids[:_LISTED]]
     for row in rows:
-        total += row.counts
-    return total
-
-
-def divide_terms(terms: NDArray[np.float64]) -> float:
-    """The loss of cases together, from the sums and denominators (N, P, 2) of its P parts.
-
-    A part whose denominators are 0 does not add up, as it is divided already, and is averaged over the cases.
-
-    Examples
-    --------
-    Two cases of 1 and 3 pixels, with losses of 2 and 1 per pixel:
-
-    >>> divide_terms(np.array([[[2.0, 1.0]], [[3.0, 3.0]]]))
-    1.25
-    """
-    sums, denominators = terms.sum(axis=0).T
-    return float((sums / np.where(denominators > 0, denominators, len(terms))).sum())
-
-
-def class_statuses(margins: ClassTotals) -> NDArray[np.int64]:
-    """Index into `STATUSES` per case and class."""
-    no_target, no_prediction = margins.target == 0, margins.predicted == 0
-    chosen: NDArray[Any] = np.select([no_target & no_prediction, no_prediction, no_target], [1, 2, 3], 0)
-    return chosen
-
-
-def _tables(rows: Sequence[CaseRow], spec: ClassSpec) -> Iterator[pa.Table]:
-    """Lay out the rows, a group at a time; without rows, one empty table with the columns."""
-    changed, extra, hashes, has_loss = dict[str, Any](), dict[str, Any](), dict[str, None](), False
-    for row in itertools.chain.from_iterable(in_groups(rows)):
-        changed.update(row.changed_pixels)  # only the names are of use
-        extra.update(row.scores)
-        has_loss |= bool(row.loss_terms)
-        for name in HASHES:
-            if getattr(row, name) is not None:
-                hashes[name] = None
-    note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
-    for group in in_groups(rows) if rows else [rows]:
-        columns = _fixed_columns(group, spec)
-        if has_loss:
-            columns |= {name: terms([row.loss_terms for row in group], side) for side, name in enumerate(TERMS)}
-        columns |= {name: pa.array([getattr(row, name) for row in group], pa.int64()) for name in hashes}
-        for step in changed:
-            columns[f"changed_{step}"] = pa.array([row.changed_pixels.get(step) for row in group], pa.int64())
-        scores = [row.scores for row in group] if extra else []
-        for name in extra:
-            columns[f"extra_{name}"] = floats([one.get(name) for one in scores])
-        columns["confusion"] = lists([row.counts for row in group], math.prod(spec.counts_shape))
-        yield pa.table(columns).replace_schema_metadata({"segmeter": note})
-
-
-def _fixed_columns(rows: Sequence[CaseRow], spec: ClassSpec) -> dict[str, pa.Array]:
-    margins = stack_totals(rows, spec)
-    scores = score_totals(margins, task=spec.task)
-    columns = {"case_id": pa.array([row.case_id for row in rows], pa.string())}
-    sizes = ("height", "width", "depth")
-    columns |= {name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in sizes}
-    columns["spacing"] = pa.array([row.spacing and list(row.spacing) for row in rows], pa.list_(pa.float64()))
-    columns["unit"] = pa.array([row.length_unit or None for row in rows], pa.string())
-    columns["loss"] = floats([row.loss for row in rows])
-    columns |= {name: floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
-    columns |= {"invalid": pa.array([row.counts[:, -1].sum() for row in rows])} if spec.count_invalid else {}
-    fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
-    for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
-        columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
-    for prefix, ratios in {"iou": scores.iou, "dice": scores.dice}.items():
-        columns |= {f"{prefix}_{name}": floats(ratios[:, k]) for k, name in enumerate(spec.names)}
-    texts, statuses = pa.array(STATUSES, pa.string()), class_statuses(margins)
-    return columns | {f"status_{name}": texts.take(pa.array(statuses[:, k])) for k, name in enumerate(spec.names)}
+        known_kind("rows", "row", row, CaseRow)
+        known_kind(f"row {row.case_id!r}", "counts", row.counts, np.ndarray)
+    foreign = (row for row in rows if row.counts.shape != spec.counts_shape or row.counts.dtype != np.int64)
+    return [f"{row.counts.dtype} {row.counts.shape} of {row.case_id!r}" for row in itertools.islice(foreign, _LISTED)]

@@ -1,8 +1,8 @@
-"""rows -> typed columns: what is compared of a run's cases, as arrays of numbers instead of an object for each case."""
+"""Columns of a table as NumPy arrays: totals of classes and regions, losses, and all that runs are compared by."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,46 +10,10 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.columns import ColumnKey
-from segmeter.metrics.cases.regions import region_margins
-from segmeter.metrics.cases.table import HASHES, CaseRow, Ordered, in_groups
-from segmeter.metrics.pixels.overlap import ClassTotals
+from segmeter.metrics.cases.table import CaseRow, Edges, as_table
+from segmeter.metrics.pixels.overlap import ClassTotals, class_totals
 
-UNKNOWN = -1  # a checksum that is not there, or the depth of an image
-Edges = tuple[tuple[float, ...] | None, str]  # spacing and unit of a case
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseBlock:
-    """Some thousand cases.
-
-    Parameters
-    ----------
-    case_ids
-        Of the n cases.
-    counts : (n, ...), int64
-        As of `CaseRow`.
-    shapes : (n, 3), int64
-        Depth, height and width; the depth of an image is `UNKNOWN`.
-    hashes : (n, 2), int64
-        Checksums of the target and of its objects, or `UNKNOWN`.
-    edges
-        Spacing and unit of each case.
-    measured
-        Columns (n,) of the measures by their keys; NaN where a case has none.
-    loss : (n,), float64
-        NaN where there is none.
-    loss_terms
-        The sums and the denominators of the loss's parts, of each case; empty where a case has none.
-    """
-
-    case_ids: list[str]
-    counts: NDArray[np.int64]
-    shapes: NDArray[np.int64]
-    hashes: NDArray[np.int64]
-    edges: list[Edges]
-    measured: dict[ColumnKey, FloatArray]
-    loss: FloatArray
-    loss_terms: list[tuple[tuple[float, float], ...]]
+STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 
 class Margins:
@@ -112,8 +76,10 @@ class RunColumns:
         Which of `spacings` each case has.
     counts
         Of all cases together.
+    loss : (N,)
+        NaN where there is none.
     loss_terms : (N, P, 2) or None
-        None where a case has none, or another number of them.
+        The sum and the denominator of each part of the loss; None where a case has none, or another number of them.
     """
 
     case_ids: list[str]
@@ -128,17 +94,6 @@ class RunColumns:
     loss_terms: FloatArray | None
 
 
-@runtime_checkable
-class _WithBlocks(Protocol):
-    def blocks(self) -> Iterator[CaseBlock]: ...
-
-
-def case_blocks(rows: Sequence[CaseRow]) -> Iterator[CaseBlock]:
-    """The rows as arrays, some thousands at a time; of rows that are stored as columns none is made for that."""
-    held = rows.unwrapped if isinstance(rows, Ordered) else rows
-    return held.blocks() if isinstance(held, _WithBlocks) else (_block(group) for group in in_groups(held))
-
-
 def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]]) -> RunColumns:
     """Lay out one case or more, in their order, with the margins of regions, each a class or several."""
     count, members = len(rows), list(regions.values())
@@ -147,13 +102,13 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
     spacing, places = np.empty(count, np.int32), dict[Edges, int]()
     total, loss, terms = np.zeros(spec.counts_shape, np.int64), np.empty(count), list[FloatArray | None]()
     case_ids, measured, done = list[str](), dict[ColumnKey, FloatArray](), 0
-    for block in case_blocks(rows):
+    for block in as_table(rows).blocks():
         part = slice(done, done := done + len(block.case_ids))
         case_ids += block.case_ids
         shapes[part], hashes[part] = block.shapes, block.hashes
         spacing[part] = [places.setdefault(edges, len(places)) for edges in block.edges]
         margins.put(part, region_margins(block.counts, spec, members))
-        _put_measured(measured, block, part, count)
+        _put_measured(measured, block.measured, part, count)
         total += block.counts.sum(axis=0)
         loss[part] = block.loss
         terms.append(np.array(block.loss_terms) if len({len(one) for one in block.loss_terms}) == 1 else None)
@@ -176,36 +131,95 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
 def measured_columns(rows: Sequence[CaseRow]) -> dict[ColumnKey, FloatArray]:
     """Columns (N,) of the measures by their keys; NaN where a case has none."""
     measured, done = dict[ColumnKey, FloatArray](), 0
-    for block in case_blocks(rows):
+    for block in as_table(rows).blocks() if rows else ():
         part = slice(done, done := done + len(block.case_ids))
-        _put_measured(measured, block, part, len(rows))
+        _put_measured(measured, block.measured, part, len(rows))
     return measured
 
 
-def _put_measured(measured: dict[ColumnKey, FloatArray], block: CaseBlock, part: slice, count: int) -> None:
-    for key, found in block.measured.items():
+def _put_measured(
+    measured: dict[ColumnKey, FloatArray], found: Mapping[ColumnKey, FloatArray], part: slice, count: int
+) -> None:
+    for key, values in found.items():
         if key not in measured:
             measured[key] = np.full(count, np.nan)
-        measured[key][part] = found
+        measured[key][part] = values
 
 
-def _block(rows: Sequence[CaseRow]) -> CaseBlock:
-    keys = dict.fromkeys(column.key for row in rows for column in row.measured)
-    measured = {key: np.full(len(rows), np.nan) for key in keys}
-    for i, row in enumerate(rows):
-        for column in row.measured:
-            measured[column.key][i] = column.value
-    return CaseBlock(
-        case_ids=[row.case_id for row in rows],
-        counts=np.stack([row.counts for row in rows]),
-        shapes=np.array([[_or_unknown(row.depth), row.height, row.width] for row in rows], np.int64),
-        hashes=np.array([[_or_unknown(getattr(row, name)) for name in HASHES] for row in rows], np.int64),
-        edges=[(row.spacing, row.unit) for row in rows],
-        measured=measured,
-        loss=np.array([np.nan if row.loss is None else row.loss for row in rows], np.float64),
-        loss_terms=[row.loss_terms for row in rows],
-    )
+def region_totals(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]]) -> ClassTotals:
+    """Margins (N, R) of regions, each a class or several: exact, as a region's counts are sums of the matrix's cells.
+
+    Parameters
+    ----------
+    rows
+        N cases.
+    spec
+        The classes.
+    regions
+        Name of a region to the indices of its classes; of one class each for multilabel.
+    """
+    members = list(regions.values())
+    columns, done = np.empty((len(rows), 4 * len(members)), np.int64), 0
+    table = as_table(rows)
+    for part in table.parts():
+        margins = region_margins(table.counts(part), spec, members)
+        columns[done : (done := done + len(part))] = margins.columns()
+    return ClassTotals.from_columns(columns)
 
 
-def _or_unknown(number: int | None) -> int:
-    return UNKNOWN if number is None else number
+def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
+    """Margins (N, R) of the counts (N, ...) of some cases; `members` are the classes of each region."""
+    if all(len(held) == 1 for held in members):
+        every = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
+        chosen = [held[0] for held in members]
+        names = ("tp", "target", "predicted", "total")
+        return ClassTotals(**{name: getattr(every, name)[:, chosen] for name in names})
+    tp = np.stack([counts[:, held][:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
+    target = np.stack([counts[:, held].sum(axis=(1, 2)) for held in members], axis=1)
+    predicted = np.stack([counts[:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
+    total = np.broadcast_to(counts.sum(axis=(1, 2))[:, None], tp.shape)
+    return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+
+
+def class_regions(spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
+    """Every class, then the groups, by name; `check_metrics` refuses a group with the name of a class."""
+    return {name: [k] for k, name in enumerate(spec.names)} | {
+        name: [spec.names.index(one) for one in members] for name, members in groups.items()
+    }
+
+
+def stack_totals(rows: Sequence[CaseRow], spec: ClassSpec) -> ClassTotals:
+    """Margins (N, K), int64, of all rows; only some thousands of confusion matrices are copied at a time."""
+    return region_totals(rows, spec, class_regions(spec, {}))
+
+
+def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
+    """Counts of all cases together."""
+    total = np.zeros(spec.counts_shape, np.int64)
+    table = as_table(rows)
+    for part in table.parts():
+        total += table.counts(part).sum(axis=0)
+    return total
+
+
+def divide_terms(terms: NDArray[np.float64]) -> float:
+    """The loss of cases together, from the sums and denominators (N, P, 2) of its P parts.
+
+    A part whose denominators are 0 does not add up, as it is divided already, and is averaged over the cases.
+
+    Examples
+    --------
+    Two cases of 1 and 3 pixels, with losses of 2 and 1 per pixel:
+
+    >>> divide_terms(np.array([[[2.0, 1.0]], [[3.0, 3.0]]]))
+    1.25
+    """
+    sums, denominators = terms.sum(axis=0).T
+    return float((sums / np.where(denominators > 0, denominators, len(terms))).sum())
+
+
+def class_statuses(margins: ClassTotals) -> NDArray[np.int64]:
+    """Index into `STATUSES` per case and class."""
+    no_target, no_prediction = margins.target == 0, margins.predicted == 0
+    chosen: NDArray[Any] = np.select([no_target & no_prediction, no_prediction, no_target], [1, 2, 3], 0)
+    return chosen

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray
-from segmeter.metrics.cases.typed import UNKNOWN, Edges, RunColumns
+from segmeter.metrics.cases.table import UNKNOWN, Edges
+from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.scores import find_facts
 
 _LOG = logging.getLogger(__name__)

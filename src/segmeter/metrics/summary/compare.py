@@ -11,9 +11,8 @@ from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
-from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.cases.typed import RunColumns, lay_out_run
+from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement, parse_requirements
 from segmeter.metrics.config.scores import find_direction, is_overall, may_be_infinite, name_change

@@ -15,9 +15,8 @@ from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, divide, mean_defined, say
-from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import RunColumns, lay_out_run
+from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig

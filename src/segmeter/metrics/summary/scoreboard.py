@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
-from segmeter.metrics.cases.regions import class_regions
-from segmeter.metrics.cases.typed import RunColumns
+from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.config.scores import MEAN, is_number
 from segmeter.metrics.measures.objects import CONTENT

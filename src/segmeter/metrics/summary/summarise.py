@@ -9,9 +9,8 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
-from segmeter.metrics.cases.regions import class_regions
-from segmeter.metrics.cases.table import CaseRow, divide_terms, order_rows
-from segmeter.metrics.cases.typed import RunColumns, lay_out_run
+from segmeter.metrics.cases.table import CaseRow, order_rows
+from segmeter.metrics.cases.typed import RunColumns, class_regions, divide_terms, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.scores import MEAN, find_facts
 from segmeter.metrics.measures.protocol import length_metrics

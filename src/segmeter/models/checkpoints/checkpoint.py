@@ -35,7 +35,7 @@ from segmeter.models.checkpoints.manifest import (
 from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors
 from segmeter.models.segmenter import Segmenter
 from segmeter.records import seal
-from segmeter.remote.folders import local_folder
+from segmeter.remote import fetch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ def find_checkpoint(path: Path) -> Path:
     CheckpointError
         There is none; the message says what is there instead.
     """
-    path = local_folder(path, keep=_of_checkpoints)
+    path = fetch(path, keep=_of_checkpoints)
     real = real_path(path)
     if real.is_file():
         if (real.parent / MANIFEST).is_file():
@@ -174,6 +174,12 @@ def find_checkpoint(path: Path) -> Path:
     if os.path.lexists(best):
         return find_checkpoint(best)
     raise CheckpointError(f"{path}: {_no_checkpoint(real)}")
+
+
+def find_weights(place: Path | str) -> Path:
+    """Find the file of weights: the one that is given, by path or URL, or that of a checkpoint or run."""
+    path = fetch(place, keep=_of_checkpoints)
+    return read_checkpoint(path).folder / WEIGHTS if path.is_dir() else path
 
 
 def read_checkpoint(path: Path | str) -> Checkpoint:

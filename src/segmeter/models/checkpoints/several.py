@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
+from segmeter.data.files.sniff import known_place
 from segmeter.errors import ConfigError
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from segmeter.models.ensemble import Ensemble
-from segmeter.remote.trees import origin
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Checkpoints:
 
     def facts(self) -> dict[str, Any]:
         """What run.json says about them."""
-        folders = [origin(member.folder) for member in self.members]
+        folders = [known_place(member.folder) for member in self.members]
         trained = [dict(member.progress) for member in self.members]
         alone = len(self.members) == 1
         return {

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import mean_defined
-from segmeter.metrics.cases.table import STATUSES
+from segmeter.metrics.cases.typed import STATUSES
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.report import figures

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn
-from segmeter.metrics.cases.table import CaseRow, class_statuses
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import class_statuses
 from segmeter.metrics.config.scores import is_number
 from segmeter.metrics.pixels.overlap import class_totals, headline_scores, score_totals
 from segmeter.report import figures
@@ -100,7 +101,7 @@ def gather(
     sizes: dict[tuple[int, ...], tuple[int, ...]] = {}  # each shape is kept once
     parts = []
     for start in range(0, len(rows), step):
-        group = rows[start : start + step]
+        group = list(rows[start : start + step])
         counts = np.stack([row.counts for row in group])
         if cells is not None:
             cells.add(counts)

@@ -5,9 +5,8 @@ from contextlib import suppress
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import SegmeterError
-from segmeter.metrics.cases.regions import class_regions
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.report.data.columns import Column
@@ -46,9 +45,9 @@ def slice_columns(
         None.
     """
     columns, lost = list[Column](), list[str]()
-    config = MetricsConfig(groups={key: tuple(group) for key, group in groups.items()})
     if not hashes:
         return columns, lost
+    config = MetricsConfig(groups={key: tuple(group) for key, group in groups.items()})
     run = lay_out_run(rows, spec, class_regions(spec, config.groups))
     for name, known in hashes.items():
         labels: list[str] | None = None

@@ -9,9 +9,9 @@ import numpy as np
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import find_place
 from segmeter.errors import InputError
-from segmeter.metrics.cases.nnunet import is_nnunet
-from segmeter.metrics.cases.stored import open_cases, read_cases, read_spec
+from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.records import Summary
@@ -33,6 +33,7 @@ SCRIPTS = (
 )
 
 _OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
+_LEFT = ("predictions/", "overlays/")  # what starts names of a run's files that no page of a comparison shows
 _COMPARED = ("scores", "groups", "further scores")  # groups of columns
 
 
@@ -47,7 +48,8 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
         An older version wrote the comparison, with differences the other way round.
     """
     _check_schema(result, folder)
-    folders = {name: Path(path) for name, path in result["folders"].items()}
+    keep = lambda name: not name.startswith(_LEFT)  # noqa: E731
+    folders = {name: find_place(path, keep) for name, path in result["folders"].items()}
     runs = [_Run.read(folder) for folder in folders.values()]
     spec, tables = runs[0].spec, [run.columns() for run in runs]
     sliced, unlisted = _slice_columns(result, runs[0])
@@ -81,7 +83,7 @@ class _Run:
 
     @classmethod
     def read(cls, folder: Path) -> "_Run":
-        rows = read_cases(folder) if is_nnunet(folder) else open_cases([folder])
+        rows = open_cases([folder])
         return cls(rows=rows, spec=read_spec(folder), summary=load_json(folder / "metrics.json", Summary) or {})
 
     def columns(self) -> dict[str, Column]:

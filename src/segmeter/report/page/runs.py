@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.files import TEMPORARY, confined, write_bytes
+from segmeter.files import TEMPORARY, write_bytes
 from segmeter.provenance import flatten
 from segmeter.records import CONFIG, RUN, Summary, read_run, read_yaml
 from segmeter.report import figures
@@ -79,8 +79,7 @@ def _find(root: Path, depth: int = 0) -> Iterator[Path]:
 def _load(folder: Path, root: Path) -> Run:
     """One run; of a damaged one the line that says so takes the place of its state."""
     try:
-        with confined(folder):
-            summary, record, settings = load_json(folder / "metrics.json", Summary), read_run(folder), _settings(folder)
+        summary, record, settings = load_json(folder / "metrics.json", Summary), read_run(folder), _settings(folder)
         found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
     except (InputError, LookupError, TypeError, AttributeError) as error:
         line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."

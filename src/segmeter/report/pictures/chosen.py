@@ -6,15 +6,13 @@ import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from segmeter.files import confined, safe_id
+from segmeter.files import safe_id
 from segmeter.records import read_own
-from segmeter.remote.trees import is_remote
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.gallery import worst_first
 from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path, read_notes
@@ -120,10 +118,7 @@ def choose_pairs(
     for name in worst_first({name: score for name, score in scores.items() if name in pictured}):
         places = [layers_path(folder, name) for folder in folders]
         here = [number for number, place in enumerate(places) if (place / NOTES).is_file()]
-        pictures = {}
-        for number in here:
-            with nullcontext() if is_remote(folders[number]) else confined(folders[number]):
-                pictures[number] = _load(places[number], linked_from=linked_from)[0]
+        pictures = {number: _load(places[number], linked_from=linked_from)[0] for number in here}
         for number in here[1:]:
             _drop_shared(pictures[number])
         left -= 0 if linked_from else len(json.dumps(pictures))

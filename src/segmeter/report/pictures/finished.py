@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import remove
-from segmeter.metrics.cases.table import CaseRow, stack_totals
+from segmeter.metrics.cases.table import CaseRow, as_table
+from segmeter.metrics.cases.typed import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.pixels.overlap import headline_scores, score_totals
 from segmeter.parallel import map_in_threads
@@ -27,7 +28,6 @@ from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, slice_objects
 from segmeter.report.pictures.overlay import draw_overlay, write_overlay
-from segmeter.report.pictures.slices import choose_slice
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
 
@@ -70,7 +70,7 @@ class Scores:
 def case_scores(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> Scores:
     """Find the headline of each case as metrics.json defines it, and its IoU per class."""
     totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    ids = [row.case_id for row in rows]
+    ids = as_table(rows).case_ids
     headlines = headline_scores(totals, spec).tolist()
     return Scores(
         headline=dict(zip(ids, headlines, strict=True)), classes=dict(zip(ids, totals.iou.tolist(), strict=True))
@@ -162,3 +162,32 @@ def _draw(
     write_overlay(folder / OVERLAYS, case_id, shown(*maps, title=title, score=score))
     layers = draw_layers(*maps, panel=config.panel, objects=case.objects, notes=notes)
     write_layers(folder, case_id, layers)
+
+
+def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:
+    """Pick the slice along the depth with the most wrong pixels; without errors, that with the most objects.
+
+    Of equal ones it is the one nearest to the middle.
+
+    Parameters
+    ----------
+    target, labels : (D, H, W), for multilabel (K, D, H, W), integer
+        What is to be drawn.
+    spec
+        The classes; ignored pixels are not wrong, and class 0 is no object but for multilabel.
+
+    Examples
+    --------
+    >>> spec = ClassSpec(task="binary", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)))
+    >>> target = np.zeros((5, 2, 2), np.uint8)
+    >>> labels = target.copy()
+    >>> labels[3, 0, 0] = 1
+    >>> choose_slice(target, labels, spec), choose_slice(target, target, spec)
+    (3, 2)
+    """
+    others = (0, 2, 3) if spec.is_multilabel else (1, 2)
+    counted = spec.valid(target)
+    wrong = np.sum((target != labels) & counted, axis=others)
+    seen = wrong if wrong.any() else np.sum((target != 0) & counted, axis=others)
+    best = np.flatnonzero(seen == seen.max())
+    return int(best[np.argmin(np.abs(best - (len(seen) - 1) / 2))])

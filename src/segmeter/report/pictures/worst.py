@@ -19,8 +19,8 @@ from segmeter.classes import ClassSpec
 from segmeter.export.labels import encode_labels_png
 from segmeter.export.writer import BLACK, class_folder
 from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
-from segmeter.metrics.cases.stored import read_cases
-from segmeter.metrics.cases.table import stack_totals
+from segmeter.metrics.cases.stored import open_cases
+from segmeter.metrics.cases.typed import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.pixels.overlap import headline_scores, score_totals
 from segmeter.records import read_json
@@ -129,10 +129,10 @@ def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, coun
 
 def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[dict[str, Any]]:
     """Case id, headline score and weakest class of every case with a score, the worst first."""
-    rows = read_cases(folder)
+    rows = open_cases([folder])
     scores = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
     values = headline_scores(scores, spec).tolist()
-    number = {row.case_id: i for i, row in enumerate(rows)}
+    number = {case_id: i for i, case_id in enumerate(rows.case_ids)}
     defined = {case_id: values[i] for case_id, i in number.items() if not np.isnan(values[i])}
     found = []
     for case_id in worst_first(defined):

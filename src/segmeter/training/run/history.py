@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from segmeter.open_files import Lines
+from segmeter.files import Lines
 
 
 class History:

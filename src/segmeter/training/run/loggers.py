@@ -2,14 +2,14 @@
 
 import logging
 import os
+import platform
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from segmeter.errors import ConfigError
-from segmeter.files import make_folder
-from segmeter.open_files import Lines
+from segmeter.files import Lines, make_folder
 from segmeter.training.config import LOGGERS, LoggerConfig, NoLoggerConfig, TensorBoardConfig
 from segmeter.training.run.trackers import CsvLogger, Outcome, numbers, read_picture
 
@@ -113,7 +113,7 @@ class TensorBoardLogger:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         make_folder(folder)
-        name = f"events.out.tfevents.{int(time.time()):010d}.{os.uname().nodename}.{os.getpid()}.{time.monotonic_ns()}"
+        name = f"events.out.tfevents.{int(time.time()):010d}.{platform.node()}.{os.getpid()}.{time.monotonic_ns()}"
         self._event, self._file = Event, Lines(folder / name)
         self._records = RecordWriter(self._file)
         self._add(file_version="brain.Event:2")

@@ -1,4 +1,7 @@
-"""SIGTERM, SIGINT, SIGUSR1, SIGHUP -> a flag that a loop reads, or an exception; a second signal ends the process."""
+"""Turns SIGTERM, SIGINT, SIGUSR1 and SIGHUP into a flag that a loop reads, or into an exception.
+
+A second signal ends the process at once.
+"""
 
 import os
 import signal
@@ -6,15 +9,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from segmeter.errors import EXIT_FAULT, EXIT_HANGUP, EXIT_INTERRUPTED, EXIT_TERMINATED
-
-# SIGUSR1 is what SLURM sends ahead of the time limit: the run can go on, like after a fault
-EXIT_CODES = {
-    signal.SIGTERM: EXIT_TERMINATED,
-    signal.SIGINT: EXIT_INTERRUPTED,
-    signal.SIGUSR1: EXIT_FAULT,
-    signal.SIGHUP: EXIT_HANGUP,
-}
+from segmeter.errors import EXIT_CODES
 
 
 class Stopped(KeyboardInterrupt):

@@ -1,13 +1,13 @@
 """Images, seconds and waiting -> rates, since the last reading and over the whole process."""
 
-import resource
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
+
+from segmeter.parallel import peak_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,5 +82,4 @@ def peak_memory_mb(device: torch.device) -> float:
     """The most memory that the process has used so far: torch's on a GPU, else all of it."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, but bytes on macOS
-    return round(most / 1e6 if sys.platform == "darwin" else most * 1024 / 1e6, 1)
+    return round(peak_bytes() / 1e6, 1)

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import importlib
 import os
+import platform
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.files import csv_bytes, link_error, make_folder, write_bytes
-from segmeter.open_files import Lines
+from segmeter.files import Lines, csv_bytes, link_error, make_folder, write_bytes
 from segmeter.provenance import flatten
 from segmeter.training.config import MlflowConfig, WandbConfig
 
@@ -239,7 +239,7 @@ def _refuse_links(path: Path) -> None:
 
 def _identifier(folder: Path) -> str:
     """The same for a run however often it is resumed, and another for every other run."""
-    place = f"{os.uname().nodename}:{folder.absolute()}"
+    place = f"{platform.node()}:{folder.absolute()}"
     return hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

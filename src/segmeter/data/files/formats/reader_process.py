@@ -4,23 +4,22 @@ Each such process is kept for the next file, has a limit of memory and of proces
 """
 
 import atexit
-import fcntl
 import os
 import pickle
-import resource
 import select
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 from segmeter.checks import expected
 from segmeter.data.files.sniff import damaged, show
 from segmeter.errors import DataError
+from segmeter.parallel import in_forked_child
 from segmeter.threads import count_cores
 
 Result = TypeVar("Result")
@@ -31,7 +30,7 @@ _PIXELS_PER_SECOND = 1 << 23
 SPARE_BYTES = 1 << 30  # of memory for any file, beside its pixels
 _BYTES_PER_PIXEL = 24  # 8 of the widest dtype, and two copies
 _START = "import sys; sys.path[:] = sys.argv[1:]; from segmeter.data.files.formats.reader_process import serve; serve()"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_HAS_LIMITS = hasattr(signal, "SIGIO")  # all systems but Windows
 _ENDLESS = 1 << 62  # bytes
 _LAST_SECONDS = 5.0  # that a crashed process may take to end
 
@@ -108,7 +107,7 @@ class _Reader:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=_LAST_SECONDS)
             self.end()
-            if self.process.returncode == -signal.SIGPROF:
+            if self.process.returncode == -getattr(signal, "SIGPROF", 0):
                 rule, found = f"to be decoded within {seconds:.3g} s of processor time", "none that ends"
                 raise DataError(expected(show(path), "file", rule, found, "Copy it again.")) from error
             raise _Crashed(f"its decoder ended by {_cause(self.process.returncode)}") from error
@@ -142,18 +141,8 @@ def serve() -> None:
     requests, answers, parent = sys.stdin.buffer, os.fdopen(os.dup(1), "wb"), os.dup(2)
     for stream in (1, 2):  # libraries print
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    # The system ends this process when its parent, which has the other end of this pipe, is gone. A library that hangs
-    # would not let Python notice.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGIO, signal.SIGPROF})
-    for number in (signal.SIGIO, signal.SIGPROF):
-        signal.signal(number, signal.SIG_DFL)
-    fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(parent, fcntl.F_SETFL, os.O_ASYNC)
-    ended = select.poll()
-    ended.register(parent, 0)
-    if ended.poll(0):  # the parent was gone before it could be watched
+    if not _end_with(parent):
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(EOFError, BrokenPipeError):
         while True:
             place, work, arguments, seconds, most_bytes = pickle.load(requests)
@@ -162,18 +151,49 @@ def serve() -> None:
             answers.flush()
 
 
+def _end_with(parent: int) -> bool:
+    """Let the system end this process when its parent, which has the other end of a pipe, does; False if it has ended.
+
+    A library that hangs would not let Python notice. Windows has no such signals, nor the limits of `_limited`.
+    """
+    if not _HAS_LIMITS:
+        return True
+    import fcntl
+    import resource
+
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGIO, signal.SIGPROF})
+    for number in (signal.SIGIO, signal.SIGPROF):
+        signal.signal(number, signal.SIG_DFL)
+    fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(parent, fcntl.F_SETFL, os.O_ASYNC)
+    ended = select.poll()
+    ended.register(parent, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return not ended.poll(0)  # it was gone before it could be watched
+
+
 def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, most_bytes: int) -> tuple[bool, Any]:
     """Whether the work was done, and its result or error."""
+    with _limits(seconds, most_bytes) if _HAS_LIMITS else nullcontext():
+        try:
+            return True, work(*arguments)
+        except Exception as error:
+            return False, error.with_traceback(None)
+
+
+@contextmanager
+def _limits(seconds: float, most_bytes: int) -> Iterator[None]:
+    """Bound the processor time and the memory that the block takes."""
+    import resource
+
     before = resource.getrlimit(resource.RLIMIT_AS)
     with suppress(OSError):  # without /proc nobody knows what the process holds, so its memory has no limit
-        most = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE + most_bytes
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + most_bytes
         limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
         resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
     signal.setitimer(signal.ITIMER_PROF, seconds)  # the system then ends this process
     try:
-        return True, work(*arguments)
-    except Exception as error:
-        return False, error.with_traceback(None)
+        yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, before)
@@ -195,4 +215,4 @@ def _forget_all() -> None:
 
 
 atexit.register(_end_all)
-os.register_at_fork(after_in_child=_forget_all)
+in_forked_child(_forget_all)

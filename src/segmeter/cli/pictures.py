@@ -1,0 +1,69 @@
+"""Draws the pictures of a finished run of eval or predict."""
+
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+
+from segmeter.cli.config.schema import EvalConfig, PredictConfig
+from segmeter.data.dataset import Dataset
+from segmeter.evaluation.case_run import PREDICTIONS
+from segmeter.metrics.cases.stored import open_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
+from segmeter.report.pictures.evaluated import EvaluatedCases
+from segmeter.report.pictures.finished import Scores, case_scores, draw_run
+
+_LOG = logging.getLogger(__name__)
+
+
+def draw_predicted(
+    folder: Path, dataset: Dataset, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None
+) -> None:
+    """Draw the chosen cases from the label maps that the run wrote; say so where it wrote none that can be read.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    dataset
+        What was predicted.
+    config
+        The command's configuration: what was exported, and which cases are drawn.
+    metrics
+        What was measured; None for `predict`, whose cases have no scores.
+
+    Raises
+    ------
+    DataError
+        One line for each problem of a file that can't be read.
+    """
+    report = config.report
+    if not report.overlays and not (report.worst and metrics):
+        return
+    missing = _unreadable(config)
+    if missing:
+        _LOG.warning("pictures: none are drawn, as %s", missing)
+        return
+    if metrics is None:
+        scores, report = Scores(headline=dict.fromkeys(dataset.case_ids)), report.replace(worst=0)
+    else:
+        scores = case_scores(open_cases([folder]), dataset.spec, metrics)
+    if _numbers_objects(config) and not config.export.instances:
+        _LOG.warning("pictures: no objects are drawn, as export.instances=false keeps none of their numbers.")
+        metrics = None
+    read = EvaluatedCases(predictions=folder / PREDICTIONS, dataset=dataset, metrics=metrics)
+    draw_run(folder, scores, read, report, dataset.spec)
+
+
+def _numbers_objects(config: EvalConfig | PredictConfig) -> bool:
+    """Whether post-processing makes instances, which the label maps alone don't tell."""
+    return any(isinstance(step, WatershedConfig | DistanceSplitConfig) for step in config.postprocess.steps)
+
+
+def _unreadable(config: EvalConfig | PredictConfig) -> str:
+    """Why the run's label maps can't be read back, or nothing."""
+    if not config.export.labels:
+        return "export.labels=false keeps no label maps."
+    if config.export.labels_format in ("mha", "nrrd") and find_spec("SimpleITK") is None:
+        return f"reading {config.export.labels_format} files needs: pip install 'segmeter[itk]'."
+    return ""

@@ -1,1 +1,0 @@
-"""Cases as they are measured, scored or merged -> the overlays of a run."""

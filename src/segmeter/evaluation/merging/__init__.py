@@ -1,1 +1,0 @@
-"""Finished runs on parts of the cases -> the run on all of them."""

@@ -1,0 +1,107 @@
+"""Pictures of the parts of a run become those that the run would have drawn without its parts."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from segmeter.cli.commands.merge import take_pictures
+from segmeter.evaluation.pieces import Piece
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.config import ReportConfig
+from segmeter.report.pictures.finished import case_scores
+from segmeter.report.pictures.gallery import choose_cases
+from segmeter.report.pictures.layers import layers_path
+from segmeter.report.pictures.overlay import picture_path
+from segmeter.report.pictures.worst import crops_path
+from tests.metrics.build import class_spec, random_rows
+
+SPEC = class_spec(4)
+METRICS = MetricsConfig()
+
+
+def draw(folder: Path, names: set[str], *, crops: set[str] | None = None) -> None:
+    """Pictures, layers and crops of cases, each with the name of its case in it."""
+    for name in names:
+        for path in (picture_path(folder / "overlays", name), layers_path(folder, name) / "image.png"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+    for name in crops or set():
+        crops_path(folder, name).mkdir(parents=True)
+        (crops_path(folder, name) / "image.png").write_text(name)
+
+
+def piece(folder: Path, names: list[str], spec=SPEC) -> Piece:
+    return Piece(
+        folder=folder,
+        command="eval",
+        identity={},
+        shard={},
+        records=pa.table({"case_id": names, "sha256": ["1"] * len(names), "record": ["{}"] * len(names)}),
+        inputs={},
+        record={},
+        spec=spec,
+    )
+
+
+def worst_of(rows, count: int) -> set[str]:
+    scores = {name: score for name, score in case_scores(rows, SPEC, METRICS).headline.items() if not np.isnan(score)}
+    return set(sorted(scores, key=lambda name: (scores[name], name))[:count])
+
+
+def make_shards(root: Path, rows, config: ReportConfig, count: int) -> list[Piece]:
+    """Each with what it would draw of its own cases."""
+    pieces = []
+    for number in range(count):
+        part, folder = rows[number::count], root / f"shard{number}"
+        scores = case_scores(part, SPEC, METRICS)
+        draw(folder, choose_cases(scores.headline, config, scores.classes), crops=worst_of(part, config.worst))
+        pieces.append(piece(folder, [row.case_id for row in part]))
+    return pieces
+
+
+def taken(folder: Path) -> dict[str, str]:
+    """What each picture, layer and crop shows."""
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.png")}
+
+
+@pytest.mark.parametrize("overlays", [-1, 0, 3, 6])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_they_are_those_of_the_run_without_parts(count: int, overlays: int, tmp_path: Path) -> None:
+    """Mutation seen to fail: the worst of each class not asked for."""
+    rows = random_rows(17, 4, seed=count)
+    config = ReportConfig(overlays=overlays, worst=2)
+    pieces = make_shards(tmp_path, rows, config, count)
+    merged, whole = tmp_path / "merged", tmp_path / "whole"
+    merged.mkdir()
+    write_cases(merged, rows, SPEC)
+    take_pictures(pieces, config, METRICS, merged)
+    scores = case_scores(rows, SPEC, METRICS)
+    draw(whole, choose_cases(scores.headline, config, scores.classes), crops=worst_of(rows, config.worst))
+    assert taken(merged) == taken(whole)
+    assert {path.name for path in (merged / "worst").iterdir()} == worst_of(rows, 2)
+    assert (merged / "worst.csv").is_file()
+
+
+def test_without_scores_the_sample_alone_is_drawn(tmp_path: Path) -> None:
+    """Of predictions, none of which is worst."""
+    names = [f"case{number}" for number in range(9)]
+    config = ReportConfig(overlays=4, worst=3)
+    chosen = choose_cases(dict.fromkeys(names), config.replace(worst=0))
+    pieces = [piece(tmp_path / str(number), names[number::2], spec=None) for number in range(2)]
+    for each in pieces:
+        draw(each.folder, set(each.cases))
+    (tmp_path / "merged").mkdir()
+    take_pictures(pieces, config, None, tmp_path / "merged")
+    assert {path.stem for path in (tmp_path / "merged" / "overlays").iterdir()} == chosen
+    assert len(chosen) == 4
+
+
+def test_parts_without_pictures_leave_none(tmp_path: Path) -> None:
+    rows = random_rows(4, 4)
+    write_cases(tmp_path, rows, SPEC)
+    pieces = [piece(tmp_path / "a", [row.case_id for row in rows])]
+    take_pictures(pieces, ReportConfig(overlays=3, worst=0), METRICS, tmp_path)
+    assert not (tmp_path / "overlays").exists()

@@ -1,0 +1,175 @@
+"""Scored cases are drawn with their images: which cases, what is in the pictures, and images that do not fit."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from segmeter.classes import ClassSpec
+from segmeter.cli.commands.score import draw_cases
+from segmeter.errors import DataError
+from segmeter.evaluation.score import Scoring, score
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.config import ReportConfig
+from segmeter.report.pictures import finished
+from segmeter.report.pictures.finished import case_scores
+from tests.data.crafted import noise, put
+from tests.data.volumes import save_nifti, save_volume
+from tests.evaluation.masks import pair_masks
+from tests.metrics.build import case_row, class_spec
+
+SPEC = ClassSpec(
+    task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
+)
+DRAWN = ReportConfig(panel=128, overlays=1, worst=1)
+
+
+def scored(root: Path, **changes) -> Scoring:
+    """The finished run of the folders `references` and `predictions`."""
+    job = Scoring(
+        pairing=pair_masks(root / "predictions", root / "references", spec=SPEC),
+        spec=SPEC,
+        label_map={},
+        max_pixels=100_000,
+        metrics=MetricsConfig(bootstrap=0),
+        folder=root / "run",
+    )
+    job.folder.mkdir()
+    job = replace(job, **changes)
+    score(job)
+    return job
+
+
+def images_of(root: Path) -> dict[str, Path]:
+    return {path.name.partition(".")[0]: path for path in (root / "images").iterdir()}
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    """Three images with masks, of which "c" is the worst."""
+    for seed, name in enumerate("abc"):
+        target = noise(20, 30, None, seed=seed) % 3
+        wrong = noise(20, 30, None, seed=seed + 9) < 40 * (seed + 1)
+        put(tmp_path / "references" / f"{name}.png", target)
+        put(tmp_path / "predictions" / f"{name}.png", np.where(wrong, (target + 1) % 3, target).astype(np.uint8))
+        put(tmp_path / "images" / f"{name}.png", noise(20, 30, seed=seed))
+    return tmp_path
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def test_scores_of_cases_are_their_headlines_and_the_iou_of_each_class():
+    """Case "x": IoU of ground is 6/8, of road 1/3, no car; of "y" no pixel is of any class that counts."""
+    rows = [case_row("x", [[6, 1, 0], [1, 1, 0], [0, 0, 0]]), case_row("y", np.zeros((3, 3)))]
+    scores = case_scores(rows, class_spec(3), MetricsConfig())
+    headlines, of_classes = scores.headline, scores.classes
+    assert headlines["x"] == pytest.approx((6 / 8 + 1 / 3) / 2, rel=1e-15)
+    assert of_classes["x"][:2] == [6 / 8, 1 / 3]
+    assert math.isnan(of_classes["x"][2])
+    assert math.isnan(headlines["y"])
+    without = MetricsConfig(background=False)
+    binary = [case_row("x", [[6, 1], [1, 1]])]
+    assert case_scores(binary, class_spec(2), without).headline["x"] == pytest.approx(1 / 3, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("overlays", "worst", "drawn", "cropped"),
+    [(1, 1, ["c.png"], ["c"]), (-1, 0, ["a.png", "b.png", "c.png"], []), (0, 2, [], ["b", "c"])],
+    ids=["the worst", "all", "crops alone"],
+)
+def test_the_chosen_cases_are_drawn_and_the_worst_cropped(cases, overlays, worst, drawn, cropped):
+    job = scored(cases)
+    config = DRAWN.replace(overlays=overlays, worst=worst)
+    draw_cases(job, images_of(cases), config)
+    chosen = set(names_in(job.folder / "overlays"))
+    assert chosen >= set(drawn)
+    assert len(chosen) <= 3
+    assert names_in(job.folder / "worst") == cropped
+    if cropped:
+        with Image.open(job.folder / "worst" / "c" / "image.png") as crop:
+            np.testing.assert_array_equal(np.asarray(crop), noise(20, 30, seed=2))
+
+
+def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypatch):
+    """Its errors are in the second of four slices; the image is in Hounsfield units, in another format."""
+    target = noise(4 * 20, 30, None).reshape(4, 20, 30) % 3
+    labels = target.copy()
+    labels[1, :10] = 0
+    image = noise(4 * 20, 30, None, seed=9).reshape(4, 20, 30).astype(np.int16) * 20 - 1000
+    save_nifti(tmp_path / "references/a.nii.gz", target)
+    save_volume(tmp_path / "predictions/a.npz", labels)
+    save_nifti(tmp_path / "images/a.nii.gz", image)
+    job, given = scored(tmp_path), []
+    draw = finished.draw_overlay
+    monkeypatch.setattr(finished, "draw_overlay", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
+    draw_cases(job, images_of(tmp_path), DRAWN)
+    ((shown, named),) = given
+    np.testing.assert_array_equal(shown[0], image[1][..., None])
+    np.testing.assert_array_equal(shown[1], target[1])
+    np.testing.assert_array_equal(shown[2], labels[1])
+    assert named["title"] == "a, slice 2 of 4"
+    assert json.loads((job.folder / "worst/a/crop.json").read_text())["slice"] == 2
+
+
+def test_the_objects_of_a_volume_are_matched_as_they_are_measured(tmp_path):
+    """An object of IoU 1/2 in the volume, 1 in the slice that is drawn, and 0 in the other, of fewer errors."""
+    target, labels = np.zeros((2, 2, 20, 30), np.uint8)
+    target[:, 4:10, 4:10] = 1
+    labels[0, 4:10, 4:10] = 1
+    labels[0, 12:20, 10:30] = 2
+    save_nifti(tmp_path / "references/a.nii.gz", target)
+    save_nifti(tmp_path / "predictions/a.nii.gz", labels)
+    save_nifti(tmp_path / "images/a.nii.gz", target * 100)
+    measures = ({"name": "instances", "threshold": 0.6},)
+    job = scored(tmp_path, metrics=MetricsConfig(bootstrap=0, measures=measures))
+    draw_cases(job, images_of(tmp_path), DRAWN)
+    notes = json.loads((job.folder / "pictures/a/layers.json").read_text())
+    assert notes["slice"] == [1, 2]
+    words = [entry.get("name") for drawn in notes["maps"] for entry in drawn["entries"]]
+    assert {"0 matched (IoU above 0.6 in the volume)", "1 missed", "2 false"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("size", "`image` to have the size of its reference, 20 x 30, got 5 x 6 (height x width)."),
+        ("damaged", "truncated or damaged data"),
+        ("prediction", "c: its files changed while they were scored"),
+    ],
+)
+def test_what_can_not_be_drawn_is_said(cases, change, line):
+    job = scored(cases)
+    if change == "prediction":
+        put(cases / "predictions/c.png", np.zeros((20, 30), np.uint8))
+    else:
+        put(cases / "images/c.png", noise(5, 6) if change == "size" else b"\x89PNG\r\n\x1a\n no picture")
+    with pytest.raises(DataError) as error:
+        draw_cases(job, images_of(cases), DRAWN)
+    assert any(line in problem for problem in error.value.problems), error.value.problems
+
+
+def test_every_image_that_does_not_fit_has_its_line(cases):
+    job = scored(cases)
+    for name in "ab":
+        put(cases / f"images/{name}.png", noise(5, 6))
+    with pytest.raises(DataError) as error:
+        draw_cases(job, images_of(cases), DRAWN.replace(overlays=-1))
+    assert len(error.value.problems) == 2
+
+
+def test_an_image_volume_of_another_depth_is_refused(tmp_path):
+    volume = noise(4 * 20, 30, None).reshape(4, 20, 30) % 3
+    for side in ("references", "predictions"):
+        save_nifti(tmp_path / side / "a.nii.gz", volume)
+    save_volume(tmp_path / "images/a.npy", np.zeros((3, 20, 30), np.uint8))
+    with pytest.raises(DataError) as error:
+        draw_cases(scored(tmp_path), images_of(tmp_path), DRAWN)
+    (line,) = error.value.problems
+    assert "to have the size of its reference, 4 x 20 x 30" in line
+    assert line.endswith("got 3 x 20 x 30 (depth x height x width).")

@@ -1,0 +1,123 @@
+"""Files of finished cases are made again as they were, or refused; nothing else is predicted again."""
+
+import pytest
+import torch
+
+from segmeter.errors import RunError
+from segmeter.evaluation.case_run import PREDICTIONS, CaseRun, large_run, run_cases
+from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
+from segmeter.evaluation.resume import repair_files, restore_cases
+from segmeter.export.config import ExportConfig
+from segmeter.files import TEMPORARY
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.postprocess.config import PostprocessConfig
+from tests.training.tiny import TinyCases, tiny_segmenter
+
+COUNT = 5  # in batches of 2
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
+
+
+def run_of(folder, predictor):
+    """A run like that in the folder, with cases of its own that know what was read."""
+    return CaseRun(
+        predictor=predictor,
+        dataset=TinyCases(count=COUNT),
+        export=ExportConfig(probs=True),
+        postprocess=PostprocessConfig(),
+        folder=folder,
+        resume=(folder / "manifest.json").exists(),
+    )
+
+
+def begin(job):
+    return open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
+
+
+@pytest.fixture
+def first(tmp_path, predictor):
+    """The folder of a run of all cases, and the bytes of its files."""
+    job = run_of(tmp_path, predictor)
+    manifest = begin(job)
+    assert len(list(run_cases(job, manifest, done=0, what="running", large=large_run(job)))) == COUNT
+    manifest.close()
+    return tmp_path, files_of(tmp_path)
+
+
+def files_of(folder):
+    made = (folder / PREDICTIONS).rglob("*")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in made if path.is_file()}
+
+
+def notes_of(folder):
+    return list(parse_records(read_records(folder)).values())
+
+
+def test_only_the_batch_of_a_damaged_file_is_predicted_again(first, predictor, caplog):
+    """Mutation seen to fail: the files of the whole batch written again."""
+    folder, before = first
+    labels = folder / PREDICTIONS / "labels"
+    (labels / "case02.png").unlink()
+    (folder / PREDICTIONS / "probs" / "case02.npy").write_bytes(b"x")
+    others = [labels / f"case{index:02d}.png" for index in (0, 1, 3, 4)]
+    written = [path.stat().st_mtime_ns for path in others]
+    job = run_of(folder, predictor)
+    repair_files(job, notes_of(folder))
+    assert files_of(folder) == before
+    assert sorted(job.dataset.read) == [2, 3]
+    assert [path.stat().st_mtime_ns for path in others] == written
+    (line,) = caplog.messages
+    assert line == (
+        "resume: missing or damaged files of predictions are written again (2: labels/case02.png, probs/case02.npy)."
+    )
+
+
+def test_whole_files_are_left_alone(first, predictor, caplog):
+    job = run_of(first[0], predictor)
+    repair_files(job, notes_of(first[0]))
+    assert (job.dataset.read, caplog.messages) == ([], [])
+
+
+def test_files_that_come_out_otherwise_are_refused(first, predictor):
+    """As on another machine; here the cases are others than they were."""
+    folder, _ = first
+    (folder / PREDICTIONS / "probs" / "case04.npy").unlink()
+    job = run_of(folder, predictor)
+    job.dataset.salt = 1
+    with pytest.raises(RunError) as caught:
+        repair_files(job, notes_of(folder))
+    assert str(caught.value) == (
+        "resume: predictions differ from those of the resumed run (2: labels/case04.png, probs/case04.npy). "
+        "Start a new run with resume=null."
+    )
+
+
+@pytest.mark.parametrize(("noted", "kept"), [(0, 0), (1, 0), (2, 2), (3, 2), (COUNT, COUNT)])
+def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first, predictor):
+    """Their damaged files are written again, and what a killed process left half written goes."""
+    folder, before = first
+    job = run_of(folder, predictor)
+    manifest = begin(job)
+    manifest.keep(noted)
+    left = folder / PREDICTIONS / "labels" / f"{TEMPORARY}left"
+    left.write_bytes(b"half")
+    (folder / PREDICTIONS / "labels" / "case00.png").unlink()
+    assert restore_cases(job, manifest) == kept
+    assert list(manifest.hashes()) == list(job.dataset.case_ids[:kept])
+    assert sorted(job.dataset.read) == ([0, 1] if kept else [])
+    assert not left.exists()
+    assert files_of(folder) == before or not kept
+    manifest.close()
+
+
+def test_none_are_kept_where_that_is_said_or_the_run_is_new(first, predictor):
+    folder, _ = first
+    job = run_of(folder, predictor)
+    manifest = begin(job)
+    assert restore_cases(job, manifest, none=True) == 0
+    assert len(manifest.keep()) == 0  # and they are gone from the journal
+    manifest.close()
