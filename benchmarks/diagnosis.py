@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.error_types import error_types
+from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.metrics.summary.slices import summarise_slices
 
 CASES, SLICES, NEEDS_S = 100_000, 20, 2.0
@@ -90,6 +92,12 @@ def spent(call: Callable[[], object], rounds: int, needs_s: float) -> dict[str, 
     }
 
 
+def score_slices(rows: list[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
+    """The slices of rows in memory, laying them out included."""
+    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
+    return summarise_slices(build_scoreboards({"run": run}, spec, config)[0]["run"])
+
+
 def time_slices(classes: int, rounds: int, folder: Path) -> dict[str, Any]:
     """Score cases of some classes slice by slice."""
     rng = np.random.default_rng(classes)
@@ -100,9 +108,9 @@ def time_slices(classes: int, rounds: int, folder: Path) -> dict[str, Any]:
         colours=((0, 0, 0),) * classes,
     )
     config = MetricsConfig(slices=str(folder / "table.csv"), slice_by=("scanner",))
-    check(summarise_slices(rows, spec, config, None), rows, names)
+    check(score_slices(rows, spec, config), rows, names)
     size = {"classes": classes, "cases": CASES, "slices": SLICES, "resamples": config.bootstrap}
-    return size | spent(lambda: summarise_slices(rows, spec, config, None), rounds, NEEDS_S)
+    return size | spent(lambda: score_slices(rows, spec, config), rounds, NEEDS_S)
 
 
 def main() -> None:

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from record import circumstances, write_record
-from segmeter.metrics.pixels.overlap import divide, mean_defined
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
-from segmeter.metrics.statistics.clusters import sum_clusters
+from segmeter.metrics.arrays import divide, mean_defined
+from segmeter.metrics.statistics.bootstrap import bootstrap
+from segmeter.metrics.statistics.clusters import sum_by
+from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
 from segmeter.metrics.statistics.intervals import INTERVALS, find_ends, measure_influence
 
 Array = NDArray[np.float64]
@@ -234,7 +235,10 @@ def simulate(population: Population, units: int, replications: int, resamples: i
     for seed in range(replications):
         columns, clusters = population.draw(rng, units)
         found = bootstrap(columns, population.score, resamples=resamples, seed=seed, clusters=clusters)
-        sums = sum_clusters(columns, clusters)
+        sums = columns
+        if clusters is not None:
+            labels, index = np.unique(clusters, return_inverse=True)
+            sums = np.stack([sum_by(index, len(labels), column) for column in columns.T], axis=1)
         estimate = population.score(sums.sum(axis=0)[None])
         left_out = population.score(sums.sum(axis=0) - sums)[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -17,7 +17,7 @@ from scale import SPEC, peak_mb, store
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.html import write_report
 
 FEW = 1000

@@ -34,7 +34,7 @@ from segmeter.evaluation.manifest import Manifest
 from segmeter.evaluation.pairing import MaskPair, find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary import summary
+from segmeter.metrics.summary import scoreboard
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.threads import count_cores
 
@@ -122,7 +122,7 @@ PARTS = (  # where a part's time is spent: module or class, function
     ("the rest of a case", CaseScorer, "__call__"),
     ("journal", Manifest, "add"),
     ("manifest", Manifest, "finish"),
-    ("bootstrap", summary, "bootstrap_columns"),
+    ("bootstrap", scoreboard, "bootstrap_columns"),
     ("the rest of the summary", scoring, "summarise"),
     ("cases.parquet, cases.csv", scoring, "write_cases"),
     ("rows, sums, the rest", scoring, "score"),

@@ -20,7 +20,7 @@ from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.summary.conventions import compare_conventions
+from segmeter.metrics.summary.summarise import summarise
 
 NAMES = ("Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist")
 VOID = 11
@@ -39,7 +39,7 @@ def compare(folder: Path) -> list[dict[str, Any]]:
     ]
     measures = build_measures(CONFIG, SPEC)
     rows = [make_row(maps, measures) for maps in cases]
-    entries: list[dict[str, Any]] = compare_conventions(rows, SPEC, CONFIG)["conventions"]
+    entries: list[dict[str, Any]] = summarise(rows, SPEC, CONFIG)["conventions"]
     return entries
 
 

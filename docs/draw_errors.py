@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from scipy import ndimage
 
-from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS, find_events
-from segmeter.metrics.objects.matching import choose_pairs, find_overlaps
+from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, choose_pairs, find_events, find_overlaps
 from segmeter.metrics.pixels.error_types import TYPES, error_types
 
 SHAPE = (120, 180)

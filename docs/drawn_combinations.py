@@ -16,11 +16,12 @@ import numpy as np
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
 from segmeter.metrics.cases.columns import MeasureColumn
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.html import write_report
 from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects

@@ -24,10 +24,11 @@ from segmeter.cli.runs.sweep_table import SweepJob, write_sweep
 from segmeter.data.known_classes import CAMVID_CLASSES, CAMVID_COLOURS
 from segmeter.data.synthetic.drawing import draw_scene
 from segmeter.files import remove, write_json
-from segmeter.metrics.cases.table import CaseRow, write_cases
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.html import write_report
 from segmeter.report.page.runs import write_index
 from segmeter.report.pictures.layers import draw_layers, write_layers

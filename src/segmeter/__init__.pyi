@@ -18,8 +18,8 @@ from segmeter.metrics.cases.stored import read_cases as read_cases
 from segmeter.metrics.cases.stored import read_spec as read_spec
 from segmeter.metrics.cases.table import CaseRow as CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig as MetricsConfig
-from segmeter.metrics.objects.panoptic import InstanceMatch as InstanceMatch
-from segmeter.metrics.objects.panoptic import match_instances as match_instances
+from segmeter.metrics.objects.scores import InstanceMatch as InstanceMatch
+from segmeter.metrics.objects.scores import match_instances as match_instances
 from segmeter.metrics.pixels.confusion import confusion_matrix as confusion_matrix
 from segmeter.metrics.pixels.overlap import OverlapScores as OverlapScores
 from segmeter.metrics.pixels.overlap import overlap_scores as overlap_scores
@@ -28,10 +28,10 @@ from segmeter.metrics.probabilities.calibration import CalibrationScores as Cali
 from segmeter.metrics.probabilities.calibration import Reliability as Reliability
 from segmeter.metrics.probabilities.calibration import calibration as calibration
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
+from segmeter.metrics.statistics.bootstrap import MeanInterval as MeanInterval
 from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap
-from segmeter.metrics.statistics.mean import MeanInterval as MeanInterval
-from segmeter.metrics.statistics.mean import mean_interval as mean_interval
+from segmeter.metrics.statistics.bootstrap import mean_interval as mean_interval
 from segmeter.metrics.summary.compare import compare_runs as compare
 from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU as BoundaryIoU
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou as boundary_iou

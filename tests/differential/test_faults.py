@@ -11,7 +11,7 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.measures.protocol import CaseMaps
-from segmeter.metrics.objects.panoptic import match_instances
+from segmeter.metrics.objects.scores import match_instances
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.summary.conventions import score_maps_under

@@ -18,7 +18,7 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.summary.conventions import score_maps_under
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.differential.cases import BOTH_HOLD_ONE, VOID, Case, assert_agree, sweep
 from tests.differential.peers import load, quiet
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.bootstrap import bootstrap
+from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
 from segmeter.metrics.statistics.paired_tests import sign_flip, wilcoxon
 from segmeter.metrics.surfaces.boundary_iou import boundary_iou
 from segmeter.metrics.surfaces.centreline import centreline_dice

@@ -16,8 +16,9 @@ from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import is_overall
 from segmeter.metrics.statistics import bootstrap
-from segmeter.metrics.summary.scoreboard import PER_CASE, is_overall
+from segmeter.metrics.summary.scoreboard import PER_CASE
 from tests.data.crafted import THREE
 from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
 

@@ -14,7 +14,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.calibration import Calibration
-from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.probabilities.stored import summarise_calibration
 from segmeter.postprocess.config import PostprocessConfig
 from tests.training.tiny import TinyCases, tiny_segmenter
 

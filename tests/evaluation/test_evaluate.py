@@ -22,7 +22,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.losses.focal.focal import FocalLoss
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.postprocess.config import PostprocessConfig
 from tests.bridge.fake_stream import FakeTransport
 from tests.data.crafted import folder, make_folder, noise, put

@@ -12,7 +12,7 @@ from segmeter.errors import DataError
 from segmeter.evaluation.score import score
 from segmeter.metrics.config.measures import InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.objects.panoptic import match_instances
+from segmeter.metrics.objects.scores import match_instances
 from tests.data.crafted import BINARY, put
 from tests.evaluation.masks import scoring
 

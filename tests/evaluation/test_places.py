@@ -17,7 +17,7 @@ from segmeter.evaluation.score import refuse_files, score
 from segmeter.metrics.cases.stored import read_cases, read_spec
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.table import print_summary

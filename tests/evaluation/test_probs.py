@@ -14,7 +14,7 @@ from segmeter.evaluation.pairing import hash_pair
 from segmeter.evaluation.probs import find_probs, measure_probs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.probabilities.calibration import Calibration
-from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.probabilities.stored import summarise_calibration
 from tests.data.crafted import THREE, put
 from tests.evaluation.masks import scoring
 

@@ -18,6 +18,7 @@ from segmeter.metrics.cases import table as rows
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, draws
+from segmeter.metrics.summary import scoreboard
 
 K = 19
 MOST_BYTES = 1300  # a case, of which its counts, which hardly compress here, are 500
@@ -62,6 +63,7 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, m
     """
     monkeypatch.setattr(cases.CaseScorer, "__call__", lambda _, pair: invented(pair))
     monkeypatch.setattr(rows, "BLOCK", 64)
+    monkeypatch.setattr(scoreboard, "_CASES", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
     monkeypatch.setattr(draws, "_DRAWN", 1000)
     monkeypatch.setattr(draws, "_MANY_DRAWS", 0)

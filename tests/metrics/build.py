@@ -5,6 +5,7 @@ import numpy as np
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.columns import encode_key, split_scores
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 
 NAMES = ("sky", "road", "car", "tree", "pole")
 
@@ -24,6 +25,11 @@ def case_row(case_id, counts, *, scores=None, **fields):
 def named(columns):
     """Columns of measures by the names that files give them."""
     return {encode_key(column.key): column.value for column in columns}
+
+
+def laid_out(rows, spec, config):
+    """The cases of a run as columns."""
+    return lay_out_run(rows, spec, class_regions(spec, config.groups))
 
 
 def random_rows(n_cases, num_classes=3, *, seed=0, task="multiclass", **fields):

@@ -4,7 +4,7 @@ from typing import get_args
 
 import numpy as np
 
-from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, plain, say
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.surfaces.distances import find_surface
 from segmeter.metrics.surfaces.surface import surface_metrics
@@ -20,3 +20,10 @@ def test_functions_give_the_dtypes_that_they_are_annotated_with():
     assert counts.dtype == dtype_of(IntArray)
     assert find_surface(mask).dtype == dtype_of(BoolArray)
     assert surface_metrics(mask, mask, spacing=(1, 1)).nsd.dtype == dtype_of(FloatArray)
+
+
+def test_values_become_python_floats():
+    for value in (np.float32(0.5), np.int64(2), np.array(0.25)):
+        assert type(plain(value)) is type(say(value)) is float
+    assert (plain(np.nan), say(np.nan)) == (None, None)
+    assert [say(value) for value in (np.inf, -np.inf)] == ["inf", "-inf"]

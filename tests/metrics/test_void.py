@@ -17,7 +17,7 @@ from segmeter.metrics.config.measures import (
 )
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.objects.panoptic import match_instances
+from segmeter.metrics.objects.scores import match_instances
 from tests.metrics.build import class_spec, named
 
 VOID = 255

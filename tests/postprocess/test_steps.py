@@ -10,7 +10,7 @@ from skimage import morphology, segmentation
 
 from segmeter.errors import ConfigError
 from segmeter.postprocess import config as schema
-from segmeter.postprocess import steps
+from segmeter.postprocess.config import STEPS
 
 from .conftest import make_spec
 
@@ -31,31 +31,28 @@ def largest(mask):
 
 
 @pytest.mark.parametrize(
-    ("build", "config", "reference"),
+    ("config", "reference"),
     [
         (
-            steps.build_remove_small_objects,
             schema.RemoveSmallObjectsConfig(min_pixels=9),
             lambda mask: morphology.remove_small_objects(mask, max_size=8, connectivity=2),
         ),
-        (steps.build_largest_component, schema.LargestComponentConfig(), largest),
+        (schema.LargestComponentConfig(), largest),
         (
-            steps.build_clear_border,
             schema.ClearBorderConfig(),
             lambda mask: segmentation.clear_border(ndimage.label(mask, EIGHT)[0]) > 0,
         ),
-        (steps.build_fill_holes, schema.FillHolesConfig(max_pixels=None), ndimage.binary_fill_holes),
+        (schema.FillHolesConfig(max_pixels=None), ndimage.binary_fill_holes),
         (
-            steps.build_opening,
             schema.OpeningConfig(radius=1),
             lambda mask: morphology.opening(mask, morphology.disk(1)),
         ),
-        (steps.build_skeleton, schema.SkeletonConfig(), morphology.skeletonize),
+        (schema.SkeletonConfig(), morphology.skeletonize),
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
-def test_a_step_does_to_its_class_what_the_reference_does_to_the_mask(build, config, reference, mask):
-    found = build(config, spec=SPEC)(mask.astype(np.uint8))
+def test_a_step_does_to_its_class_what_the_reference_does_to_the_mask(config, reference, mask):
+    found = STEPS.build(config, spec=SPEC)(mask.astype(np.uint8))
     np.testing.assert_array_equal(found == 1, reference(mask))
 
 
@@ -63,7 +60,7 @@ def test_pixels_that_a_step_removes_become_the_fill_class():
     labels = np.zeros((6, 6), np.uint8)
     labels[2, 2] = 3
     config = schema.RemoveSmallObjectsConfig(min_pixels=4, classes=("d",), fill="b")
-    cleaned = steps.build_remove_small_objects(config, spec=make_spec())(labels)
+    cleaned = STEPS.build(config, spec=make_spec())(labels)
     assert cleaned[2, 2] == 1
     assert (cleaned == 0).sum() == 35
 
@@ -71,9 +68,7 @@ def test_pixels_that_a_step_removes_become_the_fill_class():
 def test_watershed_numbers_touching_discs_one_by_one():
     rows, columns = np.indices((30, 50))
     discs = [(rows - 15) ** 2 + (columns - centre) ** 2 <= 100 for centre in (16, 33)]
-    split = steps.build_watershed(schema.WatershedConfig(min_distance=5), spec=SPEC)(
-        (discs[0] | discs[1]).astype(np.uint8)
-    )
+    split = STEPS.build(schema.WatershedConfig(min_distance=5), spec=SPEC)((discs[0] | discs[1]).astype(np.uint8))
     assert ndimage.label(discs[0] | discs[1])[1] == 1
     assert split.instances[15, 16] != split.instances[15, 33]
     assert set(np.unique(split.instances)) == {0, 1, 2}
@@ -81,13 +76,13 @@ def test_watershed_numbers_touching_discs_one_by_one():
 
 def test_an_unknown_class_is_named_with_the_step():
     with pytest.raises(ConfigError, match=r"postprocess.opening: .*'z'"):
-        steps.build_opening(schema.OpeningConfig(classes=("z",)), spec=SPEC)
+        STEPS.build(schema.OpeningConfig(classes=("z",)), spec=SPEC)
 
 
 def test_distance_split_numbers_the_cores_and_leaves_the_labels():
     labels = np.zeros((9, 20), np.uint8)
     labels[1:8, 1:8] = labels[1:8, 11:18] = labels[4, 8:11] = 1
-    split = steps.build_distance_split(schema.DistanceSplitConfig(depth=2), spec=SPEC)(labels)
+    split = STEPS.build(schema.DistanceSplitConfig(depth=2), spec=SPEC)(labels)
     np.testing.assert_array_equal(split.labels, labels)
     assert split.instances.max() == 2
     assert split.instances[4, 4] != split.instances[4, 14]
@@ -98,7 +93,7 @@ def test_smooth_takes_a_spur_away_and_fills_a_notch():
     labels[4:9, 2:10] = 1
     labels[3, 5] = 1  # a spur
     labels[8, 6] = 0  # a notch
-    cleaned = steps.build_smooth(schema.SmoothConfig(radius=1), spec=SPEC)(labels)
+    cleaned = STEPS.build(schema.SmoothConfig(radius=1), spec=SPEC)(labels)
     assert cleaned[3, 5] == 0
     assert cleaned[8, 6] == 1
     assert np.count_nonzero(cleaned != labels) == 2

@@ -20,8 +20,8 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.probabilities.calibration import Calibration
-from segmeter.metrics.probabilities.summary import summarise_calibration
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.probabilities.stored import summarise_calibration
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.columns import unpack_page
 from segmeter.report.html import write_report

@@ -10,7 +10,7 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report import figures
 from segmeter.report.table import print_summary
 

@@ -31,7 +31,7 @@ from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.slice_labels import check_case_ids
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.figures import aggregates
 from segmeter.report.html import render_summary, write_report
 from segmeter.report.table import print_summary

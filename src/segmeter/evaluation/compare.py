@@ -18,11 +18,10 @@ from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MEASURES
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.statistics.bootstrap import MOST_UNITS
-from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
-from segmeter.metrics.summary.summary import count_effective, mean_classes, note_resampling
+from segmeter.metrics.summary.summarise import count_effective, note_resampling
 from segmeter.records import Summary, read_json
 
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
@@ -74,9 +73,8 @@ def compare(
     needed = estimate_memory(list(named.values()), spec.num_classes + len(config.groups))
     check_memory(needed, what="compare: the cases of all runs", remedy="Compare fewer runs at a time.")
     laid_out = lay_out(_Runs(named), spec, config, require=require)
-    case_ids = next(iter(laid_out.columns.values())).case_ids
-    clusters = cluster_labels(case_ids, config.cluster)
-    effective = [count_effective(one.margins, spec, clusters) for one in laid_out.columns.values()]
+    boards = list(laid_out.boards.values())
+    effective = [count_effective(board) for board in boards]
     compared = compare_laid_out(laid_out)
     least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
     return {
@@ -84,12 +82,12 @@ def compare(
         "convention": config.convention,
         "task": spec.task,
         "classes": list(spec.names),
-        "mean_classes": [spec.names[k] for k in mean_classes(config, spec)],
+        "mean_classes": boards[0].counted,
         "ignore_index": spec.ignore_index,
         "folders": {name: known_place(folder) for name, folder in named.items()},
         **_order(compared["metrics"], rank_by),
         **compared,
-        "bootstrap": note_resampling(case_ids, clusters, least, config),
+        "bootstrap": note_resampling(boards[0], least),
     }
 
 
@@ -147,7 +145,7 @@ def estimate_memory(folders: Sequence[Path], regions: int) -> int:
         path = folder / "cases.parquet"
         rows = read_metadata(path).num_rows
         measured = sum(name.startswith("extra_") for name in read_schema(path).names)
-        needed += rows * (170 + 57 * regions + 30 * measured)
+        needed += rows * (180 + 57 * regions + 30 * measured)
         needed += 8 * min(rows, MOST_UNITS) * (7 + 11 * regions + 3 * measured)
     return needed
 
@@ -168,7 +166,7 @@ def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
 
 
 def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
-    """What distinguishes the labels of the runs; colours may differ, as they change no metric."""
+    """Name the differences between the labels of the runs; colours may differ, as they change no metric."""
     (first, spec), *others = specs.items()
     problems = []
     for name, other in others:

@@ -27,10 +27,9 @@ from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import empty_sums, write_sums
-from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.probabilities.stored import empty_sums, summarise_calibration, write_sums
 from segmeter.metrics.summary.slice_labels import check_tables
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.postprocess.pipeline import Cleaned
 from segmeter.records import Summary, read_json
 

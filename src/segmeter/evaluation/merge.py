@@ -21,10 +21,9 @@ from segmeter.metrics.cases.stored import open_cases, write_cases
 from segmeter.metrics.cases.table import SCORE, CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import empty_sums, read_sums, write_sums
-from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.probabilities.stored import empty_sums, read_sums, summarise_calibration, write_sums
 from segmeter.metrics.summary.slice_labels import hash_tables
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.provenance import flatten

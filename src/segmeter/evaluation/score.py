@@ -40,10 +40,9 @@ from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import write_sums
-from segmeter.metrics.probabilities.summary import summarise_calibration
+from segmeter.metrics.probabilities.stored import summarise_calibration, write_sums
 from segmeter.metrics.summary.slice_labels import check_tables, hash_tables
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.records import Summary, read_json

@@ -1,4 +1,4 @@
-"""labels, target -> numbers: counts first, scores second. NumPy arrays in, and no torch.
+"""Measure predicted labels against their target: counts first, scores second. NumPy arrays in, and no torch.
 
 An undefined value is NaN in arrays, empty in tables and null in JSON. It is never 0, and every mean comes with the
 number of values that it leaves out. An infinite value is inf. Per case, class and metric:

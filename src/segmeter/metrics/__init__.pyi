@@ -10,9 +10,9 @@ from .config.metrics import MetricsConfig as MetricsConfig
 from .measures.protocol import CaseMaps as CaseMaps
 from .measures.protocol import Measure as Measure
 from .measures.protocol import Region as Region
-from .objects.aggregated_jaccard import aggregated_jaccard as aggregated_jaccard
-from .objects.panoptic import InstanceMatch as InstanceMatch
-from .objects.panoptic import match_instances as match_instances
+from .objects.scores import InstanceMatch as InstanceMatch
+from .objects.scores import aggregated_jaccard as aggregated_jaccard
+from .objects.scores import match_instances as match_instances
 from .pixels.confusion import confusion_matrix as confusion_matrix
 from .pixels.confusion import count_case as count_case
 from .pixels.confusion import multilabel_counts as multilabel_counts
@@ -34,7 +34,7 @@ from .statistics.paired_tests import wilcoxon as wilcoxon
 from .summary.compare import compare_runs as compare_runs
 from .summary.conventions import score_maps_under as score_maps_under
 from .summary.conventions import score_under as score_under
-from .summary.summary import summarise as summarise
+from .summary.summarise import summarise as summarise
 from .surfaces.boundary_iou import BoundaryIoU as BoundaryIoU
 from .surfaces.boundary_iou import boundary_iou as boundary_iou
 from .surfaces.centreline import CentrelineDice as CentrelineDice

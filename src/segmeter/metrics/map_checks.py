@@ -1,4 +1,4 @@
-"""Pairs of maps -> the same pair, checked, without ignored pixels, or the box that contains their objects."""
+"""Checks of pairs of maps; also the same pair without ignored pixels, and the box that contains both."""
 
 import math
 from collections.abc import Sequence

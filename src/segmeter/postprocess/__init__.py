@@ -1,4 +1,4 @@
-"""labels -> cleaned labels, each step saying how many pixels it changed. NumPy and scikit-image."""
+"""Clean label maps step by step, and count the pixels that each step changes. NumPy and scikit-image."""
 
 import lazy_loader
 

@@ -12,7 +12,7 @@ Connectivity = Literal[4, 8]
 ClassNames = Annotated[tuple[str, ...], Field(min_length=1)] | None
 Radius = Annotated[int, Unit("pixels"), Field(ge=1, le=50)]
 
-_STEPS = "segmeter.postprocess.steps"
+_ROOM = "segmeter.postprocess"
 
 
 class StepConfig(Config, title="postprocess"):
@@ -39,7 +39,7 @@ class ComponentStepConfig(RemovingStepConfig):
     """Whether pixels that touch at a corner belong together (8) or not (4)."""
 
 
-@STEPS.register("remove_small_objects", builder=f"{_STEPS}:build_remove_small_objects")
+@STEPS.register("remove_small_objects", builder=f"{_ROOM}.planes:build_mask_step")
 class RemoveSmallObjectsConfig(ComponentStepConfig, title="postprocess.remove_small_objects"):
     """Remove components of fewer than `min_pixels` pixels."""
 
@@ -48,14 +48,14 @@ class RemoveSmallObjectsConfig(ComponentStepConfig, title="postprocess.remove_sm
     """The smallest area that stays."""
 
 
-@STEPS.register("largest_component", builder=f"{_STEPS}:build_largest_component")
+@STEPS.register("largest_component", builder=f"{_ROOM}.planes:build_mask_step")
 class LargestComponentConfig(ComponentStepConfig, title="postprocess.largest_component"):
     """Keep only the largest component of each class; of equal ones the first in reading order."""
 
     name: str = "largest_component"
 
 
-@STEPS.register("clear_border", builder=f"{_STEPS}:build_clear_border")
+@STEPS.register("clear_border", builder=f"{_ROOM}.planes:build_mask_step")
 class ClearBorderConfig(ComponentStepConfig, title="postprocess.clear_border"):
     """Remove components that come within `margin` pixels of the image's edge."""
 
@@ -64,7 +64,7 @@ class ClearBorderConfig(ComponentStepConfig, title="postprocess.clear_border"):
     """Width of the zone along the edge; 0 removes what touches the edge."""
 
 
-@STEPS.register("fill_holes", builder=f"{_STEPS}:build_fill_holes")
+@STEPS.register("fill_holes", builder=f"{_ROOM}.planes:build_mask_step")
 class FillHolesConfig(StepConfig, title="postprocess.fill_holes"):
     """Give holes in a class to that class, whatever class they held; a hole does not touch the image's edge."""
 
@@ -75,7 +75,7 @@ class FillHolesConfig(StepConfig, title="postprocess.fill_holes"):
     """Connectivity of the hole's own pixels; 4 goes with objects of connectivity 8."""
 
 
-@STEPS.register("opening", builder=f"{_STEPS}:build_opening")
+@STEPS.register("opening", builder=f"{_ROOM}.planes:build_mask_step")
 class OpeningConfig(RemovingStepConfig, title="postprocess.opening"):
     """Remove parts of a class that a disk does not fit into."""
 
@@ -84,7 +84,7 @@ class OpeningConfig(RemovingStepConfig, title="postprocess.opening"):
     """Radius of the disk."""
 
 
-@STEPS.register("closing", builder=f"{_STEPS}:build_closing")
+@STEPS.register("closing", builder=f"{_ROOM}.planes:build_mask_step")
 class ClosingConfig(StepConfig, title="postprocess.closing"):
     """Give a class the gaps that a disk does not fit into, whatever class they held."""
 
@@ -93,7 +93,7 @@ class ClosingConfig(StepConfig, title="postprocess.closing"):
     """Radius of the disk."""
 
 
-@STEPS.register("watershed", builder=f"{_STEPS}:build_watershed")
+@STEPS.register("watershed", builder=f"{_ROOM}.instances:build_instance_step")
 class WatershedConfig(StepConfig, title="postprocess.watershed"):
     """Split the objects of each class into instances at the necks of their shape; labels stay as they are."""
 
@@ -102,7 +102,7 @@ class WatershedConfig(StepConfig, title="postprocess.watershed"):
     """Least distance between two centres."""
 
 
-@STEPS.register("smooth", builder=f"{_STEPS}:build_smooth")
+@STEPS.register("smooth", builder=f"{_ROOM}.planes:build_mask_step")
 class SmoothConfig(RemovingStepConfig, title="postprocess.smooth"):
     """Give a pixel to a class where that covers more than half of the disk around it, and take it where less."""
 
@@ -111,14 +111,14 @@ class SmoothConfig(RemovingStepConfig, title="postprocess.smooth"):
     """Radius of the disk; what lies beyond the image does not count."""
 
 
-@STEPS.register("skeleton", builder=f"{_STEPS}:build_skeleton")
+@STEPS.register("skeleton", builder=f"{_ROOM}.planes:build_mask_step")
 class SkeletonConfig(RemovingStepConfig, title="postprocess.skeleton"):
     """Thin each class to its centreline, one pixel wide."""
 
     name: str = "skeleton"
 
 
-@STEPS.register("distance_split", builder=f"{_STEPS}:build_distance_split")
+@STEPS.register("distance_split", builder=f"{_ROOM}.instances:build_instance_step")
 class DistanceSplitConfig(StepConfig, title="postprocess.distance_split"):
     """Split the objects of each class into instances, one per core; labels stay as they are. Cores are the connected
     parts that lie deeper than `depth`, and other pixels go to the core that a watershed gives them.

@@ -1,7 +1,8 @@
-"""Label map -> instances: objects that touch are split at their necks."""
+"""Steps that split the objects of a label map that touch, at their necks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +10,17 @@ from scipy import ndimage
 from skimage.feature import peak_local_max
 from skimage.segmentation import watershed
 
+from segmeter.classes import ClassSpec
+from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
 from segmeter.postprocess.masks import Mask
-from segmeter.postprocess.planes import LabelArray
+from segmeter.postprocess.planes import LabelArray, class_indices
 
 InstanceArray = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """What an instance step gives: the labels as they came, and the object map.
+    """The result of an instance step: the labels as they came, and the object map.
 
     Parameters
     ----------
@@ -32,6 +35,16 @@ class Split:
 
 
 Splitter = Callable[[Mask], InstanceArray]
+
+
+def build_instance_step(config: WatershedConfig | DistanceSplitConfig, *, spec: ClassSpec) -> partial[Split]:
+    """Build the step that a configuration names; ConfigError where a class does not exist."""
+    if isinstance(config, WatershedConfig):
+        split: Splitter = partial(split_mask, min_distance=config.min_distance)
+    else:
+        split = partial(split_at_depth, depth=config.depth)
+    classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
+    return partial(split_labels, classes=classes, multilabel=spec.is_multilabel, split=split)
 
 
 def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> Split:

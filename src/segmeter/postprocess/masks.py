@@ -1,4 +1,4 @@
-"""Mask -> mask: the operations behind the steps, on one class at a time."""
+"""The operations behind the steps, on the mask of one class at a time."""
 
 from collections.abc import Callable
 from math import isqrt

@@ -1,4 +1,4 @@
-"""Label map -> steps in order -> cleaned label map, with what each step changed."""
+"""Run the configured steps on a label map, in order, and count what each one changed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Step = Callable[[LabelArray], LabelArray | Split]
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """What the steps made of one label map.
+    """A label map after the steps.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Label map <-> one mask per class: how a step on masks becomes a step on label maps.
+"""Steps on label maps, made of operations on the mask of one class.
 
 Rules, the same for every step:
 
@@ -12,6 +12,7 @@ Rules, the same for every step:
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,36 @@ from scipy import ndimage
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.postprocess.config import ClassNames
+from segmeter.postprocess import masks
+from segmeter.postprocess.config import ClassNames, StepConfig
 from segmeter.postprocess.masks import Mask, box_around, grow_by_sides
 
 LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
 MaskStep = Callable[[Mask], Mask]
+
+_OPERATIONS: dict[str, tuple[Callable[..., Mask], tuple[str, ...]]] = {  # of each step by name, and its options
+    "remove_small_objects": (masks.remove_small, ("min_pixels", "connectivity")),
+    "largest_component": (masks.keep_largest, ("connectivity",)),
+    "clear_border": (masks.clear_border, ("margin", "connectivity")),
+    "fill_holes": (masks.fill_holes, ("max_pixels", "connectivity")),
+    "opening": (masks.opening, ("radius",)),
+    "closing": (masks.closing, ("radius",)),
+    "smooth": (masks.smooth, ("radius",)),
+    "skeleton": (masks.skeleton, ()),
+}
+
+
+def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArray]:
+    """Build the step of label maps that a configuration names; ConfigError where a class does not exist."""
+    operation, options = _OPERATIONS[config.name]
+    where, fill = f"postprocess.{config.name}", getattr(config, "fill", None)
+    return partial(
+        apply_per_class,
+        step=partial(operation, **{name: getattr(config, name) for name in options}),
+        classes=class_indices(config.classes, spec, where=where),
+        multilabel=spec.is_multilabel,
+        fill=None if fill is None else class_indices((fill,), spec, where=where, argument="fill")[0],
+    )
 
 
 def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument: str = "classes") -> tuple[int, ...]:
@@ -43,11 +69,6 @@ def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument:
         rule = "to name a class"
         raise ConfigError([expected(where, argument, rule, repr(n), nearest(n, spec.names)) for n in strange])
     return tuple(spec.names.index(name) for name in classes)
-
-
-def fill_index(fill: str | None, spec: ClassSpec, *, where: str) -> int | None:
-    """Label value of the class that removed pixels get; ConfigError where there is no such class."""
-    return None if fill is None else class_indices((fill,), spec, where=where, argument="fill")[0]
 
 
 def apply_per_class(
@@ -76,18 +97,14 @@ def apply_per_class(
         after = step(mask)
         if multilabel:
             result[index] = after
+            continue
+        lost = mask & ~after
+        result[after & ~mask] = index
+        if fill is None:
+            fill_from_nearest(result, lost, of=mask | after)
         else:
-            _put_back(result, index, mask, after, fill=fill)
+            result[lost] = fill
     return result
-
-
-def _put_back(result: LabelArray, index: int, mask: Mask, after: Mask, *, fill: int | None) -> None:
-    lost = mask & ~after
-    result[after & ~mask] = index
-    if fill is None:
-        fill_from_nearest(result, lost, of=mask | after)
-    else:
-        result[lost] = fill
 
 
 def fill_from_nearest(labels: NDArray[Any], lost: Mask, *, of: Mask) -> None:

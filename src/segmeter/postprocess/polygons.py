@@ -1,4 +1,4 @@
-"""Mask -> polygons along the edges of its pixels: exact, so that filling them gives the mask back."""
+"""Polygons along the edges of the pixels of a mask: exact, so that filling them gives the mask back."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Labels and instances -> one row of measurements per object."""
+"""One row of measurements per object of a cleaned label map."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,9 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.pixels.overlap import OverlapScores
-
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 UNDEFINED = "n/a"
@@ -74,20 +71,16 @@ def spread(ends: Sequence[float | str | None] | None) -> str:
     return f"[{', '.join(texts)}]"
 
 
-def headline(task: str, names: Sequence[str]) -> str:
-    """What a run is judged by, in words: of a binary task its object's IoU, as background makes half of the mean IoU.
+def headline(score: str) -> str:
+    """The score that a run is judged by, `ClassSpec.headline`, in words.
 
     Examples
     --------
-    >>> headline("binary", ["background", "cell"]), headline("multiclass", ["road", "car"])
+    >>> headline("iou/cell"), headline("mean_iou")
     ('IoU of cell', 'mean IoU')
     """
-    return f"IoU of {names[1]}" if task == "binary" else AGGREGATES["mean_iou"]
-
-
-def headline_scores(scores: OverlapScores, task: str) -> FloatArray:
-    """The headline of each row of scores, see `headline`."""
-    return scores.iou[..., 1] if task == "binary" else scores.mean_iou
+    metric, _, region = score.partition("/")
+    return f"{SCORES[metric]} of {region}" if region else AGGREGATES[metric]
 
 
 def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -128,7 +121,7 @@ def _object_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     cases = entry.get("per_case", {}).get("iou", {})
     return [
         {
-            "name": headline("binary", summary["classes"]),
+            "name": headline(f"iou/{name}"),
             "dataset": entry["iou"],
             "dataset_ci95": (entry.get("ci95") or {}).get("iou"),
             "mean_ci95": cases.get("ci95"),

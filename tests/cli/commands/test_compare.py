@@ -13,7 +13,7 @@ from segmeter.cli.main import main
 from segmeter.metrics.cases.columns import columns_of
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.data.crafted import BINARY
 
 CODE = "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"

@@ -9,7 +9,7 @@ import pytest
 from segmeter.cli.main import main
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.data.crafted import BINARY
 
 FEW = "metrics.bootstrap=1000"

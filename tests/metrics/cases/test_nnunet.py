@@ -11,7 +11,7 @@ import pytest
 import segmeter
 from segmeter.errors import DataError, InputError
 from segmeter.metrics.cases.nnunet import read_summary, write_summary
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.api.adapters.drawn import CONFIG, SPEC, draw, evaluation
 from tests.differential.peers import load
 

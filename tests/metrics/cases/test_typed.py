@@ -23,13 +23,15 @@ def varied_rows():
         scores = {"hd95/car": [1.5, np.nan, np.inf][i % 3], "sum:tp/car": float(i), "note": 1.0}
         row = case_row(row.case_id, row.counts, scores=scores)
         edges = {"depth": 3, "spacing": (2.0, 0.5, 0.5 + i % 2), "unit": "mm"} if i % 3 else {}
-        rows.append(replace(row, **edges, target_crc32=i if i % 2 else None, objects_crc32=2**32 - 1))
+        loss = {"loss": i / 3 if i != 4 else np.nan, "loss_terms": ((i / 2, 3.0), (0.5, 0.0))}
+        rows.append(replace(row, **edges, **loss, target_crc32=i if i % 2 else None, objects_crc32=2**32 - 1))
     return rows
 
 
 def assert_equal(one, other):
     assert (one.case_ids, one.spacings) == (other.case_ids, other.spacings)
-    for name in ("shapes", "hashes", "spacing"):
+    assert (one.loss_terms is None) == (other.loss_terms is None)
+    for name in ("shapes", "hashes", "spacing", "counts", "loss", *([] if one.loss_terms is None else ["loss_terms"])):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     np.testing.assert_array_equal(np.stack(one.margins.columns), np.stack(other.margins.columns))
     assert list(one.measured) == list(other.measured)
@@ -60,6 +62,17 @@ def test_the_columns_are_those_of_the_rows():
     ]  # fmt: skip
     assert list(columns.measured) == list(measured_columns(rows)) == [("hd95", "car", False), ("tp", "car", True)]
     np.testing.assert_array_equal(columns.measured["hd95", "car", False][:3], [1.5, np.nan, np.inf])
+
+
+def test_the_loss_of_all_cases_has_parts_where_all_have_as_many():
+    rows = varied_rows()
+    found = lay_out_run(rows, SPEC, REGIONS)
+    np.testing.assert_array_equal(found.loss, [row.loss for row in rows])
+    assert found.loss_terms[3].tolist() == [[1.5, 3.0], [0.5, 0.0]]
+    np.testing.assert_array_equal(found.counts, sum(row.counts for row in rows))
+    for one in (replace(rows[0], loss_terms=()), replace(rows[0], loss_terms=((1.0, 1.0),))):
+        assert lay_out_run([one, *rows[1:]], SPEC, REGIONS).loss_terms is None
+    assert np.isnan(lay_out_run([replace(rows[0], loss=None)], SPEC, REGIONS).loss).all()
 
 
 def test_rows_that_are_not_in_order_are_laid_out_in_the_order_of_their_ids():

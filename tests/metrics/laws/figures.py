@@ -10,12 +10,12 @@ from segmeter.errors import InputError
 from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.measures.protocol import build_measures, measure_case
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import AGGREGATES, overlap_scores
 from segmeter.metrics.summary.conventions import score_under
-from segmeter.metrics.summary.directions import find_direction
 from tests.metrics.laws.drawn import changed
 
 SMALL = {  # limits that fit small maps

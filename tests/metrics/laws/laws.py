@@ -10,8 +10,9 @@ import numpy as np
 from scipy import ndimage
 
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import is_number
 from segmeter.metrics.measures.objects import overlaps_of
-from segmeter.metrics.measures.protocol import find_regions, is_number
+from segmeter.metrics.measures.protocol import find_regions
 from tests.metrics.laws.drawn import NAMES, VOID, changed, draw, mapped, renumbered, shown
 from tests.metrics.laws.figures import (
     better,

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from segmeter.metrics.arrays import divide
 from segmeter.metrics.cases.columns import columns_of
 from segmeter.metrics.cases.stored import read_cases, write_cases
+from segmeter.metrics.config import scores
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.overlap import divide
-from segmeter.metrics.summary import directions
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.fuzzing import record, rounds
 from tests.metrics.laws.drawn import class_spec, draw
 from tests.metrics.laws.figures import configs, groups_of
@@ -124,7 +124,7 @@ def test_a_measure_that_is_registered_is_held_against_them(fault, laws, monkeypa
     monkeypatch.setattr(
         MEASURES, "_entries", {name: MEASURES._entries[name] for name in ("aji", "instances", "surface")}
     )
-    monkeypatch.setitem(directions._KNOWN, "broken", "higher")
+    monkeypatch.setitem(scores._KNOWN, "broken", scores.Facts(better="higher"))
 
     @MEASURES.register("broken", builder=lambda config, *, spec, regions: _Broken(fault, regions))
     class BrokenConfig(MeasureConfig):

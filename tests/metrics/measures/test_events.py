@@ -18,7 +18,7 @@ from segmeter.metrics.config.measures import (
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 
 CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)), ignore_index=9)
 CONFIG = MetricsConfig(bootstrap=0, measures=(EventsConfig(distances=True),))

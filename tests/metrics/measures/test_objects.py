@@ -17,9 +17,9 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import class_spec, named
-from tests.metrics.objects.test_panoptic import SEMANTIC, components, load_spine
+from tests.metrics.objects.test_scores import SEMANTIC, components, load_spine
 
 BINARY = class_spec(2, "binary")
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS, find_events
-from segmeter.metrics.objects.matching import choose_pairs, find_overlaps
+from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, choose_pairs, find_events, find_overlaps
 
 
 def events(target, instances, void=None, threshold=0.5):

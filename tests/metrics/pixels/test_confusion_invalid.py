@@ -13,8 +13,8 @@ from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.summary.conventions import figures_under, find_convention
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.conventions import score_under
+from segmeter.metrics.summary.summarise import summarise
 from tests.differential.cases import assert_agree
 from tests.differential.peers import load
 from tests.metrics.build import case_row, class_spec
@@ -81,8 +81,7 @@ def test_rows_keep_the_column(tmp_path):
     assert found["per_class"]["sky"]["iou"] == 6 / (6 + 1 + 2 + 2)  # tp, fn to road, invalid, fp of b
     # inside the group: 7 right; 1 road invalid, 2 predicted as sky in b; 1 sky as road
     assert found["per_group"]["way"]["iou"] == 7 / (7 + 1 + 2 + 1)
-    under = figures_under(find_convention("cityscapes"), rows, SPEC)
-    assert under.values["mean_iou"] == found["dataset"]["mean_iou"]
+    assert score_under("cityscapes", rows, SPEC)["mean_iou"] == found["dataset"]["mean_iou"]
 
 
 def test_score_counts_them_where_asked_for(tmp_path, capsys):

@@ -10,7 +10,7 @@ from segmeter.metrics.pixels import confusion_kernels as kernels
 
 def test_numba_is_not_imported_before_something_is_counted():
     code = (
-        "import sys; import segmeter; segmeter.confusion_matrix; import segmeter.metrics.summary.summary;"
+        "import sys; import segmeter; segmeter.confusion_matrix; import segmeter.metrics.summary.summarise;"
         "print('numba' in sys.modules, 'torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from segmeter.metrics.pixels import _error_kernels as kernels
-from segmeter.metrics.pixels._near_kernels import COLUMN, ROW
+from segmeter.metrics.pixels._error_kernels import COLUMN, ROW
 
 CLASSES = 3
 CORNERS = np.ones((3, 3), bool)

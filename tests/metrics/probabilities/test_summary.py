@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.probabilities.calibration import calibration
-from segmeter.metrics.probabilities.summary import CURVE_POINTS, summarise_calibration
+from segmeter.metrics.probabilities.stored import CURVE_POINTS, summarise_calibration
 from tests.metrics.build import class_spec
 
 

@@ -7,10 +7,12 @@ import pytest
 from scipy import stats
 
 from segmeter.errors import InputError
-from segmeter.metrics.pixels.overlap import ClassTotals, divide, overlap_scores, score_totals
+from segmeter.metrics.arrays import divide
+from segmeter.metrics.pixels.overlap import ClassTotals, overlap_scores, score_totals
 from segmeter.metrics.statistics import bootstrap as module
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns, to_grid
-from segmeter.metrics.statistics.draws import map_weights
+from segmeter.metrics.statistics.bootstrap import bootstrap
+from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
+from segmeter.metrics.statistics.draws import draw_pools, map_weights, to_grid
 
 SKEWED = np.random.default_rng(1).gamma(1.0, size=(80, 1))
 
@@ -70,7 +72,7 @@ def test_ties_count_half_so_that_a_symmetric_statistic_is_not_shifted():
 def test_grid_sums_do_not_depend_on_the_order(scale):
     values = np.random.default_rng(3).normal(size=(1000, 2)) * scale
     values[:, 1] = -np.abs(values[:, 1])
-    grid = to_grid(values)
+    grid = np.stack([to_grid(column) for column in values.T], axis=1)
     np.testing.assert_allclose(grid, values, rtol=0, atol=np.abs(values).max() * 2**-41)
     forward, backward = np.zeros(2), np.zeros(2)
     for row in grid:
@@ -83,7 +85,7 @@ def test_grid_sums_do_not_depend_on_the_order(scale):
 
 def test_integers_stay_as_they_are_on_the_grid():
     counts = np.random.default_rng(3).integers(0, 2**40, (200, 3))
-    np.testing.assert_array_equal(to_grid(counts), counts)
+    np.testing.assert_array_equal(to_grid(counts[:, 0]), counts[:, 0])
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
@@ -200,15 +202,11 @@ def test_refusals(columns, options, message):
         bootstrap(columns, lambda sums: sums, **options)
 
 
-def test_pools_hold_each_unit_once_and_their_sums_are_exact(monkeypatch):
-    monkeypatch.setattr(module, "MOST_UNITS", 100)
-    counts = np.arange(1070, dtype=np.int64)[:, None] * [1, 1000]
-    pools = module.pool_units(counts, 3)
-    np.testing.assert_array_equal(pools.sum(axis=0), counts.sum(axis=0))
-    ones = module.pool_units(np.ones((1070, 1)), 3)[:, 0]
-    assert sorted(set(ones)) == [10, 11]
-    np.testing.assert_array_equal(module.pool_units(counts, 3), pools)
-    assert (module.pool_units(counts, 4) != pools).any()
+def test_pools_hold_each_unit_once_and_are_equal_in_size_or_one_apart():
+    pools = draw_pools(1070, 100, 3)
+    assert sorted(set(np.bincount(pools))) == [10, 11]
+    np.testing.assert_array_equal(draw_pools(1070, 100, 3), pools)
+    assert (draw_pools(1070, 100, 4) != pools).any()
 
 
 def test_few_units_are_never_pooled(monkeypatch):

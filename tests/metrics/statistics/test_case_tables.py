@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.statistics.case_tables import column_names, read_column, take_cases
+from segmeter.metrics.statistics.clusters import column_names, read_column, take_cases
 
 
 def write(folder: Path, form: str) -> Path:

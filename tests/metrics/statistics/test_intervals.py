@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.arrays import divide
 from segmeter.metrics.statistics import intervals as module
-from segmeter.metrics.statistics.bootstrap import bootstrap, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.bootstrap import bootstrap
+from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
 from segmeter.metrics.statistics.intervals import degrees_of_freedom, find_ends, measure_influence
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from segmeter.errors import InputError
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.mean import mean_interval
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.statistics.bootstrap import mean_interval
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import class_spec, random_rows
 
 

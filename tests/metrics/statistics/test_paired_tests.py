@@ -8,7 +8,7 @@ from scipy import stats
 
 from segmeter.errors import InputError
 from segmeter.metrics.statistics import paired_tests as module
-from segmeter.metrics.statistics.bootstrap import to_grid
+from segmeter.metrics.statistics.draws import to_grid
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, sign_flips, wilcoxon
 
 NAN = np.nan
@@ -178,7 +178,7 @@ def test_columns_that_are_flipped_together_in_parts_have_the_p_values_of_each_al
     assert np.isnan(found[2])
     for column in range(2):
         used = ~np.isnan(second[:, column])
-        difference = to_grid((first - second)[used, column][:, None])[:, 0]
+        difference = to_grid((first - second)[used, column])
         words = np.random.PCG64(3).random_raw(500 * 2).astype("<u8").view(np.uint8).reshape(500, -1)
         signs = 2.0 * np.unpackbits(words, axis=1)[:, : len(difference)] - 1
         hits = (np.abs(signs @ difference) >= abs(difference.sum()) * (1 - 1e-12)).sum()

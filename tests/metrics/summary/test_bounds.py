@@ -7,7 +7,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.compare import compare_runs, lay_out
 from segmeter.metrics.summary.gates import decide
 from segmeter.metrics.summary.slices import _worst
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.comparison.texts import requirement_line
 from tests.metrics.build import case_row, class_spec, random_rows
 
@@ -24,7 +24,7 @@ def run(values):
 
 def gate(base, new, require):
     given = lay_out({"base": run(base), "new": run(new)}, class_spec(), QUICK, require=[require])
-    found = decide(list(given.boards.values()), given.required, {}, QUICK)
+    found = decide(*given.boards.values(), given.required, {})
     return found["outcome"], {each["require"]: each for each in found["requirements"]}
 
 

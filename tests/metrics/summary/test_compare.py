@@ -8,11 +8,11 @@ import pytest
 from segmeter.errors import InputError
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.lazy_columns import Columns
+from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, wilcoxon
-from segmeter.metrics.summary.compare import bootstrap_difference, compare_runs
+from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.scoreboard import PER_CASE
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
 QUICK = MetricsConfig(bootstrap=300)
@@ -38,9 +38,8 @@ def mean(sums):
 
 def paired(base, new, **options):
     """The difference of two means, of arrays (N, 2)."""
-    return bootstrap_difference(
-        Columns.of(base), Columns.of(new), lambda ours, theirs: mean(ours) - mean(theirs), **options
-    )
+    both = np.concatenate([base, new], axis=1)
+    return bootstrap(both, lambda sums: mean(sums[:, 2:]) - mean(sums[:, :2]), **options)
 
 
 def test_the_difference_is_that_of_the_two_summaries():

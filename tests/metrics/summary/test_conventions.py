@@ -14,9 +14,9 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.conventions import figures_under, score_maps_under, score_under
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.differential.peers import load, quiet
-from tests.metrics.build import case_row, class_spec
+from tests.metrics.build import case_row, class_spec, laid_out
 from tests.metrics.config.test_conventions import assert_figures, label_maps
 
 NAN, INF = math.nan, math.inf
@@ -118,9 +118,9 @@ def test_misses_are_counted_where_a_convention_leaves_them_out(missed):
     off = dot((4, 1)), dot((4, 5))
     cases = pixel_cases(*[(off[0], dot()) if i < missed else off for i in range(10)])
     config = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(surface="both"),))
-    rows = [measured(maps, config) for maps in cases]
-    monai = figures_under(CONVENTIONS["monai"], rows, cases[0].spec, config)
-    ours = figures_under(OURS, rows, cases[0].spec, config)
+    run = laid_out([measured(maps, config) for maps in cases], cases[0].spec, config)
+    monai = figures_under(CONVENTIONS["monai"], run, cases[0].spec, config)
+    ours = figures_under(OURS, run, cases[0].spec, config)
     assert monai.left_out["hd95"] == missed
     assert ours.left_out["hd95"] == 0
     assert monai.values["hd95"] == 4 if missed < 10 else math.isnan(monai.values["hd95"])

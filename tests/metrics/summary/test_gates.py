@@ -10,10 +10,10 @@ import pytest
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.objects.events import INSTANCE_EVENTS, TARGET_EVENTS
+from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.compare import compare_runs
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 from tests.metrics.summary.test_compare import spoil
 
@@ -148,6 +148,7 @@ def test_slices_and_every_slice(tmp_path):
     [
         ("mean_uio >= base", "to name a score of all runs, got 'mean_uio'. Did you mean 'mean_iou'?"),
         ("mean_iou <= base", "to be mean_iou >= ..., as higher is better, got 'mean_iou <= base'"),
+        ("mean_iou >= 85", "to bound mean_iou by 0 to 1, got 'mean_iou >= 85'"),
         ("mean_iou[ward=A] >= base", "to name a column of metrics.slice_by, got 'ward'. Set metrics.slice_by."),
     ],
 )

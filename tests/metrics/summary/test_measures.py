@@ -11,7 +11,7 @@ from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.cases.table import as_table
 from segmeter.metrics.config.measures import BoundaryConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec
 
 CONFIG = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(), BoundaryConfig()))

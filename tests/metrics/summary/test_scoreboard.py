@@ -5,9 +5,9 @@ import pytest
 
 from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics.bootstrap import mean_of_columns
+from segmeter.metrics.statistics.columns import mean_of_columns
 from segmeter.metrics.summary.scoreboard import build_scoreboards
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
 CONFIG = MetricsConfig(bootstrap=0, groups={"solid": ("road", "car")})
@@ -26,20 +26,20 @@ def board_of(rows, config=CONFIG):
 def test_the_sums_of_all_cases_give_the_scores_of_the_summary():
     rows = random_rows(20)
     board, summary = board_of(rows), summarise(rows, class_spec(), CONFIG)
-    scores = dict(zip(board.whole, board.score(board.columns.array().sum(axis=0)[None])[0], strict=True))
+    scores = dict(zip(board.whole, board.score(board.columns.sums()[None], board.whole)[0], strict=True))
     assert scores["mean_iou"] == pytest.approx(summary["dataset"]["mean_iou"], rel=1e-12)
     assert scores["iou/solid"] == pytest.approx(summary["per_group"]["solid"]["iou"], rel=1e-12)
     assert scores["recall/car"] == pytest.approx(summary["per_class"]["car"]["recall"], rel=1e-12)
-    means = dict(zip(board.values, mean_of_columns(board.means().array().sum(axis=0)[None])[0], strict=True))
+    means = dict(zip(board.per_case, mean_of_columns(board.means(board.per_case).sums()[None])[0], strict=True))
     assert means["mean_iou"] == pytest.approx(summary["per_case"]["mean_iou"]["mean"], rel=1e-12)
 
 
 def test_the_columns_of_one_case_give_its_own_values():
     rows = random_rows(6)
     board = board_of(rows)
-    scores = board.score(board.columns.array())
+    scores = board.score(np.stack([*board.columns], axis=1), board.whole)
     for name in ("mean_iou", "pixel_accuracy", "iou/sky", "dice/solid"):
-        np.testing.assert_allclose(scores[:, board.whole.index(name)], board.values[name], rtol=1e-12)
+        np.testing.assert_allclose(scores[:, board.whole.index(name)], board.values(name), rtol=1e-12)
 
 
 def test_columns_that_only_some_runs_have_are_named_and_left_out():

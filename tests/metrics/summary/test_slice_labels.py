@@ -13,8 +13,12 @@ from segmeter.errors import InputError
 from segmeter.metrics.config.measures import ContentConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.slice_labels import check_case_ids, cut, hash_labels, order_labels, slice_labels
-from tests.metrics.build import case_row
+from tests.metrics.build import case_row, laid_out
 from tests.metrics.summary.test_slices import ROWS, SPEC, WARDS, by_ward
+
+
+def labels_of(rows, config):
+    return slice_labels(laid_out(rows, SPEC, config), SPEC, config)
 
 
 @pytest.fixture
@@ -37,13 +41,13 @@ def test_close_numbers_are_cut_in_three_too():
 
 
 def test_a_column_of_numbers_a_parquet_file_and_the_reference_itself(config, tmp_path):
-    assert len(set(slice_labels(ROWS, SPEC, config.replace(slice_by=("thirds(dose)",)))["thirds(dose)"])) == 3
+    assert len(set(labels_of(ROWS, config.replace(slice_by=("thirds(dose)",)))["thirds(dose)"])) == 3
     path = tmp_path / "cases.parquet"
     pq.write_table(pa.table({"case_id": list(WARDS), "ward": list(WARDS.values())}), path)
-    assert slice_labels(ROWS, SPEC, config.replace(slices=str(path))) == slice_labels(ROWS, SPEC, config)
+    assert labels_of(ROWS, config.replace(slices=str(path))) == labels_of(ROWS, config)
     named = f"{path}:ward"  # as metrics.cluster takes it, without metrics.slices
-    assert slice_labels(ROWS, SPEC, MetricsConfig(slice_by=(named,)))[named] == list(WARDS.values())
-    labels = slice_labels(ROWS, SPEC, MetricsConfig(slice_by=("share/car",)))["share/car"]
+    assert labels_of(ROWS, MetricsConfig(slice_by=(named,)))[named] == list(WARDS.values())
+    labels = labels_of(ROWS, MetricsConfig(slice_by=("share/car",)))["share/car"]
     shares = np.array([row.counts[2].sum() / max(row.counts.sum(), 1) for row in ROWS])
     below = [i for i, label in enumerate(labels) if label.startswith("below")]
     assert below
@@ -90,7 +94,7 @@ def test_a_column_of_the_table_comes_before_what_the_reference_shows(tmp_path):
         path = tmp_path / "facts.csv"
         path.write_text(f"case_id,dose,{name}\n" + "".join(f"{row.case_id},{i},told\n" for i, row in enumerate(ROWS)))
         config = MetricsConfig(slices=str(path), slice_by=(name,))
-        assert set(slice_labels(ROWS, SPEC, config)[name]) == {"told"}
+        assert set(labels_of(ROWS, config)[name]) == {"told"}
         check_case_ids(config, SPEC, list(WARDS))
 
 
@@ -103,12 +107,12 @@ def test_what_was_not_measured_is_no_slice():
     with pytest.raises(InputError, match=r"got 'brightness', without images\. Use segmeter eval, or score"):
         check_case_ids(by_light, SPEC, [])
     with pytest.raises(InputError, match=r"measured, got 'object_size/car'\. Add content to metrics\.measures"):
-        slice_labels(ROWS, SPEC, by_size)
+        labels_of(ROWS, by_size)
     rows = [case_row(row.case_id, row.counts, scores={"object_size/road": 1.0}) for row in ROWS]
     with pytest.raises(InputError, match=r"got 'object_size/car'\. Did you mean 'object_size/road'"):
-        slice_labels(rows, SPEC, by_size)
+        labels_of(rows, by_size)
     rows = [replace(case_row(row.case_id, row.counts, scores={"object_size/car": i % 2})) for i, row in enumerate(ROWS)]
-    assert slice_labels(rows, SPEC, by_size)["object_size/car"] == ["0", "1"] * 30
+    assert labels_of(rows, by_size)["object_size/car"] == ["0", "1"] * 30
 
 
 @pytest.mark.parametrize(

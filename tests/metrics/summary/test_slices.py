@@ -13,8 +13,7 @@ from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.compare import compare_runs
 from segmeter.metrics.summary.slice_labels import check_case_ids
-from segmeter.metrics.summary.slices import summarise_slices
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 from tests.metrics.summary.test_compare import spoil
 
@@ -57,7 +56,7 @@ def test_each_slice_scores_as_its_cases_alone_and_differs_as_the_rest_does(confi
 
 def test_a_slice_that_is_worse_is_named_and_differs_beyond_chance(config):
     rows = [spoil([row], 0.7)[0] if WARDS[row.case_id] == "b" else row for row in ROWS]
-    found = summarise_slices(rows, SPEC, config, None)
+    found = summarise(rows, SPEC, config)["slices"]
     assert found["worst"] == {"by": "ward", "slice": "b"}
     score = found["by"]["ward"]["b"]["scores"]["mean_iou"]
     assert score["difference_ci95"][1] < 0
@@ -71,7 +70,7 @@ def test_a_slice_that_is_worse_is_named_and_differs_beyond_chance(config):
 def test_fewer_than_5_cases_on_either_side_have_no_interval_of_the_difference(few):
     inside = {row.case_id for row in ROWS[few]}
     rows = [replace(row, case_id=f"{row.case_id}.{int(row.case_id in inside)}") for row in ROWS]
-    found = summarise_slices(rows, SPEC, MetricsConfig(bootstrap=200, slice_by=(r"\.(\d)",)), None)
+    found = summarise(rows, SPEC, MetricsConfig(bootstrap=200, slice_by=(r"\.(\d)",)))["slices"]
     score = found["by"][r"\.(\d)"]["1"]["scores"]["mean_iou"]
     assert score["difference"] is not None
     assert (score["difference_ci95"], score["p"], score["p_holm"]) == ([None, None], None, None)
@@ -95,7 +94,7 @@ def test_equal_slices_rarely_differ():
         names = dict(zip((row.case_id for row in rows), rng.permutation(60) % 3, strict=True))
         named = [replace(row, case_id=f"{row.case_id}.{names[row.case_id]}") for row in rows]
         config = MetricsConfig(bootstrap=400, slice_by=(r"\.(\d)",), seed=seed)
-        (slices,) = summarise_slices(named, SPEC, config, None)["by"].values()
+        (slices,) = summarise(named, SPEC, config)["slices"]["by"].values()
         alarms += any((s["p_holm"] or 1) < 0.05 for each in slices.values() for s in each["scores"].values())
     assert alarms <= 6  # of 60 at 5 % more than 6 come once in 29; the seeds are fixed
 
@@ -106,9 +105,9 @@ def test_a_hundred_thousand_cases_are_resampled_in_groups(monkeypatch):
     counts = rng.integers(1, 40, (5000, 2, 2))
     rows = [case_row(f"{i:05d}-{i % 4}", table) for i, table in enumerate(counts)]
     config = MetricsConfig(bootstrap=2000, slice_by=(r"-(\d)",))
-    found = summarise_slices(rows, class_spec(2), config, None)["by"][r"-(\d)"]
+    found = summarise(rows, class_spec(2), config)["slices"]["by"][r"-(\d)"]
     monkeypatch.setattr("segmeter.metrics.summary.slices.MOST_UNITS", 10_000)
-    exact = summarise_slices(rows, class_spec(2), config, None)["by"][r"-(\d)"]
+    exact = summarise(rows, class_spec(2), config)["slices"]["by"][r"-(\d)"]
     for label, entry in found.items():
         (low, high), (a, b) = (one["scores"]["mean_iou"]["ci95"] for one in (entry, exact[label]))
         assert (high - low) / (b - a) == pytest.approx(1, abs=0.12)
@@ -122,7 +121,7 @@ def test_twenty_slices_of_many_cases_take_no_time():
     rows = [case_row(f"{i:05d}-{i % 20:02d}", table) for i, table in enumerate(counts)]
     config = MetricsConfig(bootstrap=2000, slice_by=(r"-(\d+)",))
     begun = time.process_time()
-    found = summarise_slices(rows, class_spec(2), config, None)
+    found = summarise(rows, class_spec(2), config)["slices"]
     assert len(found["by"][r"-(\d+)"]) == 20
     assert time.process_time() - begun < 4
 

@@ -23,7 +23,7 @@ OFFSETS = (-0.1, -0.02, -0.005, 0.005, 0.02)
 def judge(base, new, require):
     """The gate alone, without the rest of a comparison."""
     given = lay_out({"base": base, "new": new}, class_spec(), QUICK, require=require)
-    return decide(list(given.boards.values()), given.required, given.labels, QUICK)
+    return decide(*given.boards.values(), given.required, given.labels)
 
 
 def with_distances(rows, rng):

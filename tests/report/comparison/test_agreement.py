@@ -8,7 +8,7 @@ import pytest
 
 from segmeter.cli.main import main
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from tests.data.crafted import BINARY
 from tests.metrics.build import case_row
 

@@ -12,7 +12,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.data import gathered
 from segmeter.report.data.cases import case_columns
 from segmeter.report.data.gathered import gather

@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.data import gathered
 from segmeter.report.data.cells import CellLists
 from segmeter.report.data.gathered import gather

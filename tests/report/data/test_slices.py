@@ -3,7 +3,7 @@
 import pytest
 
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.data.slices import slice_columns
 from segmeter.report.page.tables import lost_slices
 

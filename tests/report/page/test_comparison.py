@@ -10,7 +10,7 @@ from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.data.columns import unpack_page
 from segmeter.report.html import write_report

@@ -9,7 +9,7 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.data import gathered
 from segmeter.report.data.columns import unpack_page

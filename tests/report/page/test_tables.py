@@ -9,7 +9,7 @@ import pytest
 from segmeter.metrics.config.measures import ErrorTypesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.summary.summary import summarise
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.data.cases import case_columns
 from segmeter.report.data.columns import Column
 from segmeter.report.data.gathered import gather

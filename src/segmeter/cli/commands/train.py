@@ -31,10 +31,10 @@ from segmeter.errors import ConfigError
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.build import build_loss
 from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.pixels.overlap import headline_scores, overlap_scores
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
-from segmeter.report.figures import headline_scores, number
+from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.report.page.training import FIRST_BATCH
 from segmeter.report.pictures.canvas import compose
@@ -273,7 +273,7 @@ def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> 
         score = None
     else:
         overlap = overlap_scores(count_case(sample.target, prediction.labels, spec), task=spec.task)
-        score = float(headline_scores(overlap, spec.task))
+        score = float(headline_scores(overlap, spec))
     picture = draw_overlay(
         sample.image, sample.target, prediction.labels, spec, title=sample.case_id, score=score, panel=CASE_PANEL
     )

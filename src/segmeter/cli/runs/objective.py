@@ -1,4 +1,4 @@
-"""A finished evaluation -> the number that a sweep compares, and whether higher or lower is better."""
+"""The number of a finished evaluation that a sweep compares, and whether higher or lower is better."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,12 @@ import numpy as np
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, is_number, measure_case
-from segmeter.metrics.summary.directions import Direction, find_direction
-from segmeter.metrics.summary.measures import MEAN
+from segmeter.metrics.config.scores import MEAN, Direction, find_direction
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.report.figures import AGGREGATES, aggregates
 
 _PROBE = 16  # edge of the map that measures are asked for their names with, pixels
@@ -66,13 +68,10 @@ def _measured(metrics: MetricsConfig, spec: ClassSpec) -> list[str]:
     planes = (spec.num_classes,) if spec.is_multilabel else ()
     empty = np.zeros((*planes, _PROBE, _PROBE), spec.label_dtype)
     maps = CaseMaps(case_id="probe", target=empty, labels=empty, spacing=(1.0, 1.0), spec=spec)
-    measures = build_measures(metrics, spec)
-    columns = measure_case(maps, measures)
-    sums = {(column.metric, column.region): np.array([column.value]) for column in columns if column.summed}
-    names = [(column.metric, column.region) for column in columns if not column.summed]
-    names += [name for measure in measures for name in measure.summarise(sums)]
-    means = [(metric, MEAN) for metric, _ in names if not is_number(metric)]
-    return list(dict.fromkeys("/".join(name) for name in (*names, *means)))
+    rows = [make_row(maps, build_measures(metrics, spec))]
+    run = lay_out_run(rows, spec, class_regions(spec, metrics.groups))
+    board = build_scoreboards({"probe": run}, spec, metrics)[0]["probe"]
+    return list(dict.fromkeys([*map("/".join, board.measured), *board.further]))
 
 
 def better(objective: str | None) -> Direction | None:

@@ -30,7 +30,7 @@ from segmeter.files import (
     write_bytes,
     write_json,
 )
-from segmeter.metrics.statistics.describe import say
+from segmeter.metrics.arrays import say
 from segmeter.provenance import hardware, source, versions
 from segmeter.records import RUN, read_run, seal_run
 from segmeter.remote import check_target, upload_folder

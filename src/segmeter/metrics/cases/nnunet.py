@@ -17,8 +17,8 @@ from segmeter.data.files.sniff import show, stem_of
 from segmeter.data.nnunet import Region, as_region, members_of
 from segmeter.errors import DataError, InputError
 from segmeter.files import atomic_write
+from segmeter.metrics.arrays import divide, mean_defined
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.pixels.overlap import divide, mean_defined
 from segmeter.records import MOST_OF_CASES, read_json
 
 _COUNTS = ("FP", "TP", "FN", "TN", "n_pred", "n_ref")

@@ -74,6 +74,12 @@ class RunColumns:
         The distinct pairs of spacing and unit.
     spacing : (N,)
         Which of `spacings` each case has.
+    counts
+        Of all cases together.
+    loss : (N,)
+        NaN where there is none.
+    loss_terms : (N, P, 2) or None
+        The sum and the denominator of each part of the loss; None where a case has none, or another number of them.
     """
 
     case_ids: list[str]
@@ -83,6 +89,9 @@ class RunColumns:
     spacings: list[Edges]
     spacing: NDArray[np.int32]
     measured: dict[ColumnKey, FloatArray]
+    counts: NDArray[np.int64]
+    loss: FloatArray
+    loss_terms: FloatArray | None
 
 
 def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]]) -> RunColumns:
@@ -91,6 +100,7 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
     margins = Margins(count, len(members))
     shapes, hashes = np.empty((count, 3), np.int64), np.empty((count, 2), np.int64)
     spacing, places = np.empty(count, np.int32), dict[Edges, int]()
+    total, loss, terms = np.zeros(spec.counts_shape, np.int64), np.empty(count), list[FloatArray | None]()
     case_ids, measured, done = list[str](), dict[ColumnKey, FloatArray](), 0
     for block in as_table(rows).blocks():
         part = slice(done, done := done + len(block.case_ids))
@@ -99,6 +109,11 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
         spacing[part] = [places.setdefault(edges, len(places)) for edges in block.edges]
         margins.put(part, region_margins(block.counts, spec, members))
         _put_measured(measured, block.measured, part, count)
+        total += block.counts.sum(axis=0)
+        loss[part] = block.loss
+        terms.append(np.array(block.loss_terms) if len({len(one) for one in block.loss_terms}) == 1 else None)
+    known = [each for each in terms if each is not None and each.size]
+    same = len(known) == len(terms) and len({each.shape[1] for each in known}) == 1
     return RunColumns(
         case_ids=case_ids,
         margins=margins,
@@ -107,6 +122,9 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
         spacings=list(places),
         spacing=spacing,
         measured=measured,
+        counts=total,
+        loss=loss,
+        loss_terms=np.concatenate(known) if same else None,
     )
 
 

@@ -1,1 +1,1 @@
-"""What may be measured, with which settings and under which convention; no heavy import."""
+"""Settings of metrics: measures, conventions, gates, and the facts known of each score. No heavy import."""

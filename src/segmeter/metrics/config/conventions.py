@@ -10,7 +10,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from segmeter.metrics.surfaces.options import SurfaceKind
+from segmeter.metrics.surfaces.distances import SurfaceKind
 
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
 Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases"]

@@ -1,4 +1,4 @@
-"""What can be measured of a case beside its counts, and the settings of each; no torch, no heavy import."""
+"""The measures that a case can have beside its counts, and the settings of each. No torch, no heavy import."""
 
 import math
 from itertools import pairwise
@@ -43,7 +43,7 @@ class MeasureConfig(Config, title="metrics.measures"):
             raise RuleError("to be null or distinct names")
 
 
-@MEASURES.register("surface", builder=f"{_MEASURES}.surface:build_surface")
+@MEASURES.register("surface", builder=f"{_MEASURES}.masks:Surface")
 class SurfaceConfig(MeasureConfig):
     """Distances between surfaces: hd, hd95, hd95_pooled, assd, masd, and nsd@t for each tolerance t.
 
@@ -74,7 +74,7 @@ class SurfaceConfig(MeasureConfig):
             raise RuleError("to be distinct numbers >= 0")
 
 
-@MEASURES.register("boundary", builder=f"{_MEASURES}.boundary:build_boundary")
+@MEASURES.register("boundary", builder=f"{_MEASURES}.masks:Boundary")
 class BoundaryConfig(MeasureConfig):
     """Boundary IoU: the overlap of the bands just inside the borders."""
 
@@ -86,7 +86,7 @@ class BoundaryConfig(MeasureConfig):
     """Width of the bands where `width` is null."""
 
 
-@MEASURES.register("error_types", builder=f"{_MEASURES}.error_types:build_error_types")
+@MEASURES.register("error_types", builder=f"{_MEASURES}.masks:ErrorTypes")
 class ErrorTypesConfig(MeasureConfig):
     """Wrong pixels by type (2-D): at the boundary, in the extent of a found segment, or whole segments.
 
@@ -120,7 +120,7 @@ class ObjectsConfig(MeasureConfig):
     different classes may match."""
 
 
-@MEASURES.register("instances", builder=f"{_MEASURES}.objects:build_instances")
+@MEASURES.register("instances", builder=f"{_MEASURES}.objects:Instances")
 class InstancesConfig(ObjectsConfig):
     """Objects that match: pq, sq, rq (which is F1 over objects), their mean Dice, and tp, fp, fn of the data set."""
 
@@ -131,7 +131,7 @@ class InstancesConfig(ObjectsConfig):
     """Also measure the mean surface distance of the matches (object_masd), in the unit of the spacing."""
 
 
-@MEASURES.register("average_precision", builder=f"{_MEASURES}.objects:build_average_precision")
+@MEASURES.register("average_precision", builder=f"{_MEASURES}.objects:AveragePrecision")
 class AveragePrecisionConfig(ObjectsConfig):
     """tp / (tp + fp + fn) over objects at each IoU threshold (ap@t), and its mean over the thresholds (ap).
 
@@ -152,14 +152,14 @@ class AveragePrecisionConfig(ObjectsConfig):
             raise RuleError("to ascend from 0.5 or above to below 1")
 
 
-@MEASURES.register("aji", builder=f"{_MEASURES}.objects:build_aji")
+@MEASURES.register("aji", builder=f"{_MEASURES}.objects:Aji")
 class AjiConfig(ObjectsConfig):
     """Aggregated Jaccard index (aji), Kumar et al. 2017, Algorithm 1: several targets may take one prediction."""
 
     name: str = "aji"
 
 
-@MEASURES.register("partition", builder=f"{_MEASURES}.objects:build_partition")
+@MEASURES.register("partition", builder=f"{_MEASURES}.objects:Partition")
 class PartitionConfig(ObjectsConfig):
     """How the prediction cuts and joins the target's objects: variation of information in bits (voi, and its parts
     voi_split and voi_merge; infinite where one side has no object), and the adapted Rand error (are; then 1).
@@ -171,7 +171,7 @@ class PartitionConfig(ObjectsConfig):
     which an object that is missed is not one that is found whole; or one "segment" more, as in scikit-image."""
 
 
-@MEASURES.register("events", builder=f"{_MEASURES}.events:build_events")
+@MEASURES.register("events", builder=f"{_MEASURES}.events:ObjectEvents")
 class EventsConfig(ObjectsConfig):
     """What became of each object: numbers of the data set.
 
@@ -193,7 +193,7 @@ class EventsConfig(ObjectsConfig):
 Challenge = Literal["brats", "picai", "autopet", "cc"]
 
 
-@MEASURES.register("lesions", builder=f"{_MEASURES}.lesions:build_lesions")
+@MEASURES.register("lesions", builder=f"{_MEASURES}.masks:Lesions")
 class LesionsConfig(MeasureConfig):
     """Lesions as challenges score them, empty cases included.
 
@@ -220,7 +220,7 @@ class LesionsConfig(MeasureConfig):
             raise RuleError("to name each once")
 
 
-@MEASURES.register("topology", builder=f"{_MEASURES}.topology:build_topology")
+@MEASURES.register("topology", builder=f"{_MEASURES}.masks:Topology")
 class TopologyConfig(MeasureConfig):
     """By how many the prediction is off in objects (betti0_error), holes or, in a volume, tunnels (betti1_error),
     cavities (betti2_error, volumes) and in the Euler number (euler_error); infinite where one side holds nothing.
@@ -232,7 +232,7 @@ class TopologyConfig(MeasureConfig):
     background has the other connectivity."""
 
 
-@MEASURES.register("sizes", builder=f"{_MEASURES}.objects:build_sizes")
+@MEASURES.register("sizes", builder=f"{_MEASURES}.objects:Sizes")
 class SizesConfig(ObjectsConfig):
     """Recall and F1 over the objects of each size, of the data set: object_recall@small, object_f1@small and so on."""
 
@@ -250,7 +250,7 @@ class SizesConfig(ObjectsConfig):
             raise RuleError("to be 1 or 2 rising numbers")
 
 
-@MEASURES.register("iiou", builder=f"{_MEASURES}.instance_iou:build_instance_iou")
+@MEASURES.register("iiou", builder=f"{_MEASURES}.objects:build_instance_iou")
 class InstanceIouConfig(ObjectsConfig):
     """IoU in which each object of the target weighs as much as one of average size (iiou), as Cityscapes has it.
 
@@ -265,7 +265,7 @@ class InstanceIouConfig(ObjectsConfig):
     measured; "cityscapes": those of its ten classes with objects, in full resolution."""
 
 
-@MEASURES.register("content", builder=f"{_MEASURES}.content:build_content")
+@MEASURES.register("content", builder=f"{_MEASURES}.objects:Content")
 class ContentConfig(MeasureConfig):
     """What a case shows, for slices: object_size, the median size of the target's objects in pixels or voxels,
     touches_border, 1 where the class reaches the edge of the image, and with eval, or score with images=FOLDER, the
@@ -277,7 +277,7 @@ class ContentConfig(MeasureConfig):
     """How many neighbours a pixel of an object has: 8, corners included (26 in a volume), or 4 (6 in a volume)."""
 
 
-@MEASURES.register("cldice", builder=f"{_MEASURES}.centreline:build_cldice")
+@MEASURES.register("cldice", builder=f"{_MEASURES}.masks:ClDice")
 class ClDiceConfig(MeasureConfig):
     """Centreline Dice of tubes: how much of each side's skeleton lies in the other side's mask (cldice)."""
 

@@ -1,4 +1,4 @@
-"""What is measured, and how its uncertainty is found; no torch, no heavy import."""
+"""Settings of the summary: measures, groups, slices, and how uncertainty is found. No torch, no heavy import."""
 
 from typing import Annotated, Any
 
@@ -10,8 +10,7 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
 from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
-from segmeter.metrics.statistics.case_tables import TABLES, is_table
-from segmeter.metrics.statistics.clusters import CLUSTER_RULE, is_cluster
+from segmeter.metrics.statistics.clusters import CLUSTER_RULE, TABLES, is_cluster, is_table
 from segmeter.metrics.statistics.intervals import Interval
 from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, rule
 

@@ -113,7 +113,7 @@ def _parse(text: str) -> Requirement:
 
 
 def _remedy(text: str) -> str:
-    """What is most likely meant."""
+    """Suggest what is most likely meant."""
     if "%" in text:
         return "Write base * 0.98 for 2 % of the base, or base - 0.02 for 2 points."
     signs = re.findall(r"[<>=!]+", text)

@@ -1,1 +1,1 @@
-"""maps of one case -> the columns of the requested measures."""
+"""Measures of a case beside its counts."""

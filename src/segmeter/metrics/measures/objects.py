@@ -1,36 +1,38 @@
-"""maps of one case -> measures of objects: matches, average precision, aggregated Jaccard index, scores by size."""
+"""Measures of the objects of a case: matches, average precision, overlaps, partitions, scores by size, and content."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
+from segmeter.errors import ConfigError
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn, columns_of
-from segmeter.metrics.config.measures import (
-    AjiConfig,
-    AveragePrecisionConfig,
-    InstancesConfig,
-    ObjectsConfig,
-    PartitionConfig,
-    SizesConfig,
-)
+from segmeter.metrics.config.measures import CITYSCAPES_SIZES, InstanceIouConfig, ObjectsConfig
+from segmeter.metrics.config.scores import NUMBERS
 from segmeter.metrics.map_checks import union_box
-from segmeter.metrics.measures.protocol import NUMBERS, CaseMaps, Measure, Name, Region, regions_of
-from segmeter.metrics.objects.aggregated_jaccard import aggregated_jaccard
+from segmeter.metrics.measures.protocol import CaseMaps, Name, Region, RegionMeasure, regions_of
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps
-from segmeter.metrics.objects.panoptic import measure_masd
-from segmeter.metrics.objects.partition import count_pairs, count_pixels, partition_scores
-from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.objects.scores import (
+    aggregated_jaccard,
+    count_pairs,
+    count_pixels,
+    measure_masd,
+    partition_scores,
+)
 
 Numbers = dict[str, float]
-LossSums = dict[str, FloatArray]
+
+OF_A_CLASS = ("object_size", "touches_border")
+BRIGHTNESS = ("brightness", "image")  # metric and region
+CONTENT = (*OF_A_CLASS, BRIGHTNESS[0])  # of reference and image alone, so that no two runs differ in them
 
 _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
+_IIOU = ("iiou_found", "iiou_objects", "iiou_pixels", "iiou_fp")
 
 
 def find_objects(mask: BoolArray, instances: NDArray[Any] | None, connectivity: int) -> NDArray[Any]:
@@ -52,17 +54,17 @@ def numbered_objects(
     """
     target, labels = maps.planes(region)
     box = union_box(target == 1, labels)
-    void = None if maps.spec.ignore_index is None else target[box] == 2
+    void = target[box] == 2
     if config.objects == "by_class":
         parts = [maps.planes(Region(name=region.name, members=(member,))) for member in region.members]
         ours, theirs = [part[0][box] == 1 for part in parts], [part[1][box] == 1 for part in parts]
-        return number_in_turn(ours, config), number_in_turn(theirs, config), void
+        return number_in_turn(ours, config), number_in_turn(theirs, config), void if void.any() else None
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
         find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.connectivity)
         for plane, numbers in zip((target, labels), given, strict=True)
     )
-    return first, second, void
+    return first, second, void if void.any() else None
 
 
 def number_in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
@@ -83,168 +85,232 @@ def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overla
     return found
 
 
-@dataclass(frozen=True)
-class _Objects:
+class _Objects(RegionMeasure):
     """A measure of the objects of each region: columns of a case, and scores of the data set from their sums."""
 
-    lengths: ClassVar = ("object_masd",)
-
-    config: ObjectsConfig
-    regions: tuple[Region, ...]
-    case: Callable[[Any, Overlaps], tuple[Numbers, Numbers]]  # values and sums, by metric
-    whole: Callable[[Any, Mapping[str, FloatArray]], LossSums]
-    first: str  # a sum that every region has
+    first: ClassVar[str]  # a sum that every region has
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region in self.regions:
-            overlaps = overlaps_of(maps, region, self.config)
-            yield from columns_of(region.name, *self.case(self.config, overlaps))
-            if isinstance(self.config, InstancesConfig) and self.config.distances:
-                yield from columns_of(region.name, *_distances(maps, region, self.config, overlaps))
+            yield from columns_of(region.name, *self.case(maps, region))
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        by_region: dict[str, LossSums] = {}
-        for (metric, region), total in sums.items():
-            by_region.setdefault(region, {})[metric] = total
         scores: dict[Name, FloatArray] = {}
         for region in regions_of(sums, self.first):
-            own = self.whole(self.config, by_region[region])
+            own = self.whole({metric: total for (metric, where), total in sums.items() if where == region}, region)
             scores |= {(name, region): score for name, score in own.items()}
         return scores
 
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """Values and sums of a case, by metric."""
+        raise NotImplementedError
 
-def _numbers(overlaps: Overlaps, chosen: IntArray) -> tuple[int, int, int]:
-    """Tp, fp, fn."""
-    return len(chosen), len(overlaps.spurious(chosen)), len(overlaps.target_ids) - len(chosen)
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """Scores of the data set from sums over cases."""
+        raise NotImplementedError
 
-
-def _instances(config: InstancesConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    chosen = choose_pairs(overlaps, config.threshold)
-    tp, fp, fn = _numbers(overlaps, chosen)
-    sums: Numbers = {"instances_tp": tp, "instances_fp": fp, "instances_fn": fn}
-    sums["instances_iou"] = overlaps.iou()[chosen].sum()
-    sums["instances_dice"] = overlaps.dice()[chosen].sum()
-    return {name: value[0] for name, value in _qualities(_as_arrays(sums)).items()}, sums
-
-
-def _as_arrays(sums: Numbers) -> LossSums:
-    return {name: np.array([value], np.float64) for name, value in sums.items()}
+    def _alone(self, sums: Numbers, *names: str) -> Numbers:
+        """Scores of a case that are those of a data set of this case alone."""
+        scores = self.whole({name: np.array([value], np.float64) for name, value in sums.items()}, "")
+        return {name: scores[name][0] for name in names}
 
 
-def _qualities(sums: Mapping[str, FloatArray]) -> LossSums:
+def _count(overlaps: Overlaps, chosen: NDArray[np.int64]) -> Numbers:
+    """Matched, spurious and missed objects."""
+    numbers = len(chosen), len(overlaps.spurious(chosen)), len(overlaps.target_ids) - len(chosen)
+    return dict(zip(NUMBERS, numbers, strict=True))
+
+
+class Instances(_Objects):
+    """Objects that match."""
+
+    first = "instances_tp"
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """Qualities over the matches, and what they are made of."""
+        overlaps = overlaps_of(maps, region, self.config)
+        chosen = choose_pairs(overlaps, self.config.threshold)
+        sums = {f"instances_{name}": number for name, number in _count(overlaps, chosen).items()}
+        sums["instances_iou"] = overlaps.iou()[chosen].sum()
+        sums["instances_dice"] = overlaps.dice()[chosen].sum()
+        values = {name: score[0] for name, score in _qualities({n: np.array([v]) for n, v in sums.items()}).items()}
+        if self.config.distances:
+            numbered = numbered_objects(maps, region, self.config)
+            masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
+            values["object_masd"], sums["instances_masd"] = masd.mean() if masd.size else np.nan, masd.sum()
+        return values, sums
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """The same of all objects, and their numbers."""
+        distances = (
+            {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if self.config.distances else {}
+        )
+        return _qualities(sums) | distances | {name: sums[f"instances_{name}"] for name in NUMBERS}
+
+
+def _qualities(sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     tp, total = sums["instances_tp"], sums["instances_iou"]
     objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
     quality = {"pq": divide(total, objects), "sq": divide(total, tp), "rq": divide(tp, objects)}
     return quality | {"object_dice": divide(sums["instances_dice"], tp)}
 
 
-def _distances(maps: CaseMaps, region: Region, config: InstancesConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    """The mean surface distance of the objects that match."""
-    chosen = choose_pairs(overlaps, config.threshold)
-    numbered = numbered_objects(maps, region, config)
-    masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
-    return {"object_masd": masd.mean() if masd.size else np.nan}, {"instances_masd": masd.sum()}
+class AveragePrecision(_Objects):
+    """The share of right objects at each threshold of IoU."""
+
+    @property
+    def first(self) -> str:  # type: ignore[override]
+        """The sum of the first threshold."""
+        return f"ap_tp@{self.config.thresholds[0]:g}"
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """From an IoU of 0.5 on an object has at most one partner, so that all pairs above a threshold are matches."""
+        overlaps = overlaps_of(maps, region, self.config)
+        iou, sums = overlaps.iou(), Numbers()
+        for threshold in self.config.thresholds:
+            numbers = _count(overlaps, np.flatnonzero(iou > threshold))
+            sums |= {f"ap_tp@{threshold:g}": numbers["tp"], f"ap_all@{threshold:g}": sum(numbers.values())}
+        return self._alone(sums, "ap"), sums
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """The precision at each threshold, and its mean."""
+        thresholds = self.config.thresholds
+        scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in thresholds}
+        return {"ap": np.mean(list(scores.values()), axis=0)} | scores
 
 
-def _all_instances(config: InstancesConfig, sums: Mapping[str, FloatArray]) -> LossSums:
-    masd = {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if config.distances else {}
-    return _qualities(sums) | masd | {name: sums[f"instances_{name}"] for name in NUMBERS}
+class Aji(_Objects):
+    """The aggregated Jaccard index."""
+
+    first = "aji_common"
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """The index, and its two sums."""
+        common, union = aggregated_jaccard(overlaps_of(maps, region, self.config))
+        return {"aji": common / union if union else np.nan}, {"aji_common": common, "aji_union": union}
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """The index of all objects."""
+        return {"aji": divide(sums["aji_common"], sums["aji_union"])}
 
 
-def _precision(config: AveragePrecisionConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    """From an IoU of 0.5 on an object has at most one partner, so that all pairs above a threshold are matches."""
-    iou, sums = overlaps.iou(), Numbers()
-    for threshold in config.thresholds:
-        tp, fp, fn = _numbers(overlaps, np.flatnonzero(iou > threshold))
-        sums |= {f"ap_tp@{threshold:g}": tp, f"ap_all@{threshold:g}": tp + fp + fn}
-    return {"ap": _all_precision(config, _as_arrays(sums))["ap"][0]}, sums
-
-
-def _all_precision(config: AveragePrecisionConfig, sums: Mapping[str, FloatArray]) -> LossSums:
-    scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in config.thresholds}
-    return {"ap": np.mean(list(scores.values()), axis=0)} | scores
-
-
-def _aji(config: AjiConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    common, union = aggregated_jaccard(overlaps)
-    return {"aji": common / union if union else np.nan}, {"aji_common": common, "aji_union": union}
-
-
-def _all_aji(config: AjiConfig, sums: Mapping[str, FloatArray]) -> LossSums:
-    return {"aji": divide(sums["aji_common"], sums["aji_union"])}
-
-
-def _sizes(config: SizesConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
+class Sizes(_Objects):
     """Found and missed objects by the size in the target, spurious ones by the predicted size."""
-    chosen = choose_pairs(overlaps, config.threshold)
-    found, missed = (
-        overlaps.target_sizes[overlaps.first[chosen]],
-        np.delete(overlaps.target_sizes, overlaps.first[chosen]),
-    )
-    spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
-    sums = Numbers()
-    for name, areas in (("tp", found), ("fn", missed), ("fp", spurious)):
-        numbers = _count_by_size(areas, config.limits)
-        sums |= {f"sizes_{name}@{size}": n for size, n in zip(_SIZES[len(config.limits)], numbers, strict=True)}
-    return {}, sums
+
+    first = "sizes_tp@small"
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """Numbers by size."""
+        overlaps, limits = overlaps_of(maps, region, self.config), self.config.limits
+        chosen = choose_pairs(overlaps, self.config.threshold)
+        found = overlaps.first[chosen]
+        spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
+        missed, sums = np.delete(overlaps.target_sizes, found), Numbers()
+        for name, areas in (("tp", overlaps.target_sizes[found]), ("fn", missed), ("fp", spurious)):
+            numbers = np.bincount(np.searchsorted(limits, areas, side="right"), minlength=len(limits) + 1)
+            sums |= {f"sizes_{name}@{size}": n for size, n in zip(_SIZES[len(limits)], numbers, strict=True)}
+        return {}, sums
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """Recall and F1 of each size."""
+        scores: dict[str, FloatArray] = {}
+        for size in _SIZES[len(self.config.limits)]:
+            tp, fp, fn = (sums[f"sizes_{name}@{size}"] for name in NUMBERS)
+            scores[f"object_recall@{size}"] = divide(tp, tp + fn)
+            scores[f"object_f1@{size}"] = divide(2 * tp, 2 * tp + fp + fn)
+            scores |= {f"object_fp@{size}": fp, f"object_fn@{size}": fn}
+        return scores
 
 
-def _count_by_size(areas: IntArray, limits: tuple[int, ...]) -> IntArray:
-    return np.bincount(np.searchsorted(limits, areas, side="right"), minlength=len(limits) + 1)
+class Partition(_Objects):
+    """How the prediction cuts the pixels of the target's objects."""
+
+    first = "partition_common"
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """A side without objects is a failure, which no other partition is worse than.
+
+        A predicted object is one where it shares pixels with the target's, or does not lie mostly in void.
+        """
+        overlaps = overlaps_of(maps, region, self.config)
+        joint, rows, columns = count_pixels(overlaps, self.config.missed)
+        spurious = overlaps.spurious(np.arange(len(overlaps.common)))
+        held = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
+        if not held[0]:
+            columns = overlaps.instance_sizes[spurious].astype(np.float64)
+        common = count_pairs(joint) if all(held) else 0.0
+        sums = {"partition_common": common, "partition_pairs": count_pairs(rows) + count_pairs(columns)}
+        if not any(held):
+            return dict.fromkeys(("voi", "voi_split", "voi_merge", "are"), np.nan), sums
+        if not all(held):
+            return dict.fromkeys(("voi", "voi_split", "voi_merge"), np.inf) | {"are": 1.0}, sums
+        scores = partition_scores(overlaps, self.config.missed)
+        found = {"voi": scores.split + scores.merge, "voi_split": scores.split, "voi_merge": scores.merge}
+        return found | {"are": scores.adapted_rand_error}, sums
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """The adapted Rand error of all objects."""
+        return {"are": 1 - divide(2 * sums["partition_common"], sums["partition_pairs"])}
 
 
-def _all_sizes(config: SizesConfig, sums: Mapping[str, FloatArray]) -> LossSums:
-    scores: LossSums = {}
-    for size in _SIZES[len(config.limits)]:
-        tp, fp, fn = (sums[f"sizes_{name}@{size}"] for name in ("tp", "fp", "fn"))
-        scores[f"object_recall@{size}"] = divide(tp, tp + fn)
-        scores[f"object_f1@{size}"] = divide(2 * tp, 2 * tp + fp + fn)
-        scores |= {f"object_fp@{size}": fp, f"object_fn@{size}": fn}
-    return scores
+class InstanceIou(_Objects):
+    """IoU in which every object of a class weighs the same."""
+
+    first = "iiou_found"
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """The found shares of all objects together, objects, their pixels, and false positives."""
+        target, labels = maps.planes(region)
+        if self.config.objects == "by_class":
+            members = (Region(name=region.name, members=(member,)) for member in region.members)
+            numbers = number_in_turn([maps.planes(member)[0] == 1 for member in members], self.config)
+        else:
+            given = maps.target_instances if self.config.objects == "maps" else None
+            numbers = find_objects(target == 1, given, self.config.connectivity)
+        held = numbers != 0  # few pixels, which are sorted
+        ids, place = np.unique(numbers[held], return_inverse=True)
+        sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)
+        spurious = int(np.count_nonzero((labels == 1) & (target == 0)))
+        sums = dict(zip(_IIOU, (float((found / sizes).sum()), len(ids), int(sizes.sum()), spurious), strict=True))
+        scored = self.whole({name: np.array([total]) for name, total in sums.items()}, region.name)
+        return {"iiou": scored["iiou"][0]}, sums
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """The score of all objects, each of average size."""
+        found, objects, pixels, fp = (sums[name] for name in _IIOU)
+        sizes = _average_sizes(self.config)
+        average = np.nan_to_num(divide(pixels, objects)) if sizes is None else sizes[region]
+        return {"iiou": divide(average * found, average * objects + fp)}
 
 
-def _partition(config: PartitionConfig, overlaps: Overlaps) -> tuple[Numbers, Numbers]:
-    """A side without objects is a failure, which no other partition is worse than.
-
-    A predicted object is one where it shares pixels with the target's, or does not lie mostly in void.
-    """
-    joint, rows, columns = count_pixels(overlaps, config.missed)
-    spurious = overlaps.spurious(np.arange(len(overlaps.common)))
-    held = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
-    if not held[0]:
-        columns = overlaps.instance_sizes[spurious].astype(np.float64)
-    sums: Numbers = {
-        "partition_common": count_pairs(joint) if all(held) else 0.0,
-        "partition_pairs": count_pairs(rows) + count_pairs(columns),
-    }
-    if not any(held):
-        return dict.fromkeys(("voi", "voi_split", "voi_merge", "are"), np.nan), sums
-    if not all(held):
-        return dict.fromkeys(("voi", "voi_split", "voi_merge"), np.inf) | {"are": 1.0}, sums
-    scores = partition_scores(overlaps, config.missed)
-    found = {"voi": scores.split + scores.merge, "voi_split": scores.split, "voi_merge": scores.merge}
-    return found | {"are": scores.adapted_rand_error}, sums
+def _average_sizes(config: InstanceIouConfig) -> Mapping[str, float] | None:
+    """Pixels of an average object, by class; None where the data say it."""
+    given = config.average_sizes
+    return None if given == "data" else CITYSCAPES_SIZES if given == "cityscapes" else given
 
 
-def _all_partition(config: PartitionConfig, sums: Mapping[str, FloatArray]) -> LossSums:
-    return {"are": 1 - divide(2 * sums["partition_common"], sums["partition_pairs"])}
+def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> InstanceIou:
+    """Build the measure of those regions whose average size is given, or of all where the data say it."""
+    sizes = _average_sizes(config)
+    known = tuple(region for region in regions if sizes is None or region.name in sizes)
+    if not known:
+        rule = f"to name measured classes of {', '.join(spec.names)}"
+        raise ConfigError(expected("metrics", "measures.iiou.average_sizes", rule, ", ".join(sizes or ())))
+    return InstanceIou(config, spec=spec, regions=known)
 
 
-def build_instances(config: InstancesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Objects(config, regions, _instances, _all_instances, "instances_tp")
+class Content(RegionMeasure):
+    """Facts that the reference and the image of a case show, by which cases are sliced."""
 
-
-def build_average_precision(config: AveragePrecisionConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Objects(config, regions, _precision, _all_precision, f"ap_tp@{config.thresholds[0]:g}")
-
-
-def build_aji(config: AjiConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Objects(config, regions, _aji, _all_aji, "aji_common")
-
-
-def build_partition(config: PartitionConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Objects(config, regions, _partition, _all_partition, "partition_common")
-
-
-def build_sizes(config: SizesConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> Measure:
-    return _Objects(config, regions, _sizes, _all_sizes, "sizes_tp@small")
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+        for region in self.regions:
+            mask = maps.masks(region)[0]
+            numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
+            sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
+            edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
+            shown = (float(np.median(sizes)), float(any(edges))) if sizes.size else (np.nan, np.nan)
+            yield from columns_of(region.name, dict(zip(OF_A_CLASS, shown, strict=True)), {})
+        if maps.image is not None:  # the mean over pixels and channels, of integers as a share of the largest
+            image = maps.image
+            largest = np.iinfo(image.dtype).max if image.dtype.kind in "iu" else 1
+            yield MeasureColumn(*BRIGHTNESS, float(image.mean(dtype=np.float64)) / largest)

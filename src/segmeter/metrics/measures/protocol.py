@@ -1,7 +1,7 @@
-"""maps of one case -> the columns of the requested measures; what a measure is and what it gets."""
+"""Measures turn the maps of a case into columns of its row: what a measure gets, and what it has to give."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +18,6 @@ from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceCon
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.map_checks import check_maps, check_spacing
 
-NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
 OBJECTS = "objects"  # in `CaseMaps.kept`: the rows of objects.parquet that a measure leaves
 
 Name = tuple[str, str]  # metric, and class or group
@@ -90,9 +89,21 @@ class CaseMaps:
         """(H, W), or (D, H, W) of a volume."""
         return self.target.shape[1:] if self.spec.task == "multilabel" else self.target.shape
 
-    def counted_together(self, region: Region) -> bool:
-        """Whether a region is a class of its own in maps that hold nothing but classes, so that one pass serves all."""
-        return len(region.members) == 1 and not self.spec.is_multilabel and not self.spec.count_invalid
+    def passes(
+        self, regions: Sequence[Region]
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any], dict[str, Any], list[tuple[Region, int]]]]:
+        """Yield target and labels: once for all regions that are single classes, then the planes of each other one.
+
+        With each come the number of classes and the ignored value of these maps, and which class each region is there.
+        """
+        only_classes = not self.spec.is_multilabel and not self.spec.count_invalid
+        together = [(one, one.members[0]) for one in regions if only_classes and len(one.members) == 1]
+        if together:
+            values = {"num_classes": self.spec.num_classes, "ignore_index": self.spec.ignore_index}
+            yield self.target, self.labels, values, together
+        for region in regions:
+            if (region, region.members[0]) not in together:
+                yield *self.planes(region), {"num_classes": 2, "ignore_index": 2}, [(region, 1)]
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""
@@ -132,6 +143,19 @@ class Measure(Protocol):
 
         Every value is an array (R,), one per resample, so that the results have intervals like everything else.
         """
+
+
+@dataclass(frozen=True)
+class RegionMeasure:
+    """A measure of ours, of each of its regions, as the registry builds it from its settings."""
+
+    config: Any
+    spec: ClassSpec = field(kw_only=True)
+    regions: tuple[Region, ...] = field(kw_only=True)
+
+    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
+        """Give no score of the data set."""
+        return {}
 
 
 def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...]:
@@ -203,18 +227,6 @@ def _check_column(column: MeasureColumn) -> None:
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
     """The metrics that are lengths, in the unit of the spacing."""
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
-
-
-def is_number(metric: str) -> bool:
-    """Whether a metric of the data set is a number of objects, which has no mean over classes.
-
-    Examples
-    --------
-    >>> is_number("tp"), is_number("object_fp@small"), is_number("objects_split"), is_number("object_recall@small")
-    (True, True, True, False)
-    """
-    name = metric.partition("@")[0]
-    return name.rpartition("_")[2] in NUMBERS or name.startswith("objects_")
 
 
 def regions_of(names: Iterable[Name], metric: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Makes the row of one case, with its counts and measures, from its maps."""
+"""Make the row of one case, with its counts and measures, from its maps."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""Instance maps -> matched objects and scores over the matches."""
+"""Objects of two instance maps: how they overlap and match, and scores over them."""

@@ -1,4 +1,4 @@
-"""two masks of lesions -> their scores as challenges define them, empty cases included."""
+"""Scores of two masks of lesions as challenges define them, empty cases included."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,16 +1,19 @@
-"""two instance maps -> the pairs of objects that share pixels, and which of them match.
+"""Pairs of objects of two maps that share pixels, which of them match, and what became of the others.
 
-Axis letters: P pairs that overlap, M pairs that match.
+Axis letters: P pairs that overlap, M pairs that match, T objects of the target, I predicted objects.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
+
+TARGET_EVENTS = ("matched", "split", "merged", "missed")
+INSTANCE_EVENTS = ("matched", "part", "merging", "spurious", "void")
 
 _UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
 _DENSE = 1 << 24  # cells of a table that is still quicker to fill than pixels are to sort
@@ -58,79 +61,74 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     """
     rows = max(1, _BAND * len(target) // max(target.size, 1))
     bands = [slice(top, top + rows) for top in range(0, max(len(target), 1), rows)]
-    parts = [_share(target[band], instances[band], None if void is None else void[band]) for band in bands]
-    excused = np.empty(0, np.int64) if void is None else _find_mostly_void(instances, void, bands)
-    shared = parts[0] if len(parts) == 1 else _join(parts)
-    return Overlaps(**shared._asdict(), mostly_void=np.isin(shared.instance_ids, excused))
+
+    def counted(numbers: NDArray[Any]) -> _Counted:
+        """The objects of a map without its void pixels."""
+        return _add([_tally(numbers[band][_objects(numbers[band], void, band)]) for band in bands])
+
+    target_ids, target_sizes = counted(target)
+    instance_ids, instance_sizes = counted(instances)
+    width, shared = max(len(instance_ids), 1), list[_Counted]()
+    for band in bands:
+        both = _objects(target[band], void, band) & (instances[band] != 0)
+        codes = _index(target[band][both], target_ids) * width + _index(instances[band][both], instance_ids)
+        shared.append(_tally(codes))
+    pairs, common = _add(shared)
+    first, second = np.divmod(pairs, width)
+    return Overlaps(
+        target_ids=target_ids,
+        instance_ids=instance_ids,
+        target_sizes=target_sizes,
+        instance_sizes=instance_sizes,
+        first=first,
+        second=second,
+        common=common,
+        mostly_void=np.isin(instance_ids, [] if void is None else _find_mostly_void(instances, void, bands)),
+    )
 
 
-class _Shared(NamedTuple):
-    """What `Overlaps` holds, of a band of rows."""
-
-    target_ids: IntArray
-    instance_ids: IntArray
-    target_sizes: IntArray
-    instance_sizes: IntArray
-    first: IntArray
-    second: IntArray
-    common: IntArray
+def _objects(numbers: NDArray[Any], void: BoolArray | None, band: slice) -> BoolArray:
+    """Pixels of a band that belong to an object; void ones belong to none."""
+    held: BoolArray = numbers != 0
+    return held if void is None else held & ~void[band]
 
 
-def _share(target: NDArray[Any], instances: NDArray[Any], void: BoolArray | None) -> _Shared:
-    if void is not None:
-        target, instances = np.where(void, 0, target), np.where(void, 0, instances)
-    held = np.flatnonzero(target.reshape(-1)), np.flatnonzero(instances.reshape(-1))
-    target_ids, rows, target_sizes = _number(target.reshape(-1)[held[0]])
-    instance_ids, columns, instance_sizes = _number(instances.reshape(-1)[held[1]])
-    row_of = np.full(target.size, -1, np.int64)
-    row_of[held[0]] = rows
-    row_of = row_of[held[1]]
-    both = row_of >= 0
-    codes = row_of[both] * len(instance_ids) + columns[both]
-    pairs, common = _tally(codes, len(target_ids) * len(instance_ids))
-    first, second = np.divmod(pairs, max(len(instance_ids), 1))
-    return _Shared(target_ids, instance_ids, target_sizes, instance_sizes, first, second, common)
+def _find_mostly_void(instances: NDArray[Any], void: BoolArray, bands: Sequence[slice]) -> IntArray:
+    """Ids of the objects that are more than half void."""
+    ids, pixels = _add([_tally(instances[band][instances[band] != 0]) for band in bands])
+    hidden, inside = _add([_tally(instances[band][(instances[band] != 0) & void[band]]) for band in bands])
+    outside = pixels.copy()
+    outside[_index(hidden, ids)] -= inside
+    return ids[2 * outside < pixels]
 
 
-def _join(parts: Sequence[_Shared]) -> _Shared:
+def _tally(values: NDArray[Any]) -> _Counted:
+    """Distinct whole numbers, ascending, and how many there are of each."""
+    if values.size and values.max() >= _DENSE:
+        distinct, counts = np.unique(values, return_counts=True)
+        return distinct.astype(np.int64), counts.astype(np.int64)
+    counts = np.bincount(values.astype(np.int64, copy=False))
+    distinct = np.flatnonzero(counts)
+    return distinct, counts[distinct]
+
+
+def _add(parts: Sequence[_Counted]) -> _Counted:
     """Add up what bands count."""
-    target_ids, target_sizes = _add([(part.target_ids, part.target_sizes) for part in parts])
-    instance_ids, instance_sizes = _add([(part.instance_ids, part.instance_sizes) for part in parts])
-    coded = []
-    for part in parts:
-        rows, columns = np.searchsorted(target_ids, part.target_ids), np.searchsorted(instance_ids, part.instance_ids)
-        coded.append((rows[part.first] * len(instance_ids) + columns[part.second], part.common))
-    pairs, common = _add(coded)
-    first, second = np.divmod(pairs, max(len(instance_ids), 1))
-    return _Shared(target_ids, instance_ids, target_sizes, instance_sizes, first, second, common)
-
-
-def _add(counted: Sequence[_Counted]) -> _Counted:
-    distinct, places = np.unique(np.concatenate([ids for ids, _ in counted]), return_inverse=True)
+    if len(parts) == 1:
+        return parts[0]
+    distinct, places = np.unique(np.concatenate([values for values, _ in parts]), return_inverse=True)
     sums = np.zeros(len(distinct), np.int64)
-    np.add.at(sums, places, np.concatenate([counts for _, counts in counted]))
+    np.add.at(sums, places, np.concatenate([counts for _, counts in parts]))
     return distinct, sums
 
 
-def _number(ids: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
-    """Distinct ids, the place of each pixel's id among them, and their pixels."""
-    ids = ids.astype(np.int64, copy=False)
-    if ids.size and ids.max() >= _DENSE:
-        distinct, places, sizes = np.unique(ids, return_inverse=True, return_counts=True)
-        return distinct, places.astype(np.int64), sizes.astype(np.int64)
-    tally = np.bincount(ids)
-    distinct = np.flatnonzero(tally)
-    place = np.cumsum(tally > 0) - 1
-    return distinct, place[ids], tally[distinct]
-
-
-def _tally(codes: IntArray, cells: int) -> tuple[IntArray, IntArray]:
-    if cells > _DENSE:
-        pairs, common = np.unique(codes, return_counts=True)
-        return pairs, common.astype(np.int64)
-    tally = np.bincount(codes)
-    pairs = np.flatnonzero(tally)
-    return pairs, tally[pairs]
+def _index(values: NDArray[Any], known: IntArray) -> IntArray:
+    """The place of each value in ascending numbers, all of which are known."""
+    if known.size and known[-1] < _DENSE:
+        place = np.zeros(int(known[-1]) + 1, np.int64)
+        place[known] = np.arange(len(known))
+        return np.asarray(place[values])
+    return np.searchsorted(known, values.astype(np.int64, copy=False)).astype(np.int64)
 
 
 def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
@@ -162,20 +160,74 @@ def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
     """Renumber the objects `ids`, all distinct, 1 to M in this order; everything else becomes 0."""
     numbered = np.zeros(instances.shape, np.int64)
     held = instances != 0
-    known, places, _ = _number(instances[held])
+    known = _tally(instances[held])[0]
     number = np.zeros(len(known), np.int64)
     number[np.searchsorted(known, ids)] = np.arange(1, len(ids) + 1)
-    numbered[held] = number[places]
+    numbered[held] = number[_index(instances[held], known)]
     return numbered
 
 
-def _find_mostly_void(instances: NDArray[Any], void: BoolArray, bands: Sequence[slice]) -> IntArray:
-    """Ids of the objects that are more than half void."""
-    excess = list[_Counted]()  # void pixels less the others, of each object
-    for band in bands:
-        held = instances[band] != 0
-        ids, places, pixels = _number(instances[band][held])
-        inside = np.bincount(places, weights=void[band][held], minlength=len(ids)).astype(np.int64)
-        excess.append((ids, 2 * inside - pixels))
-    ids, more = _add(excess)
-    return ids[more > 0]
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """The event of each object: matched, missed, spurious, split or merged.
+
+    Parameters
+    ----------
+    targets : (T,), int64
+        Index into `TARGET_EVENTS`.
+    instances : (I,), int64
+        Index into `INSTANCE_EVENTS`; "void" ones lie mostly in void and are not counted.
+    partners : (T,), int64
+        Of a matched target object the index of the predicted one; -1 of the others.
+    """
+
+    targets: IntArray
+    instances: IntArray
+    partners: IntArray
+
+    def numbers(self) -> dict[str, int]:
+        """How many objects each event has: of the target's, then of the predicted ones that are not matched."""
+        targets = np.bincount(self.targets, minlength=len(TARGET_EVENTS))
+        instances = np.bincount(self.instances, minlength=len(INSTANCE_EVENTS))
+        found = dict(zip(TARGET_EVENTS, targets.tolist(), strict=True))
+        return found | dict(zip(INSTANCE_EVENTS[1:4], instances[1:4].tolist(), strict=True))
+
+
+def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
+    """Classify the objects that are in none of the chosen pairs.
+
+    A target object is held by the predicted one that covers more than half of it, and a predicted object lies in the
+    target object that covers more than half of it; both are at most one. "merged" are target objects that are held by a
+    predicted one ("merging") which holds others too. "split" are those in which two or more predicted objects lie, the
+    "part"s; matched ones keep that name.
+
+    References
+    ----------
+    Matula et al. 2015, doi:10.1371/journal.pone.0144959 (more than half: the vertices of the Cell Tracking Challenge).
+    Caicedo et al. 2019, doi:10.1002/cyto.a.23863 (merges and splits of nuclei).
+    """
+    n_targets, n_instances = len(overlaps.target_ids), len(overlaps.instance_ids)
+    holder, host = np.full(n_targets, -1), np.full(n_instances, -1)
+    held = 2 * overlaps.common > overlaps.target_sizes[overlaps.first]
+    lies = 2 * overlaps.common > overlaps.instance_sizes[overlaps.second]
+    holder[overlaps.first[held]] = overlaps.second[held]
+    host[overlaps.second[lies]] = overlaps.first[lies]
+    holds = np.bincount(holder[holder >= 0], minlength=n_instances) > 1
+    parts = np.bincount(host[host >= 0], minlength=n_targets) > 1
+    targets = np.full(n_targets, TARGET_EVENTS.index("missed"))
+    targets[parts] = TARGET_EVENTS.index("split")
+    targets[(holder >= 0) & _at(holds, holder)] = TARGET_EVENTS.index("merged")
+    targets[overlaps.first[chosen]] = TARGET_EVENTS.index("matched")
+    instances = np.full(n_instances, INSTANCE_EVENTS.index("spurious"))
+    instances[overlaps.mostly_void] = INSTANCE_EVENTS.index("void")
+    instances[(host >= 0) & _at(targets == TARGET_EVENTS.index("split"), host)] = INSTANCE_EVENTS.index("part")
+    instances[holds] = INSTANCE_EVENTS.index("merging")
+    instances[overlaps.second[chosen]] = INSTANCE_EVENTS.index("matched")
+    partners = np.full(n_targets, -1)
+    partners[overlaps.first[chosen]] = overlaps.second[chosen]
+    return Events(targets=targets, instances=instances, partners=partners)
+
+
+def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
+    """Values at the indices; anything where an index is -1, also without values."""
+    return values[index] if len(values) else np.zeros(len(index), values.dtype)

@@ -1,1 +1,1 @@
-"""target, labels -> integer counts, and the overlap scores that follow from them."""
+"""Integer counts of pixels, and the overlap scores that follow from them."""

@@ -1,4 +1,4 @@
-"""target, labels -> counts: the one place where pixels are counted, exactly and in integers."""
+"""Counts of pixels by target and predicted class: the one place where they are counted, exactly and in integers."""
 
 from dataclasses import dataclass
 from typing import Any

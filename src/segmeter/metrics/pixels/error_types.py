@@ -1,4 +1,4 @@
-"""two label maps -> the wrong pixels of each class by type: boundary, extent, segment (2-D)."""
+"""Wrong pixels of each class by type: boundary, extent, segment (2-D)."""
 
 import math
 from dataclasses import dataclass
@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, whole_number
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.arrays import FloatArray, IntArray, divide
 from segmeter.metrics.map_checks import check_classes, check_maps, erase_ignored
-from segmeter.metrics.pixels.overlap import divide
 
 TYPES = ("boundary", "extent", "segment")
 RATIO = 0.01  # of the diagonal: what the paper chose

@@ -1,6 +1,6 @@
-"""counts -> overlap scores: per class and aggregated, for one confusion matrix or a stack of them."""
+"""Overlap scores from counts: per class and aggregated, for one confusion matrix or a stack of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name, real_numbers, whole_number
-from segmeter.classes import TASKS, Task
+from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
 
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
@@ -33,8 +33,20 @@ class ClassTotals:
 
     @classmethod
     def from_columns(cls, columns: NDArray[Any]) -> "ClassTotals":
+        """The margins of such rows."""
         tp, target, predicted, total = np.split(columns, 4, axis=-1)
         return cls(tp=tp, target=target, predicted=predicted, total=total)
+
+    def first(self, count: int) -> "ClassTotals":
+        """The margins of the first classes alone."""
+        tp, target, predicted, total = (
+            part[..., :count] for part in (self.tp, self.target, self.predicted, self.total)
+        )
+        return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+
+    def ratio(self, name: str) -> FloatArray:
+        """One of `RATIOS` of each class."""
+        return divide(*RATIOS[name](self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +96,20 @@ class OverlapScores:
     mcc: FloatArray
     n_undefined: NDArray[np.int64]
 
+
+RATIOS: dict[str, Callable[[ClassTotals], tuple[NDArray[Any], NDArray[Any]]]] = {  # what is divided by what
+    "iou": lambda m: (m.tp, m.target + m.predicted - m.tp),
+    "dice": lambda m: (2 * m.tp, m.target + m.predicted),
+    "precision": lambda m: (m.tp, m.predicted),
+    "recall": lambda m: (m.tp, m.target),
+    "specificity": lambda m: (m.total - m.target - m.predicted + m.tp, m.total - m.target),
+    "volumetric_similarity": lambda m: (
+        m.target + m.predicted - abs(m.target - m.predicted),
+        m.target + m.predicted,
+    ),
+    "relative_volume_difference": lambda m: (m.predicted - m.target, m.target),
+}
+_MEANS = {"mean_iou": "iou", "mean_dice": "dice", "balanced_accuracy": "recall"}
 
 AGGREGATES = (
     "mean_iou",
@@ -186,45 +212,36 @@ def class_totals(counts: NDArray[Any], *, task: Task = "multiclass", count_inval
 def score_totals(
     margins: ClassTotals, *, task: Task = "multiclass", classes: Sequence[int] | None = None
 ) -> OverlapScores:
-    """Compute the scores from margins; the bootstrap comes in here, with float64 sums."""
-    tp, target, predicted = margins.tp, margins.target, margins.predicted
-    chosen = _chosen(classes, tp.shape[-1])
-    both, tn = target + predicted, margins.total - target - predicted + tp
-    iou, dice, recall = divide(tp, both - tp), divide(2 * tp, both), divide(tp, target)
-    pooled = _pool(margins) if task == "multilabel" else margins
-    beyond, left, spread, other = _chance(pooled)
+    """Compute every score from margins."""
+    chosen = _chosen(classes, margins.tp.shape[-1])
+    ratios = {name: margins.ratio(name) for name in RATIOS}
     return OverlapScores(
-        iou=iou,
-        dice=dice,
-        precision=divide(tp, predicted),
-        recall=recall,
-        specificity=divide(tn, margins.total - target),
-        support=target,
-        volumetric_similarity=divide(both - abs(target - predicted), both),
-        relative_volume_difference=divide(predicted - target, target),
-        mean_iou=mean_defined(np.take(iou, chosen, axis=-1)),
-        mean_dice=mean_defined(np.take(dice, chosen, axis=-1)),
-        balanced_accuracy=mean_defined(np.take(recall, chosen, axis=-1)),
-        pixel_accuracy=divide(pooled.tp.sum(axis=-1), pooled.target.sum(axis=-1)),
-        frequency_weighted_iou=divide((target * np.nan_to_num(iou)).sum(axis=-1), target.sum(axis=-1)),
-        kappa=divide(beyond, left),
-        mcc=divide(beyond, np.sqrt(spread) * np.sqrt(other)),
-        n_undefined=np.isnan(np.take(iou, chosen, axis=-1)).sum(axis=-1),
+        **ratios,
+        **{name: aggregate(name, margins, task=task, classes=chosen) for name in AGGREGATES},
+        support=margins.target,
+        n_undefined=np.isnan(np.take(ratios["iou"], chosen, axis=-1)).sum(axis=-1),
     )
 
 
-def divide(numerator: NDArray[Any], denominator: NDArray[Any]) -> FloatArray:
-    """Numerator / denominator, NaN where the denominator is 0."""
-    quotient = np.empty(np.broadcast(numerator, denominator).shape)
-    with np.errstate(divide="ignore", invalid="ignore"):  # to divide all and then replace some is twice as fast
-        np.divide(numerator, denominator, out=quotient)
-    np.copyto(quotient, np.nan, where=np.equal(denominator, 0))
-    return quotient
+def headline_scores(scores: OverlapScores, spec: ClassSpec) -> FloatArray:
+    """Take the score that a run is judged by, of each row of scores."""
+    metric, _, region = spec.headline.partition("/")
+    values: FloatArray = getattr(scores, metric)
+    return values[..., spec.names.index(region)] if region else values
 
 
-def mean_defined(values: FloatArray) -> FloatArray:
-    """Mean over the last axis of the values that are not NaN; NaN where there are none."""
-    return divide(np.nansum(values, axis=-1), (~np.isnan(values)).sum(axis=-1))
+def aggregate(name: str, margins: ClassTotals, *, task: Task, classes: Sequence[int] | IntArray) -> FloatArray:
+    """Compute one of `AGGREGATES` (...) from margins (..., K); means are over the given classes."""
+    if name in _MEANS:
+        return mean_defined(np.take(margins.ratio(_MEANS[name]), classes, axis=-1))
+    if name == "frequency_weighted_iou":
+        weighted = (margins.target * np.nan_to_num(margins.ratio("iou"))).sum(axis=-1)
+        return divide(weighted, margins.target.sum(axis=-1))
+    pooled = _pool(margins) if task == "multilabel" else margins
+    if name == "pixel_accuracy":
+        return divide(pooled.tp.sum(axis=-1), pooled.target.sum(axis=-1))
+    beyond, left, spread, other = _chance(pooled)
+    return divide(beyond, left) if name == "kappa" else divide(beyond, np.sqrt(spread) * np.sqrt(other))
 
 
 def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64]:

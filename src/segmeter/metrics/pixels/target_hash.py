@@ -1,4 +1,4 @@
-"""target -> a checksum by which runs are known to be scored against the same references."""
+"""A checksum of a target, by which runs are known to be scored against the same references."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,1 +1,1 @@
-"""target, probs -> calibration and precision-recall curves, from sums over images."""
+"""Calibration and precision-recall curves of probabilities, from sums over images."""

@@ -51,7 +51,7 @@ def find_steps(probs: Array, steps: Array) -> None:
 
 
 def lower_ends() -> Array:
-    """What a probability of each step exceeds; below 0 for the lowest, which holds 0 alone.
+    """Give the value that a probability of each step exceeds; below 0 for the lowest, which holds 0 alone.
 
     Below 0.5 a step starts with a float32 p, so that the float32 before it is exceeded; from 0.5 on it is cut at
     1 - q, which it does not reach.

@@ -1,4 +1,4 @@
-"""target, probs -> calibration: whether a probability of 0.8 is right in 80 % of its pixels, from sums over images."""
+"""Calibration of probabilities: whether one of 0.8 is right in 80 % of its pixels, from sums over images."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
 from segmeter.metrics.map_checks import check_classes, erase_ignored, without_channel
-from segmeter.metrics.pixels.overlap import divide, mean_defined
-from segmeter.metrics.probabilities.image_sums import CalibrationCounts, ImageSums, exact, rounded
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
 BINS = 15
 MOST_BINS = 10_000
 
+_UNIT_BITS = 1074  # float64 is a multiple of 2**-1074
 _CHUNK = 1 << 20  # pixels at a time: bounds the memory of the steps
 _SUM_ERROR = 1e-3  # how far the probabilities of a pixel may be from 1 together: float16 softmax is off by 5e-4
 
@@ -80,6 +79,19 @@ class CalibrationScores:
     sweeps: tuple[PrecisionRecallCurve, ...]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CalibrationCounts:
+    """Numbers of pixels, int64, of C channels and B bins: `tops` (2, B), `classes` (C, 2, B), `sweeps` (C, 2, STEPS).
+
+    `impossible` (1,) counts probabilities of 0 for the target's class. Of two rows the second is that of the hits.
+    """
+
+    tops: IntArray
+    classes: IntArray
+    sweeps: IntArray
+    impossible: IntArray
+
+
 class Calibration:
     """Sums over any number of images, in constant memory.
 
@@ -126,7 +138,7 @@ class Calibration:
             sweeps=np.zeros((channels, 2, tallies.STEPS), np.int64),
             impossible=np.zeros(1, np.int64),
         )
-        self.sums = [0] * ((channels + 1) * bins + 2)  # exact, see `ImageSums`
+        self.sums = [0] * ((channels + 1) * bins + 2)  # exact, in units of 2**-1074; in the order of `_parts`
 
     def update(self, target: NDArray[Any], probs: NDArray[Any]) -> None:
         """Add an image.
@@ -152,12 +164,11 @@ class Calibration:
         nothing = np.zeros(target.shape, np.uint8)
         known, _ = erase_ignored("calibration", target, nothing, num_classes=values, ignore_index=ignore_index)
         pixels = known.reshape(len(probs), -1) if task == "multilabel" else known.reshape(1, -1)
-        channels, _, bins = self.counts.classes.shape
-        flat, image = probs.reshape(len(probs), -1), ImageSums.of(channels, bins)
+        flat, image = probs.reshape(len(probs), -1), np.zeros(len(self.sums))
         for start in range(0, flat.shape[1], _CHUNK):
             part = slice(start, start + _CHUNK)
             self._add(np.ascontiguousarray(pixels[:, part]), np.ascontiguousarray(flat[:, part]), image)
-        self.sums = [known + exact(more) for known, more in zip(self.sums, image.values(), strict=True)]
+        self.sums = [known + exact(more) for known, more in zip(self.sums, image.tolist(), strict=True)]
 
     def add(self, other: "Calibration") -> None:
         """Add what another one has summed up of other images.
@@ -179,14 +190,13 @@ class Calibration:
         from segmeter.metrics.probabilities import _kernels as tallies
 
         task, counts = self.settings[0], self.counts
-        channels, _, bins = counts.classes.shape
-        image, lower = ImageSums.of(channels, bins, map(rounded, self.sums)), tallies.lower_ends()
-        classwise = tuple(_reliability(*part) for part in zip(counts.classes, image.confidence, strict=True))
+        top, confidence, losses = self._parts(np.array([rounded(value) for value in self.sums]))
+        classwise, lower = tuple(map(_reliability, counts.classes, confidence)), tallies.lower_ends()
         n = int(counts.classes.sum() if task == "multilabel" else counts.classes[0].sum())
-        squares, logarithms = divide(image.losses, np.array([n, n])).tolist()
+        squares, logarithms = divide(losses, np.array([n, n])).tolist()
         return CalibrationScores(
             n=n,
-            top_label=None if task == "multilabel" else _reliability(counts.tops, image.top_confidence),
+            top_label=None if task == "multilabel" else _reliability(counts.tops, top),
             classwise=classwise,
             classwise_ece=float(mean_defined(np.array([one.ece for one in classwise]))),
             brier=squares if task == "multiclass" else squares / 2,
@@ -195,27 +205,28 @@ class Calibration:
             sweeps=tuple(compute_precision_recall(histogram, lower) for histogram in counts.sweeps),
         )
 
-    def _add(self, pixels: NDArray[Any], probs: NDArray[Any], image: ImageSums) -> None:
+    def _parts(self, sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Views: top confidence (B,), confidence (C, B), and squared errors and negative logarithms (2,)."""
+        channels, _, bins = self.counts.classes.shape
+        return sums[:bins], sums[bins:-2].reshape(channels, bins), sums[-2:]
+
+    def _add(self, pixels: NDArray[Any], probs: NDArray[Any], image: FloatArray) -> None:
+        """Add pixels to the counts, and to the sums of an image: in the order of its pixels, the same anywhere."""
         from segmeter.metrics.probabilities import _kernels as tallies
 
         (task, num_classes), counts = self.settings[:2], self.counts
+        top, confidence, losses = self._parts(image)
         void = num_classes if task == "multiclass" else 2
         steps = np.empty(probs.shape[1], np.int32)
         for k, plane in enumerate(probs):
             own, value = (pixels[0], k) if task == "multiclass" else (pixels[k], 1)
             tallies.find_steps(plane, steps)
-            found = counts.classes[k], image.confidence[k], counts.sweeps[k]
-            tallies.tally_plane(own, plane, steps, value, void, *found)
+            tallies.tally_plane(own, plane, steps, value, void, counts.classes[k], confidence[k], counts.sweeps[k])
             if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
-                self._add_all(own, np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)]), void, image)
+                both = np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)])
+                counts.impossible[0] += tallies.tally_all(own, both, void, counts.tops, top, losses)
         if task == "multiclass":
-            self._add_all(pixels[0], probs, void, image)
-
-    def _add_all(self, pixels: NDArray[Any], probs: NDArray[Any], void: int, image: ImageSums) -> None:
-        from segmeter.metrics.probabilities import _kernels as tallies
-
-        found = self.counts.tops, image.top_confidence, image.losses
-        self.counts.impossible[0] += tallies.tally_all(pixels, probs, void, *found)
+            counts.impossible[0] += tallies.tally_all(pixels[0], probs, void, counts.tops, top, losses)
 
 
 def calibration(
@@ -275,6 +286,23 @@ def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
         ece=float(divide(gaps.sum(), total.sum())),
         mce=float(np.abs(share - expected_share)[held].max()) if held.any() else float("nan"),
     )
+
+
+def exact(value: float) -> int:
+    """A finite number in units of 2**-1074, of which every float64 is a whole number.
+
+    Examples
+    --------
+    >>> rounded(exact(0.1) + exact(0.2) + exact(0.3)), 0.1 + 0.2 + 0.3
+    (0.6, 0.6000000000000001)
+    """
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << (_UNIT_BITS - denominator.bit_length() + 1)
+
+
+def rounded(units: int) -> float:
+    """The float64 that is nearest to a number of those units."""
+    return units / (1 << _UNIT_BITS)
 
 
 def _check_settings(num_classes: int, task: Task, bins: int) -> None:

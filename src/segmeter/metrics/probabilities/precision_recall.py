@@ -1,12 +1,11 @@
-"""fine histogram of a class's probabilities -> precision and recall at every threshold, average precision, best F1."""
+"""Precision and recall at every threshold, average precision and best F1 of a class, from a fine histogram."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import digamma
 
-from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
-from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, divide
 
 
 @dataclass(frozen=True, kw_only=True)

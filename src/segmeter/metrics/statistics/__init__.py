@@ -1,1 +1,1 @@
-"""Values per case -> intervals and tests."""
+"""Intervals, tests and rankings from values and sums of cases."""

@@ -1,4 +1,4 @@
-"""columns of per-case sums -> intervals, by resampling cases or clusters of cases.
+"""Intervals of scores, by resampling cases or clusters of cases.
 
 Every aggregate here is a function of column sums: dataset scores of summed margins, means of summed values. A resample
 is then a vector of multiplicities, and all resamples together are one matrix product. The columns are first rounded to
@@ -14,29 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_kind, known_name, real_number, shown, whole_number
+from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.pixels.overlap import divide
 from segmeter.metrics.statistics.clusters import sum_by
-from segmeter.metrics.statistics.draws import map_weights
-from segmeter.metrics.statistics.intervals import (
-    INTERVALS,
-    Interval,
-    find_ends,
-    find_p,
-    measure_influence,
-)
-from segmeter.metrics.statistics.lazy_columns import Columns
+from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.draws import check_draws, draw_pools, map_weights, to_grid
+from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
-MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together at random, see `pool_units`
+MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together at random, see `draw_pools`
 
 _LANES = 8
 _BLOCK = 1 << 20  # bytes of sums that are scored at a time
-_POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
-MOST_RESAMPLES = 10**8
 _NUMBERS = "to be finite numbers (N >= 1, ...)"
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
@@ -144,17 +135,18 @@ def bootstrap_columns(
     columns: Columns,
     statistic: Statistic,
     *,
-    resamples: int = 10_000,
-    seed: int = 0,
+    resamples: int,
+    seed: int,
     interval: Interval = "expanded",
     level: float = 0.95,
-    clusters: Sequence[str] | None = None,
+    clusters: Sequence[str] | NDArray[Any] | None = None,
     test: bool = False,
 ) -> Resampled:
     """Do what `bootstrap` does, for columns that are made one at a time."""
     resamples, seed = check_draws("bootstrap", resamples, seed)
     _check_options(level=level, interval=interval, clusters=clusters, count=columns.count)
     score = _of_sums(columns, statistic)
+    quietly = np.errstate(divide="ignore", invalid="ignore")(score)  # a unit alone often has nothing to divide by
     units, places, n_units = _gather_units(columns, clusters, seed)
     total = units.sum(axis=0)[places]
     estimate = score(total[None])
@@ -163,7 +155,7 @@ def bootstrap_columns(
     sums = _gathered(np.take(part, places, axis=1) for part in drawn)
     replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
-    alone = (_undefined_quietly(score, part).reshape(len(part), -1) for part in _blocks(units, places))
+    alone = (quietly(part).reshape(len(part), -1) for part in _blocks(units, places))
     influence = measure_influence(left_out, alone, estimate)
     low, high = find_ends(interval, level, estimate, replicates, influence)
     p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
@@ -177,58 +169,90 @@ def bootstrap_columns(
     )
 
 
-def pool_units(units: NDArray[Any], seed: int) -> FloatArray:
-    """Sums (`MOST_UNITS`, M), on a grid as of `to_grid`, of random pools of units (N, M): equal in size, or one apart.
+@dataclass(frozen=True, kw_only=True)
+class MeanInterval:
+    """A mean over cases and its interval.
 
-    Resampling pools takes no longer however many units there are. The units of a pool are drawn at random, so that the
-    variance between pools is, but for chance, that of independent units: of P pools its own relative error is about
-    sqrt(2 / P), 0.4 %. That is so of means and ratios, which do not depend on a pool's size; where P does not divide N,
-    intervals of totals, such as numbers of objects, are too wide, as the sizes of the drawn pools vary too.
+    Parameters
+    ----------
+    mean
+        Over the cases with a value; inf where one is infinite, NaN where there is none.
+    low, high
+        The interval's ends; NaN where fewer than 5 cases or clusters have a value.
+    n_used, n_undefined
+        Cases with a value, and without one (NaN).
     """
-    pool = _draw_pools(len(units), seed)
-    return to_grid(np.stack([_pool(column, pool) for column in units.T], axis=1))
+
+    mean: float
+    low: float
+    high: float
+    n_used: int
+    n_undefined: int
 
 
-def _draw_pools(count: int, seed: int) -> NDArray[np.int64]:
-    """The pool of each unit."""
-    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(count), kind="stable")
-    pool = np.empty(count, np.int64)
-    pool[order] = np.arange(count) % MOST_UNITS
-    return pool
+def mean_interval(
+    values: Sequence[float] | NDArray[Any],
+    *,
+    clusters: Sequence[str] | None = None,
+    resamples: int = 10_000,
+    seed: int = 0,
+    interval: Interval = "expanded",
+    level: float = 0.95,
+) -> MeanInterval:
+    """Mean of one value per case, with the interval that the summary of a run gives it.
 
+    Parameters
+    ----------
+    values : (N,)
+        One per case; NaN is undefined and left out.
+    clusters, resamples, seed, interval, level
+        As for `bootstrap`.
 
-def _pool(column: NDArray[Any], pool: NDArray[np.int64]) -> FloatArray:
-    return np.asarray(np.bincount(pool, weights=to_grid(column[:, None])[:, 0], minlength=MOST_UNITS), np.float64)
+    Returns
+    -------
+    MeanInterval
 
+    Raises
+    ------
+    InputError
+        The values are not one number per case, or as `bootstrap`.
 
-def to_grid(columns: NDArray[Any]) -> FloatArray:
-    """Round each column to a power of two so coarse that sums of N draws are exact; integers stay as they are."""
-    values: FloatArray = columns.astype(np.float64)
-    largest = np.maximum(values.max(axis=0, initial=0), -values.min(axis=0, initial=0)) * max(len(values), 1)
-    quantum = np.exp2(np.ceil(np.log2(np.maximum(largest, np.finfo(float).tiny))) - 52)
-    values /= quantum  # in place: with many cases this is the largest array there is
-    np.round(values, out=values)
-    values *= quantum
-    return values
-
-
-def mean_columns(values: FloatArray, *, bounded: bool = False) -> FloatArray:
-    """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite.
-
-    With `bounded`, no value is infinite, and the columns are (N, 2 V).
+    Examples
+    --------
+    >>> found = mean_interval([0.9, 0.7, 0.8, 0.85, 0.6, 0.95])
+    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+    (0.8, 0.65, 0.925)
     """
-    finite = np.where(np.isfinite(values), values, 0.0)
-    return np.concatenate([finite, ~np.isnan(values), *([] if bounded else [np.isinf(values)])], axis=1)
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected("mean_interval", "values", "to be one number per case", error)) from None
+    if given.ndim != 1 or given.dtype.kind not in "iuf" or not given.size or isinstance(values, np.ma.MaskedArray):
+        rule, found = "to be one number per case", f"{type(values).__name__}, {given.dtype} {given.shape}"
+        raise InputError(expected("mean_interval", "values", rule, found))
+    column = given.astype(np.float64)[:, None]
+    ends = bootstrap(
+        mean_columns(column),
+        mean_of_columns,
+        resamples=resamples,
+        seed=seed,
+        interval=interval,
+        level=level,
+        clusters=clusters,
+    )
+    n_used = int((~np.isnan(column)).sum())
+    return MeanInterval(
+        mean=float(ends.estimate[0]),
+        low=float(ends.low[0]),
+        high=float(ends.high[0]),
+        n_used=n_used,
+        n_undefined=len(column) - n_used,
+    )
 
 
-def mean_of_columns(sums: FloatArray, *, bounded: bool = False) -> FloatArray:
-    """Means (R, V) of the defined values; inf as soon as one is infinite, NaN where none is defined."""
-    finite, defined, *infinite = np.split(sums, 2 if bounded else 3, axis=1)
-    means = divide(finite, defined)
-    return means if bounded else np.where(infinite[0] > 0, np.inf, means)
-
-
-def _gather_units(columns: Columns, clusters: Sequence[str] | None, seed: int) -> tuple[FloatArray, list[int], int]:
+def _gather_units(
+    columns: Columns, clusters: Sequence[str] | NDArray[Any] | None, seed: int
+) -> tuple[FloatArray, list[int], int]:
     """Distinct columns of units or pools (U, D) on a grid, which each given column is, and how many units there are.
 
     Columns of zeros fill D up to a multiple of 8: matrices of 63 columns take longer to multiply than those of 64.
@@ -238,16 +262,16 @@ def _gather_units(columns: Columns, clusters: Sequence[str] | None, seed: int) -
     if clusters is not None:
         labels, index = np.unique(np.asarray(clusters), return_inverse=True)
         count = len(labels)
-    pool = _draw_pools(count, seed) if count > MOST_UNITS else None
+    pool = draw_pools(count, MOST_UNITS, seed) if count > MOST_UNITS else None
     numbers, places = dict[bytes, int](), list[int]()
     kept = np.empty((columns.width + _LANES, min(count, MOST_UNITS)))  # what stays unused takes no memory
     for column in columns:
-        _check_numbers(column, columns.shape)
         units = column if index is None else sum_by(index, count, column)
         unused = len(numbers)
         places.append(numbers.setdefault(sha256(units.tobytes()).digest(), unused))
         if places[-1] == unused:
-            kept[unused] = to_grid((units if pool is None else _pool(units, pool))[:, None])[:, 0]
+            pooled = units if pool is None else np.bincount(pool, weights=to_grid(units), minlength=MOST_UNITS)
+            kept[unused] = to_grid(pooled)
     filled = len(numbers) + -len(numbers) % _LANES
     kept[len(numbers) : filled] = 0.0
     return kept[:filled].T, places, count
@@ -263,26 +287,12 @@ def _as_columns(columns: Any) -> Columns:
         what = type(columns).__name__ if isinstance(columns, np.ma.MaskedArray) else given.dtype
         raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{what} {given.shape}"))
     for column in (whole := Columns.of(given)):
-        _check_numbers(column, whole.shape)
+        if not np.isfinite(column).all():
+            raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{given.dtype} {given.shape}"))
+        if given.dtype.kind in "iu" and np.abs(column.astype(np.float64)).sum() > _EXACT:
+            rule, remedy = "to sum to 2**53 or less, being integers", "Pass floats if they need not be exact."
+            raise InputError(expected("bootstrap", "columns", rule, "more", remedy))
     return whole
-
-
-def _check_numbers(column: NDArray[Any], shape: tuple[int, ...]) -> None:
-    if not np.isfinite(column).all():
-        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{column.dtype} {(len(column), *shape)}"))
-    if column.dtype.kind in "iu" and np.abs(column.astype(np.float64)).sum() > _EXACT:
-        remedy = "Pass floats if they need not be exact."
-        raise InputError(expected("bootstrap", "columns", "to sum to 2**53 or less, being integers", "more", remedy))
-
-
-def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
-    """Give both as whole numbers that can be drawn by."""
-    resamples, seed = whole_number(where, "resamples", resamples), whole_number(where, "seed", seed)
-    if not 1 <= resamples <= MOST_RESAMPLES:
-        raise InputError(expected(where, "resamples", f"between 1 and {MOST_RESAMPLES}", resamples))
-    if seed < 0:
-        raise InputError(expected(where, "seed", ">= 0", seed))
-    return resamples, seed
 
 
 def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> None:
@@ -318,12 +328,6 @@ def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], F
         return values.astype(np.float64, copy=False)
 
     return score
-
-
-def _undefined_quietly(score: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
-    """A unit alone often has nothing to divide by."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return score(sums)
 
 
 def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:

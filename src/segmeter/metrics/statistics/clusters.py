@@ -1,18 +1,19 @@
-"""case ids -> independent units: which cases belong together, and how many units effectively decide a score."""
+"""Which cases belong together by their ids or by a table of facts, and how many units effectively decide a score."""
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.checks import expected, nearest, shorten
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.pixels.overlap import divide
-from segmeter.metrics.statistics.case_tables import read_column, take_cases
+from segmeter.metrics.arrays import divide
 from segmeter.metrics.statistics.intervals import MIN_UNITS
 
 FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say
@@ -24,7 +25,11 @@ _PREFIX = "prefix:"
 _TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
 _LOOKED = 100  # cases that a pattern is tried on first
-_LISTED = 8  # cases or classes named in one message
+_LISTED = 8  # cases, classes or columns named in one message
+TABLES = (".csv", ".tsv", ".parquet")
+CASE_ID = "case_id"
+
+_REMEDY = "Complete the row, or put quotes around a cell that holds the separator."
 
 
 def is_cluster(cluster: str | None) -> bool:
@@ -120,48 +125,39 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     return None
 
 
-def sum_clusters(columns: NDArray[Any], clusters: Sequence[str] | NDArray[np.int64] | None) -> NDArray[Any]:
-    """Sums (U, M) of the rows of each cluster, by ascending label; the columns (N, M) themselves without clusters."""
-    if clusters is None:
-        return columns
-    labels, index = np.unique(np.asarray(clusters), return_inverse=True)
-    sums = np.empty((len(labels), columns.shape[1]), np.int64 if columns.dtype.kind in "biu" else np.float64)
-    for place, column in enumerate(columns.T):
-        sums[:, place] = sum_by(index, len(labels), column)
-    return sums
-
-
 def sum_by(index: NDArray[np.int64], count: int, column: NDArray[Any]) -> NDArray[Any]:
     """Sums (count,) of the numbers (N,) of each cluster."""
     sums = np.bincount(index, weights=column, minlength=count)  # in float64: of integers too, each sum is exact
     return sums.astype(np.int64) if column.dtype.kind in "biu" else sums
 
 
-def effective_units(sizes: NDArray[Any]) -> FloatArray:
-    """Kish's effective number of units (S,) of sizes (N, S): the square of the sum over the sum of squares; NaN for 0.
+def effective_units(sizes: NDArray[Any]) -> float:
+    """Kish's effective number of units of some sizes (N,): the square of the sum over the sum of squares; NaN for 0.
 
     Examples
     --------
-    >>> effective_units(np.array([[5], [5], [5], [5]])), effective_units(np.array([[90], [5], [5], [0]])).round(2)
-    (array([4.]), array([1.23]))
+    >>> effective_units(np.array([5, 5, 5, 5])), round(effective_units(np.array([90, 5, 5, 0])), 2)
+    (4.0, 1.23)
     """
     values = sizes.astype(np.float64)
-    return divide(values.sum(axis=0) ** 2, (values**2).sum(axis=0))
+    total, squares = np.add.accumulate(values)[-1], np.add.accumulate(values**2)[-1]  # in the order of the cases
+    return float(divide(total * total, squares))
 
 
 def warn_of_few(
-    case_ids: Sequence[str], clusters: Sequence[str] | None, effective: Mapping[str, float | None]
+    case_ids: Sequence[str], units: int, effective: Mapping[str, float | None], cluster: str | None
 ) -> str | None:
-    """Warning about intervals that are less certain than they look; None where there is no reason.
+    """Warn about intervals that are less certain than they look; None where there is no reason.
 
     Parameters
     ----------
-    case_ids, clusters
-        Of the cases; no clusters where each case is a unit.
+    case_ids, cluster
+        Of the cases, and `metrics.cluster`.
+    units
+        How many cases or clusters are independent.
     effective
         Effective units by class, None where it is absent.
     """
-    units = len(case_ids) if clusters is None else len(set(clusters))
     lines = []
     if units < FEW_UNITS:
         noun = "unit" if units == 1 else "units"
@@ -171,7 +167,7 @@ def warn_of_few(
     if few:
         named = ", ".join(f"{name} {value:.1f}" for value, name in few[:_LISTED])
         lines.append(f"Few effective units, as large cases outweigh the others: {named}.")
-    grouping = find_grouping(case_ids) if clusters is None else None
+    grouping = find_grouping(case_ids) if cluster is None else None
     if grouping:
         pattern, groups = grouping
         remedy = (
@@ -179,3 +175,122 @@ def warn_of_few(
         )
         lines.append(f"Case ids look grouped ({groups} groups): unless cases of a group are independent, {remedy}.")
     return " ".join(lines) or None
+
+
+def is_table(path: str) -> bool:
+    """Whether a file can be such a table, by its name."""
+    return Path(path).suffix.lower() in TABLES
+
+
+def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
+    """Read the value of a column for each case id, as text; empty cells are left out.
+
+    Parameters
+    ----------
+    path
+        A table whose column `case_id` names the cases: CSV with commas, TSV with tabs, Parquet.
+    column
+        One of its other columns.
+    key
+        Of the configuration, such as "cluster", for messages.
+
+    Raises
+    ------
+    InputError
+        The table can't be read, lacks a column, names one twice, has a row with more or fewer cells than its header, or
+        gives a case two values.
+    """
+    names, cells = _read(Path(path), key, (CASE_ID, column))
+    lacking = [name for name in (CASE_ID, column) if name not in names]
+    if lacking:
+        rule, remedy = f"to name a table with the columns {CASE_ID} and {column}", nearest(lacking[-1], names)
+        given = f"{path} with {shorten(names, most=_LISTED) or 'none'}"
+        raise InputError(expected("metrics", key, rule, given, remedy if names else ""))
+    values: dict[str, str] = {}
+    for case_id, value in zip(*cells, strict=True):
+        if value and values.setdefault(case_id, value) != value:
+            rule = "to give each case one value"
+            raise InputError(expected("metrics", key, rule, f"two for {case_id!r} in {path}"))
+    return values
+
+
+def take_cases(value_of: Callable[[str], str | None], case_ids: Sequence[str], *, key: str, rule: str) -> list[str]:
+    """The value of each case; equal ones are one object, as there may be a million of a few.
+
+    Raises
+    ------
+    InputError
+        Cases without one, with the first of them.
+    """
+    known, values, missed = dict[str, str](), list[str](), list[str]()
+    for case_id in case_ids:
+        value = value_of(case_id)
+        if value is None:
+            missed.append(case_id)
+        else:
+            values.append(known.setdefault(value, value))
+    if missed:
+        named = shorten([repr(case_id) for case_id in missed], most=_LISTED)
+        raise InputError(expected("metrics", key, rule, f"{len(missed)} without: {named}"))
+    return values
+
+
+def column_names(path: str | Path, *, key: str) -> list[str]:
+    """The columns of a table but `case_id`; raises as `read_column`."""
+    return [name for name in _read(Path(path), key, ())[0] if name != CASE_ID]
+
+
+def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The names of all columns, and the cells of each wanted one; no cells where one of them is lacking."""
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError("not a regular file")
+        return (_read_parquet if path.suffix.lower() == ".parquet" else _read_text)(path, key, wanted)
+    except InputError:
+        raise
+    except (OSError, ValueError, csv.Error) as error:  # ArrowInvalid is a ValueError
+        reason = " ".join(str(error).split())
+        raise InputError(expected("metrics", key, "to name a table", f"{path} ({reason})")) from error
+
+
+def _read_text(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.reader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        names = next(reader, [])
+        _check_names(names, path, key)
+        if not wanted or set(wanted) - set(names):
+            return names, []
+        width, found = len(names), [(names.index(name), list[str]()) for name in wanted]
+        for cells in reader:
+            if len(cells) == width:
+                for place, column in found:  # no list of rows: so many would be gone through by the collector
+                    column.append(cells[place])
+            elif cells:
+                rule, remedy = f"to name a table whose rows have {width} cells, as its header", _REMEDY
+                given = f"{len(cells)} in line {reader.line_num} of {path}"
+                raise InputError(expected("metrics", key, rule, given, remedy))
+    return names, [column for _, column in found]
+
+
+def _read_parquet(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        names = list(file.schema_arrow.names)
+        _check_names(names, path, key)
+        if not wanted or set(wanted) - set(names):
+            return names, []
+        table = file.read(columns=list(wanted))
+    return names, [[_text(cell) for cell in table[name].to_pylist()] for name in wanted]
+
+
+def _check_names(names: Sequence[str], path: Path, key: str) -> None:
+    """Refuse a header that names a column twice: which of them is meant is not known."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        given = f"{shorten([repr(name) for name in twice], most=_LISTED)} twice in {path}"
+        raise InputError(expected("metrics", key, "to name a table whose columns differ in name", given, "Rename one."))
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or value != value else str(value)

@@ -1,18 +1,60 @@
-"""A seed -> how often each unit is drawn by each resample, the same bits everywhere."""
+"""How often each resample draws each unit, by a seed, with the same bits everywhere."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.checks import expected, whole_number
+from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 from segmeter.parallel import map_in_threads
 from segmeter.threads import count_cores
 
+MOST_RESAMPLES = 10**8
+
 _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
 _LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
 _MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
+_POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MOST_THREADS = 4  # that draw and sum; one scores what they give
+
+
+def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
+    """Give both as whole numbers that can be drawn by."""
+    resamples, seed = whole_number(where, "resamples", resamples), whole_number(where, "seed", seed)
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise InputError(expected(where, "resamples", f"between 1 and {MOST_RESAMPLES}", resamples))
+    if seed < 0:
+        raise InputError(expected(where, "seed", ">= 0", seed))
+    return resamples, seed
+
+
+def to_grid(column: NDArray[Any]) -> FloatArray:
+    """Round a column to a power of two so coarse that sums of N draws are exact; integers stay as they are."""
+    values: FloatArray = column.astype(np.float64)
+    largest = max(values.max(initial=0), -values.min(initial=0)) * max(len(values), 1)
+    quantum = np.exp2(np.ceil(np.log2(max(largest, np.finfo(float).tiny))) - 52)
+    values /= quantum  # in place: with many cases these are the largest arrays there are
+    np.round(values, out=values)
+    values *= quantum
+    return values
+
+
+def draw_pools(count: int, pools: int, seed: int) -> NDArray[np.int64]:
+    """Put units into pools at random, equal in size or one apart: the pool of each unit.
+
+    Resampling pools takes no longer however many units there are. The units of a pool are drawn at random, so that the
+    variance between pools is, but for chance, that of independent units: of P pools its own relative error is about
+    sqrt(2 / P), 0.4 % for `MOST_UNITS`. That is so of means and ratios, which do not depend on a pool's size; where P
+    does not divide N, intervals of totals, such as numbers of objects, are too wide, as the sizes of the drawn pools
+    vary too.
+    """
+    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(count), kind="stable")
+    pool = np.empty(count, np.int64)
+    pool[order] = np.arange(count) % pools
+    return pool
 
 
 def map_weights(
@@ -49,7 +91,7 @@ def _tally(halves: NDArray[np.uint32]) -> FloatArray:
 
 
 def _tally_compiled(halves: NDArray[np.uint32]) -> FloatArray:
-    from segmeter.metrics.statistics._draw_kernels import tally_draws
+    from segmeter.metrics._kernels import tally_draws
 
     weights = np.empty(halves.shape)
     tally_draws(halves, weights)

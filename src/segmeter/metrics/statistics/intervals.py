@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.pixels.overlap import divide
+from segmeter.metrics.arrays import FloatArray, divide
 
 Interval = Literal["expanded", "bca", "percentile"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)

@@ -1,9 +1,9 @@
-"""Paired values of two models -> p-values; and p-values of several tests, adjusted."""
+"""Tests of the paired values of two models, p-values adjusted for several tests, and rankings of several models."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.statistics.bootstrap import check_draws, to_grid
-from segmeter.metrics.statistics.describe import minus
+from segmeter.metrics.arrays import FloatArray, minus
+from segmeter.metrics.statistics.draws import check_draws, to_grid
 
 _BLOCK = 1 << 20  # signs drawn at a time
 _CASES = 4096  # of which they are used at a time; a multiple of 8
@@ -90,7 +89,7 @@ def sign_flip(
         raise InputError(
             expected("sign_flip", "second", rule, f"{int(np.isinf(differences).sum())} infinite differences")
         )
-    p_values, exact = _flip([to_grid(differences[:, None])[:, 0]], resamples=resamples, seed=seed)
+    p_values, exact = _flip([to_grid(differences)], resamples=resamples, seed=seed)
     return PairedTest(p_value=p_values[0], n_used=differences.size, n_undefined=n_undefined, exact=exact)
 
 
@@ -106,7 +105,7 @@ def sign_flips(
         differences, n_undefined = _differences("sign_flips", one, other)
         p_values.append(math.nan)
         if np.isfinite(differences).all():
-            whole[number] = to_grid(differences[:, None])[:, 0]
+            whole[number] = to_grid(differences)
             if n_undefined:
                 p_values[number] = _flip([whole.pop(number)], resamples=resamples, seed=seed)[0][0]
     if whole:
@@ -162,6 +161,75 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * np.arange(values.size, 0, -1)), 1)
     return adjusted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Models ordered by a statistic where more is better, and the stability of that order.
+
+    Parameters
+    ----------
+    order : (M,)
+        Indices of the models, best first.
+    ranks : (M,)
+        1 is best; equals share the mean of their ranks.
+    rank_shares : (M, M)
+        ``[m, r]`` is the share of the resamples in which model m came r-th (0 is best); ties are shared out.
+    stability
+        Mean Kendall tau-b between the ranking and those of the resamples; 1 is never another order. NaN when undefined.
+    """
+
+    order: NDArray[np.int64]
+    ranks: FloatArray
+    rank_shares: FloatArray
+    stability: float
+
+
+def rank_values(values: FloatArray, replicates: FloatArray) -> Ranking:
+    """Rank M models by K values each (M, K), of which more is better, and by those of B resamples (B, M, K).
+
+    The first values decide, and the next where these are equal. Undefined ones rank last.
+    """
+    ranks = _ranks(values[None])[0]
+    drawn = _ranks(replicates)
+    return Ranking(
+        order=np.argsort(ranks, kind="stable"),
+        ranks=ranks,
+        rank_shares=_rank_shares(drawn),
+        stability=_mean_tau(ranks, drawn),
+    )
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Ranks (R, M) by values (R, M, K), 1 is the largest; equals share their mean rank, NaN ranks last."""
+    from scipy import stats  # takes half a second to load, and is seldom needed
+
+    keys = -np.nan_to_num(values, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    ranks: FloatArray = stats.rankdata(keys[..., 0], axis=1)
+    for k in range(1, keys.shape[2]):
+        ranks = stats.rankdata(2 * values.shape[1] * ranks + stats.rankdata(keys[..., k], axis=1), axis=1)
+    return ranks
+
+
+def _rank_shares(ranks: FloatArray) -> FloatArray:
+    """A mean rank of t equals covers t places; each place gets 1 / t."""
+    models = ranks.shape[1]
+    ties = (ranks[:, :, None] == ranks[:, None, :]).sum(axis=2)
+    places = np.arange(1, models + 1)
+    covers = np.abs(places - ranks[:, :, None]) <= (ties[:, :, None] - 1) / 2
+    shares: FloatArray = (covers / ties[:, :, None]).mean(axis=0)
+    return shares
+
+
+def _mean_tau(ranks: FloatArray, drawn: FloatArray) -> float:
+    """Kendall's tau-b of each resampled ranking with `ranks`, averaged where it is defined."""
+    pairs = np.array(list(combinations(range(len(ranks)), 2)))
+    fixed = np.sign(ranks[pairs[:, 0]] - ranks[pairs[:, 1]])
+    moved = np.sign(drawn[:, pairs[:, 0]] - drawn[:, pairs[:, 1]])
+    scale = np.sqrt((fixed != 0).sum() * (moved != 0).sum(axis=1))
+    if not scale.any():
+        return float("nan")
+    return float((moved @ fixed)[scale > 0].dot(1 / scale[scale > 0]) / (scale > 0).sum())
 
 
 def _numbers(where: str, name: str, given: Any) -> FloatArray:

@@ -1,1 +1,1 @@
-"""Rows -> the summary in metrics.json, under every convention, and the comparison of runs."""
+"""The summary of a run in metrics.json, under every convention, and the comparison of runs."""

@@ -1,4 +1,4 @@
-"""rows of several runs -> whether they may be compared: the same cases, targets and, for lengths, spacing."""
+"""Runs may be compared where they have the same cases and targets and, for lengths, the same spacing."""
 
 import logging
 import math
@@ -12,10 +12,9 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray
 from segmeter.metrics.cases.table import UNKNOWN, Edges
 from segmeter.metrics.cases.typed import RunColumns
-from segmeter.metrics.summary.directions import find_direction
+from segmeter.metrics.config.scores import find_facts
 
 _LOG = logging.getLogger(__name__)
-_SPACED = ("hd", "assd", "masd", "nsd", "object_masd", "brats_", "autopet_")  # how scores begin that need the spacing
 _SCORE_AGAIN = "Score them again against the same files, read in the same way."
 _UNVERIFIED = (
     "compare: only the shapes and class totals of the references of %r were compared with those of %s, as one of the "
@@ -114,7 +113,7 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
     InputError
         One line per run, with the first case.
     """
-    spaced = [name for name in names if name.startswith(_SPACED) or find_direction(name) is None]
+    spaced = [name for name in names if (facts := find_facts(name)) is None or facts.spaced]
     (first, one), *others = runs.items()
     problems = []
     for name, other in others if spaced else ():

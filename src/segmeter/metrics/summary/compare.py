@@ -1,6 +1,6 @@
 """Runs on the same cases are compared pair by pair: differences (new minus base), tests, and a ranking of all."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -10,24 +10,29 @@ import numpy as np
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.requirements import Requirement, parse_requirements
-from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns
-from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.describe import minus, plain, say
-from segmeter.metrics.statistics.lazy_columns import Columns, join_columns
-from segmeter.metrics.statistics.paired_tests import holm, sign_flips, wilcoxon
+from segmeter.metrics.config.scores import find_direction, is_overall, may_be_infinite, name_change
+from segmeter.metrics.statistics.bootstrap import Resampled
+from segmeter.metrics.statistics.clusters import sum_by
+from segmeter.metrics.statistics.columns import (
+    Columns,
+    join_means,
+    mean_columns,
+    mean_of_columns,
+    minus_means,
+    split_means,
+)
+from segmeter.metrics.statistics.paired_tests import Ranking, holm, rank_values, sign_flips, wilcoxon
 from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
-from segmeter.metrics.summary.directions import find_direction, minus_means, name_change, split_means
 from segmeter.metrics.summary.gates import decide, expand_requirements
-from segmeter.metrics.summary.ranking import Drawn, Ranking, draw_scores
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, is_overall, paired_units
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
-from segmeter.metrics.summary.slices import compare_slices, headlines
-from segmeter.metrics.summary.summary import DEFAULT
+from segmeter.metrics.summary.slices import compare_slices
+from segmeter.metrics.summary.summarise import DEFAULT
 
 SCHEMA = 2  # of compare.json; in schema 1 differences were first minus second
 _GATE_RESAMPLES = 1000  # fewer leave the ends of an interval, and so a verdict, to chance
@@ -106,12 +111,10 @@ def compare_runs(
 
 @dataclass(frozen=True, kw_only=True)
 class LaidOut:
-    """What is compared of runs, as columns: once it is there, their rows are needed no more.
+    """The columns of runs that are compared: once they are there, the rows are needed no more.
 
     Parameters
     ----------
-    columns
-        Name of a run to its cases.
     boards
         Name of a run to its scores.
     not_shared
@@ -120,17 +123,12 @@ class LaidOut:
         The slice of each case, by each of ``config.slice_by``.
     required
         What the new one of two runs must reach.
-    spec, config
-        As for `compare_runs`.
     """
 
-    columns: dict[str, RunColumns]
     boards: dict[str, Scoreboard]
     not_shared: list[str]
     labels: dict[str, list[str]]
     required: list[Requirement]
-    spec: ClassSpec
-    config: MetricsConfig
 
 
 def lay_out(
@@ -147,59 +145,49 @@ def lay_out(
     required = parse_requirements(require)
     if required:
         _check_gate(len(runs), config)
-    columns = _columns(runs, spec, config)
+    regions, columns = class_regions(spec, config.groups), dict[str, RunColumns]()
+    for name in runs:  # rows are read once, one run after the other, so that no two are there
+        one = lay_out_run(order_rows("compare", runs[name], spec), spec, regions)
+        first = next(iter(columns.values()), one)
+        columns[name] = replace(one, case_ids=first.case_ids) if one.case_ids == first.case_ids else one
     check_same_cases(columns)
     boards, not_shared = build_scoreboards(columns, spec, config)
-    first = next(iter(boards.values()))
-    check_same_spacing(columns, first.names)
-    cluster_labels(first.case_ids, config.cluster)
-    labels: dict[str, list[str]] = {}
-    if config.slice_by:
-        labels = slice_labels(order_rows("compare", next(iter(runs.values())), spec), spec, config)
-    required = expand_requirements(required, first, {by: order_labels(each) for by, each in labels.items()})
-    return LaidOut(
-        columns=columns,
-        boards=boards,
-        not_shared=not_shared,
-        labels=labels,
-        required=required,
-        spec=spec,
-        config=config,
-    )
-
-
-def _columns(runs: Mapping[str, Sequence[CaseRow]], spec: ClassSpec, config: MetricsConfig) -> dict[str, RunColumns]:
-    """The cases of each run as columns. Rows are read once, one run after the other, so that no two are there."""
-    regions, found = class_regions(spec, config.groups), dict[str, RunColumns]()
-    for name in runs:
-        one = lay_out_run(order_rows("compare", runs[name], spec), spec, regions)
-        first = next(iter(found.values()), one)
-        found[name] = replace(one, case_ids=first.case_ids) if one.case_ids == first.case_ids else one
-    return found
+    board = next(iter(boards.values()))
+    check_same_spacing(columns, board.names)
+    labels = slice_labels(board.run, spec, config)
+    required = expand_requirements(required, board, {by: order_labels(each) for by, each in labels.items()})
+    return LaidOut(boards=boards, not_shared=not_shared, labels=labels, required=required)
 
 
 def compare_laid_out(given: LaidOut) -> dict[str, Any]:
     """Do the statistics of `compare_runs`, and return what it returns."""
-    boards, labels, config = given.boards, given.labels, given.config
+    boards, labels = given.boards, given.labels
     first = next(iter(boards.values()))
-    options = {
-        "resamples": config.bootstrap,
-        "seed": config.seed,
-        "clusters": cluster_labels(first.case_ids, config.cluster),
-    }
-    metrics = first.names
-    pairs = [_compare_pair(boards, *pair, config, options) for pair in combinations(boards, 2)]
+    pairs, whole = list[dict[str, dict[str, Any]]](), dict[str, FloatArray]()
+    for base, new in combinations(boards, 2):
+        compared, scores = _compare_pair(boards[base], boards[new], (base, new))
+        pairs.append(compared)
+        whole |= scores  # the same in every pair
+    drawn = whole, {run: _draw_means(board) for run, board in boards.items()}
     for overall in (True, False):
-        _adjust([pair[metric] for pair in pairs for metric in metrics if is_overall(metric) == overall])
-    drawn = draw_scores(list(boards.values()), **options)
-    return {
-        "n_cases": len(first.case_ids),
+        _adjust([pair[metric] for pair in pairs for metric in first.names if is_overall(metric) == overall])
+    found = {
+        "n_cases": len(first.run.case_ids),
         "runs": list(boards),
-        "metrics": {metric: _entry(boards, metric, pairs, drawn) for metric in metrics},
+        "metrics": {metric: _entry(boards, metric, pairs, drawn) for metric in first.names},
         "not_shared": given.not_shared,
-        **(_slices(boards, given.spec, config, labels) if labels else {}),
-        **({"gate": decide(list(boards.values()), given.required, labels, config)} if given.required else {}),
     }
+    if labels:
+        found["slices"] = [
+            {"base": base, "new": new, "by": compare_slices(boards[base], boards[new], labels)}
+            for base, new in combinations(boards, 2)
+        ]
+        found["slice_table"] = first.config.slices
+        found["slice_hashes"] = {by: hash_labels(first.run.case_ids, each) for by, each in labels.items()}
+    if given.required:
+        _, new_board = boards.values()
+        found["gate"] = decide(first, new_board, given.required, labels)
+    return found
 
 
 def _check_gate(runs: int, config: MetricsConfig) -> None:
@@ -214,78 +202,70 @@ def _check_gate(runs: int, config: MetricsConfig) -> None:
         raise ConfigError(problems)
 
 
-def _slices(
-    boards: Mapping[str, Scoreboard], spec: ClassSpec, config: MetricsConfig, labels: Mapping[str, list[str]]
-) -> dict[str, Any]:
-    """Differences of each pair of runs in each slice, and which cases these are."""
-    names, case_ids = headlines(next(iter(boards.values())), spec), next(iter(boards.values())).case_ids
-    clusters = cluster_labels(case_ids, config.cluster)
-    pairs = [
-        {"base": one, "new": two, "by": compare_slices(boards[one], boards[two], names, labels, config, clusters)}
-        for one, two in combinations(boards, 2)
-    ]
-    hashes = {by: hash_labels(case_ids, each) for by, each in labels.items()}
-    return {"slices": pairs, "slice_table": config.slices, "slice_hashes": hashes}
-
-
-def bootstrap_difference(
-    base: Columns, new: Columns, subtract: Callable[[FloatArray, FloatArray], FloatArray], **options: Any
-) -> Resampled:
-    """Find the intervals of differences, new minus base, both on the same resampled cases.
-
-    Parameters
-    ----------
-    base, new : (N, M)
-        Columns of two runs, row by row of the same case.
-    subtract
-        Sums (R, M) of the new run's columns, and of the base's, to differences (R, S).
-    options
-        As for `bootstrap`.
-    """
-    width = base.width
-
-    def difference(sums: FloatArray) -> FloatArray:
-        return subtract(np.ascontiguousarray(sums[:, width:]), np.ascontiguousarray(sums[:, :width]))
-
-    return bootstrap_columns(join_columns([base, new]), difference, **options)
-
-
 def _compare_pair(
-    boards: Mapping[str, Scoreboard], base: str, new: str, config: MetricsConfig, options: dict[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """By metric: the differences of two runs, with intervals and tests."""
-    old, now = boards[base], boards[new]
-    flips = sign_flips(paired_units(old, now, options["clusters"]), resamples=config.bootstrap, seed=config.seed)
-    ranked = [wilcoxon(*pair).p_value for pair in paired_units(old, now, options["clusters"])]
-    drawn = {"interval": config.interval, **options}
-    means = bootstrap_difference(
-        old.means(now),
-        now.means(old),
-        lambda ours, theirs: minus_means(split_means(ours), split_means(theirs)),
-        **drawn,
-    )
-    whole = bootstrap_difference(
-        old.columns, now.columns, lambda ours, theirs: minus(old.score(ours), old.score(theirs)), test=True, **drawn
-    )
-    count = len(old.case_ids)
-    found: dict[str, dict[str, Any]] = {name: {"base": base, "new": new} for name in old.names}
+    old: Scoreboard, now: Scoreboard, names: tuple[str, str]
+) -> tuple[dict[str, dict[str, Any]], dict[str, FloatArray]]:
+    """Find the differences of two runs by metric, with intervals and tests.
+
+    Returns
+    -------
+    dict
+        Metric to its differences.
+    dict
+        Run to its scores of the data set: of all cases, then of the resamples, (1 + B, D).
+    """
+
+    def whole_scores(sums: FloatArray) -> FloatArray:
+        """Sums (R, 2 C) to differences, then the scores of base and new run: (R, 3, D)."""
+        base, new = (old.score(np.ascontiguousarray(part), old.whole) for part in np.split(sums, 2, axis=1))
+        return np.stack([minus(new, base), base, new], axis=1)
+
+    def differences(sums: FloatArray) -> FloatArray:
+        base, new = (split_means(part) for part in np.split(sums, 2, axis=1))
+        return minus_means(new, base)
+
+    whole = old.resample(Columns.join(old.columns, now.columns), whole_scores, test=True)
+    mean = old.resample(Columns.join(old.means(old.per_case, now), now.means(old.per_case, old)), differences)
+    found: dict[str, dict[str, Any]] = {name: {"base": names[0], "new": names[1]} for name in old.names}
     for d, metric in enumerate(old.whole):
-        found[metric] |= _difference("dataset", metric, whole, d) | {"dataset_p": plain(whole.p_of_zero[d])}
-    for i, metric in enumerate(old.values):
-        lost = int((np.isnan(old.values[metric]) | np.isnan(now.values[metric])).sum())
-        found[metric] |= _difference("per_case", metric, means, i)
-        found[metric] |= {"wilcoxon_p": ranked[i], "sign_flip_p": plain(flips[i])}
-        found[metric] |= {"n_used": count - lost, "n_undefined": lost}
-        infinite = {"base": int(np.isinf(old.values[metric]).sum()), "new": int(np.isinf(now.values[metric]).sum())}
-        found[metric] |= {"n_infinite": infinite} if any(infinite.values()) else {}
-    return found
+        found[metric] |= _difference("dataset", metric, whole, (0, d)) | {"dataset_p": plain(whole.p_of_zero[0, d])}
+    flips = sign_flips(_paired_units(old, now), resamples=old.config.bootstrap, seed=old.config.seed)
+    ranked = (wilcoxon(*pair).p_value for pair in _paired_units(old, now))
+    for i, (metric, flip, p_value) in enumerate(zip(old.per_case, flips, ranked, strict=True)):
+        values = old.values(metric), now.values(metric)
+        lost = int((np.isnan(values[0]) | np.isnan(values[1])).sum())
+        infinite = [int(np.isinf(each).sum()) for each in values] if may_be_infinite(metric) else []
+        found[metric] |= _difference("per_case", metric, mean, (i,))
+        found[metric] |= {"wilcoxon_p": p_value, "sign_flip_p": plain(flip)}
+        found[metric] |= {"n_used": len(values[0]) - lost, "n_undefined": lost}
+        found[metric] |= {"n_infinite": dict(zip(("base", "new"), infinite, strict=True))} if any(infinite) else {}
+    scores = np.concatenate([whole.estimate[None], whole.replicates])
+    return found, {run: scores[:, 1 + side] for side, run in enumerate(names)}
 
 
-def _difference(name: str, metric: str, resampled: Resampled, i: int) -> dict[str, Any]:
-    value = resampled.estimate[i]
+def _paired_units(one: Scoreboard, other: Scoreboard) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """The values of both runs where both are defined, of each score in turn: per case, or their means per cluster."""
+    for name in one.per_case:
+        values = one.values(name), other.values(name)
+        undefined = np.isnan(values[0]) | np.isnan(values[1])
+        ours, theirs = (_of_units(np.where(undefined, np.nan, each), one.clusters) for each in values)
+        yield ours, theirs
+
+
+def _of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray:
+    if clusters is None:
+        return values
+    count = int(clusters.max()) + 1
+    return mean_of_columns(np.stack([sum_by(clusters, count, one) for one in mean_columns(values[:, None]).T], axis=1))[
+        :, 0
+    ]
+
+
+def _difference(name: str, metric: str, resampled: Resampled, place: tuple[int, ...]) -> dict[str, Any]:
+    value = resampled.estimate[place]
     return {
         f"{name}_difference": say(value),
-        f"{name}_ci95": [say(resampled.low[i]), say(resampled.high[i])],
+        f"{name}_ci95": [say(resampled.low[place]), say(resampled.high[place])],
         f"{name}_change": name_change(metric, value),
     }
 
@@ -301,21 +281,34 @@ def _adjust(pairs: Sequence[dict[str, Any]]) -> None:
                 pair.setdefault(f"{test}_holm", None)
 
 
+def _draw_means(board: Scoreboard) -> FloatArray:
+    """Shares of infinite values and means of the others: of all cases, then of the resamples, (1 + B, V, 2)."""
+    found = board.resample(board.means(board.per_case), lambda sums: np.moveaxis(split_means(sums), 0, 2))
+    return np.concatenate([found.estimate[None], found.replicates])
+
+
 def _entry(
-    boards: Mapping[str, Scoreboard], metric: str, pairs: Sequence[dict[str, dict[str, Any]]], drawn: Drawn
+    boards: Mapping[str, Scoreboard],
+    metric: str,
+    pairs: Sequence[dict[str, dict[str, Any]]],
+    drawn: tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]],
 ) -> dict[str, Any]:
-    """One metric's part of the result."""
-    entry: dict[str, Any] = {}
-    for kind, scores in (("per_case", drawn.per_case), ("dataset", drawn.dataset)):
-        if metric in scores.names:
-            values = scores.values(metric)[:, 0]
-            entry[kind] = {run: say(value) for run, value in zip(boards, values, strict=True)}
-    if metric in drawn.failing.names:
-        entry["infinite"] = {run: int(np.isinf(board.values[metric]).sum()) for run, board in boards.items()}
+    """One metric's part of the result; `drawn` are the scores of the data set by run, and the means over cases."""
+    board, entry = next(iter(boards.values())), dict[str, Any]()
+    if metric in board.per_case:
+        scores = np.stack([drawn[1][run][:, board.per_case.index(metric)] for run in boards], axis=1)
+        means = join_means(scores[0].T)
+        entry["per_case"] = {run: say(mean) for run, mean in zip(boards, means, strict=True)}
+        if np.isinf(means).any():
+            entry["infinite"] = {run: int(np.isinf(each.values(metric)).sum()) for run, each in boards.items()}
+    if metric in board.whole:
+        scores = np.stack([drawn[0][run][:, [board.whole.index(metric)]] for run in boards], axis=1)
+        entry["dataset"] = {run: say(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
     better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:
-        entry["ranking"] = _describe_ranking(list(boards), drawn.rank(metric, better))
+        sign = 1 if better == "higher" else -1
+        entry["ranking"] = _describe_ranking(list(boards), rank_values(sign * scores[0], sign * scores[1:]))
         entry["ranked_by"] = "dataset" if "dataset" in entry else "per_case"
     return entry
 

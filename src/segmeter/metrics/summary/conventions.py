@@ -1,11 +1,11 @@
-"""rows -> the headline metrics under one convention, or under all of them side by side.
+"""The headline metrics of a run under one convention, or under all of them side by side.
 
 Axis letters: N cases, R regions (classes or groups of classes).
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, divide, mean_defined, say
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import region_totals
+from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import SUFFIXES
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
-from segmeter.metrics.statistics.describe import say
-from segmeter.metrics.surfaces.options import SUFFIXES
+from segmeter.metrics.pixels.overlap import ClassTotals
 
 DEFAULT = MetricsConfig()
 
@@ -73,10 +72,13 @@ def score_under(
     InputError
         The convention is unknown, or there is no row.
     """
-    chosen = find_convention(convention)
+    if not isinstance(convention, Convention):
+        known_name("score_under", "convention", convention, tuple(CONVENTIONS))
+        convention = CONVENTIONS[convention]
     if not rows:
         raise InputError(expected("score_under", "rows", "to hold a case", "none"))
-    return figures_under(chosen, rows, spec, config).values
+    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
+    return figures_under(convention, run, spec, config).values
 
 
 def score_maps_under(
@@ -132,21 +134,7 @@ def _check_cases(where: str, cases: Iterable[CaseMaps]) -> list[CaseMaps]:
     return given
 
 
-def find_convention(convention: str | Convention) -> Convention:
-    """Look a convention up by name.
-
-    Raises
-    ------
-    InputError
-        There is none of that name.
-    """
-    if isinstance(convention, Convention):
-        return convention
-    known_name("score_under", "convention", convention, tuple(CONVENTIONS))
-    return CONVENTIONS[convention]
-
-
-def compare_conventions(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
+def compare_conventions(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
     """The conventions' part of metrics.json: ours and the requested one, or all.
 
     Returns
@@ -160,35 +148,41 @@ def compare_conventions(rows: Sequence[CaseRow], spec: ClassSpec, config: Metric
     if config.convention == OURS.name:
         return facts
     shown = list(CONVENTIONS.values()) if config.convention == ALL else [OURS, chosen]
-    entries = [_entry(convention, rows, spec, config) for convention in shown]
+    entries = [_entry(convention, run, spec, config) for convention in shown]
     headline = next(entry["figures"] for entry in entries if entry["name"] == chosen.name)
     return facts | {"headline": headline, "conventions": entries}
 
 
-def figures_under(
-    convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT
-) -> Figures:
-    """The headline metrics under a convention, and how many values their means leave out."""
+def figures_under(convention: Convention, run: RunColumns, spec: ClassSpec, config: MetricsConfig = DEFAULT) -> Figures:
+    """Compute the headline metrics under a convention, and count the values that their means leave out."""
     values: dict[str, float] = {}
     left_out: dict[str, int] = {}
-    regions = _regions(spec, config, grouped=convention.groups, background=_with_background(convention, config))
-    cases = region_totals(rows, spec, regions)
+    background = config.background if convention.background is None else convention.background
+    cases = _margins(run, spec, config, _regions(convention, spec, config, background=background))
     for figure in ("iou", "dice"):
         if figure in convention.figures:
             scores = _overlap(convention, figure, cases)
             values[f"mean_{figure}"] = _aggregate(convention, figure, cases, scores)
             left_out[f"mean_{figure}"] = int((_one_empty(cases) & np.isnan(scores)).sum())
-    for name, figure, column in _surface_columns(convention, rows):
-        background = True if convention.surface_background is None else convention.surface_background
-        wanted = _regions(spec, config, grouped=convention.groups, background=background)
-        distances, margins = _distances(convention, figure, rows, spec, wanted, column)
+    background = True if convention.surface_background is None else convention.surface_background
+    wanted = _regions(convention, spec, config, background=background)
+    for name, figure, column in _surface_columns(convention, run):
+        known = [region for region in wanted if (column, region, False) in run.measured]
+        margins, distances = _margins(run, spec, config, known), np.empty((len(run.case_ids), len(known)))
+        for place, region in enumerate(known):
+            distances[:, place] = run.measured[column, region, False]
+        if figure != "nsd":
+            cost = convention.hd95_one_empty if figure == "hd95" else convention.assd_one_empty
+            if cost is not None:
+                distances[_one_empty(margins)] = cost
+            distances[(margins.target == 0) & (margins.predicted == 0)] = convention.distance_both_empty
         values[name] = _mean_of_cases(convention, distances)
         left_out[name] = int((_one_empty(margins) & np.isnan(distances)).sum())
     return Figures(values=values, left_out=left_out)
 
 
-def _entry(convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
-    found = figures_under(convention, rows, spec, config)
+def _entry(convention: Convention, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
+    found = figures_under(convention, run, spec, config)
     surfaces = any(not name.startswith("mean_") for name in found.values)
     return {
         "name": convention.name,
@@ -202,24 +196,27 @@ def _entry(convention: Convention, rows: Sequence[CaseRow], spec: ClassSpec, con
     }
 
 
-def _with_background(convention: Convention, config: MetricsConfig) -> bool:
-    return config.background if convention.background is None else convention.background
+def _regions(convention: Convention, spec: ClassSpec, config: MetricsConfig, *, background: bool) -> list[str]:
+    """Regions that the means run over."""
+    if convention.groups and config.groups and not spec.is_multilabel:
+        return list(config.groups)
+    return list(spec.names if background or spec.is_multilabel else spec.names[1:])
 
 
-def _regions(spec: ClassSpec, config: MetricsConfig, *, grouped: bool, background: bool) -> dict[str, list[int]]:
-    """Regions that the means run over, with their members."""
-    if grouped and config.groups and not spec.is_multilabel:
-        return {name: [spec.names.index(one) for one in members] for name, members in config.groups.items()}
-    first = 0 if background or spec.is_multilabel else 1
-    return {name: [k] for k, name in enumerate(spec.names) if k >= first}
+def _margins(run: RunColumns, spec: ClassSpec, config: MetricsConfig, regions: Sequence[str]) -> ClassTotals:
+    """Margins (N, R) of some regions."""
+    every, columns = list(class_regions(spec, config.groups)), run.margins.columns
+    chosen = np.empty((len(run.case_ids), 4 * len(regions)), np.int64)
+    for place, (part, region) in enumerate(product(range(4), regions)):
+        chosen[:, place] = columns[part * len(every) + every.index(region)]
+    return ClassTotals.from_columns(chosen)
 
 
 def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:
     """IoU or Dice of every entry, with the convention's values for empty masks."""
-    both = margins.target + margins.predicted
-    iou = figure == "iou"
-    scores = divide(margins.tp, both - margins.tp) if iou else divide(2 * margins.tp, both)
-    scores[both == 0] = convention.iou_both_empty if iou else convention.dice_both_empty
+    scores = margins.ratio(figure)
+    nothing = convention.iou_both_empty if figure == "iou" else convention.dice_both_empty
+    scores[(margins.target == 0) & (margins.predicted == 0)] = nothing
     scores[(margins.target == 0) & (margins.predicted > 0)] = convention.overlap_target_empty
     return scores
 
@@ -247,47 +244,17 @@ def _mean(scores: FloatArray, weights: NDArray[Any] | None) -> float:
     return float(divide((np.nan_to_num(scores) * weights).sum(), weights[~np.isnan(scores)].sum()))
 
 
-def _surface_columns(convention: Convention, rows: Sequence[CaseRow]) -> list[tuple[str, Figure, str]]:
-    """Name of each headline metric, its kind, and the column that it is computed from; only for columns of the rows."""
+def _surface_columns(convention: Convention, run: RunColumns) -> list[tuple[str, Figure, str]]:
+    """Name of each headline metric, its kind, and the measured column that it is computed from, where there is one."""
     suffix = SUFFIXES[convention.surface]
     hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
     assd = "masd" if convention.assd == "mean" else "assd"
     nsd = "nsd_mean" if convention.nsd == "mean" else "nsd"
     wanted: list[tuple[str, Figure, str]] = [("hd95", "hd95", f"{hd95}{suffix}"), ("assd", "assd", f"{assd}{suffix}")]
-    kept = dict.fromkeys(column.metric for row in rows[:1] for column in row.measured if not column.summed)
+    kept = dict.fromkeys(metric for metric, _, summed in run.measured if not summed)
     ending = [metric.partition("@") for metric in kept]
     wanted += [(f"nsd@{t}", "nsd", f"{name}@{t}") for name, at, t in ending if at and name == f"{nsd}{suffix}"]
     return [item for item in wanted if item[1] in convention.figures and item[2] in kept]
-
-
-def _distances(
-    convention: Convention,
-    figure: Figure,
-    rows: Sequence[CaseRow],
-    spec: ClassSpec,
-    regions: dict[str, list[int]],
-    metric: str,
-) -> tuple[FloatArray, ClassTotals]:
-    """Measured values (N, R), with the convention's values for empty masks, and the margins of the same regions."""
-    first = _values(rows[0], metric)
-    measured = {name: held for name, held in regions.items() if name in first}
-    margins = region_totals(rows, spec, measured)
-    found = np.empty((len(rows), len(measured)))
-    for i, row in enumerate(rows):
-        values = _values(row, metric)
-        found[i] = [values.get(name, math.nan) for name in measured]
-    if figure == "nsd":
-        return found, margins
-    cost = convention.hd95_one_empty if figure == "hd95" else convention.assd_one_empty
-    if cost is not None:
-        found[_one_empty(margins)] = cost
-    found[(margins.target == 0) & (margins.predicted == 0)] = convention.distance_both_empty
-    return found, margins
-
-
-def _values(row: CaseRow, metric: str) -> dict[str, float]:
-    """Values of a metric, by region."""
-    return {column.region: column.value for column in row.measured if column.metric == metric and not column.summed}
 
 
 def _one_empty(margins: ClassTotals) -> NDArray[np.bool_]:

@@ -1,25 +1,25 @@
-"""A gate decides whether the new one of two runs on the same cases is good enough, or that it can't be told."""
+"""A gate decides whether the new one of two runs on the same cases is good enough, or that it can't be told.
+
+Each bound is decided by an interval of its own. A mean over cases of which some are infinite has two: their share, and
+the mean of the finite ones. Axis letters: N cases, R sums (one per resample), B slices, C columns of the scores of the
+data set, M means over cases.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.metrics.arrays import BoolArray, FloatArray
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide, minus, say
 from segmeter.metrics.config.requirements import Requirement
-from segmeter.metrics.statistics.bootstrap import Resampled, bootstrap_columns
-from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.describe import minus, say
-from segmeter.metrics.statistics.lazy_columns import Columns
+from segmeter.metrics.config.scores import MEAN, find_facts, name_change
+from segmeter.metrics.statistics.bootstrap import Resampled
+from segmeter.metrics.statistics.columns import Columns
 from segmeter.metrics.statistics.paired_tests import holm
-from segmeter.metrics.summary.bounds import Bound, BoundColumns, find_bounds
-from segmeter.metrics.summary.directions import find_direction, name_change
-from segmeter.metrics.summary.measures import MEAN
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
 Outcome = Literal["pass", "regression", "unknown"]
@@ -45,19 +45,19 @@ def expand_requirements(
     Raises
     ------
     ConfigError
-        With a line for each that is about no score, about no slice, or against its score's direction.
+        With a line for each that is about no score or slice, against its score's direction, or out of its range.
     """
     found: dict[Requirement, None] = {}
     problems: list[str] = []
     for one in requirements:
-        names = list(board.values) if one.per_case else board.names
+        names = board.per_case if one.per_case else board.names
         metrics = _metrics(one.metric, names)
         if not metrics:
             known = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
             problems.append(expected("compare", "require", known, repr(one.metric), nearest(one.metric, names)))
         wanted = [replace(one, slice=part) for part in _slices(one, slices, problems)]
         for metric in metrics:
-            problems += _direction_problem(one, metric)
+            problems += _bound_problems(one, metric)
             found |= dict.fromkeys(replace(each, metric=metric) for each in wanted)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
@@ -88,20 +88,23 @@ def _slices(one: Requirement, slices: Mapping[str, Sequence[str]], problems: lis
     return [(by, label) for label in (slices[by] if value == ALL else [value])]
 
 
-def _direction_problem(one: Requirement, metric: str) -> list[str]:
-    """A bound on the wrong side lets every regression pass."""
-    better = find_direction(metric)
-    if better in (None, "higher" if one.at_least else "lower"):
+def _bound_problems(one: Requirement, metric: str) -> list[str]:
+    """A bound on the wrong side lets every regression pass, and one that no score reaches lets nothing pass."""
+    facts = find_facts(metric)
+    if facts is None:
         return []
-    sign = ">=" if better == "higher" else "<="
-    return [expected("compare", "require", f"to be {metric} {sign} ..., as {better} is better", repr(str(one)))]
+    if facts.better != ("higher" if one.at_least else "lower"):
+        sign = ">=" if facts.better == "higher" else "<="
+        rule = f"to be {metric} {sign} ..., as {facts.better} is better"
+    elif not one.factor and not 0 <= one.offset <= facts.highest:
+        rule = f"to bound {metric} by {'0 or more' if np.isinf(facts.highest) else f'0 to {facts.highest:g}'}"
+    else:
+        return []
+    return [expected("compare", "require", rule, repr(str(one)))]
 
 
 def decide(
-    runs: Sequence[Scoreboard],
-    requirements: Sequence[Requirement],
-    slices: Mapping[str, Sequence[str]],
-    config: MetricsConfig,
+    base: Scoreboard, new: Scoreboard, requirements: Sequence[Requirement], slices: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     """Decide each requirement by the 95 % interval of the distance to its bound, and the whole by the worst of them.
 
@@ -116,14 +119,12 @@ def decide(
 
     Parameters
     ----------
-    runs
-        Scores of the base and of the new run on the same cases, from `build_scoreboards`.
+    base, new
+        Scores of both runs on the same cases, from `build_scoreboards`.
     requirements
         From `expand_requirements`.
     slices
         Column to the label of each case.
-    config
-        Bootstrap, interval, cluster and seed.
 
     Returns
     -------
@@ -138,75 +139,160 @@ def decide(
         are infinite in ``base`` and ``new``, where there are any; and ``n_undefined``, the others. ``n_units`` counts
         those used.
     """
-    base, new = runs
-    groups = [(one, _members(one, slices, len(base.case_ids))) for one in requirements]
-    every = [bound for one, members in groups for bound in find_bounds(one, base, new, members)]
-    bounds = list({bound.requirement: bound for bound in every}.values())  # several may ask for the same share
-    blocks = {bound.requirement.slice: bound.members for bound in bounds if bound.counted is None}
-    data = BoundColumns(boards=(base, new), bounds=bounds, blocks=blocks)
-    columns, clusters = data.columns(), cluster_labels(base.case_ids, config.cluster)
-    found = bootstrap_columns(
-        columns,
-        lambda sums: _margins(bounds, data.scores(sums)),
-        resamples=config.bootstrap,
-        seed=config.seed,
-        interval=config.interval,
-        clusters=clusters,
-        test=True,
-    )
-    scores = data.scores(_sums(columns)[None])[0]
+    bounds: dict[Requirement, _Bound] = {}  # several requirements may ask for the same share of infinite values
+    for one in requirements:
+        members = np.ones(len(base.run.case_ids), bool)
+        if one.slice is not None:
+            members = np.array([label == one.slice[1] for label in slices[one.slice[0]]])
+        bounds |= {bound.requirement: bound for bound in _find_bounds(one, base, new, members)}
+    compared = _Compared(base=base, new=new, bounds=list(bounds.values()))
+    columns = compared.columns()
+    found = base.resample(columns, lambda sums: compared.margins(compared.scores(sums)), test=True)
+    scores = compared.scores(columns.sums()[None])[0]
     violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
     adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
     entries = []
-    for i, bound in enumerate(bounds):
-        verdict = _verdict(found, i, _units(bound, clusters), lost=bound.lost)
-        entries.append(_entry(bound, scores[:, i]) | {"p_holm": float(adjusted[i])} | verdict)
+    for i, bound in enumerate(compared.bounds):
+        one, difference = bound.requirement, float(minus(scores[1, i], scores[0, i]))
+        entry: dict[str, Any] = {
+            "require": str(one),
+            "metric": one.metric,
+            "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
+            "base": say(scores[0, i]),
+            "new": say(scores[1, i]),
+            "difference": say(difference),
+            "change": name_change(one.metric, difference),
+            "p_holm": float(adjusted[i]),
+        }
+        deciding = bound.members if bound.counted is None else bound.counted[1]
+        units = len(np.unique(base.clusters[deciding])) if base.clusters is not None else int(deciding.sum())
+        entries.append({**entry, **bound.numbers, **_verdict(found, i, units, lost=bound.lost)})
     outcomes = {entry["outcome"] for entry in entries}
     outcome = next(each for each in WORST_FIRST if each in outcomes)
     return {"outcome": outcome, "requirements": entries}
 
 
-def _entry(bound: Bound, scores: FloatArray) -> dict[str, Any]:
-    one, difference = bound.requirement, float(minus(scores[1], scores[0]))
-    return {
-        "require": str(one),
-        "metric": one.metric,
-        "slice": None if one.slice is None else dict(zip(("by", "value"), one.slice, strict=True)),
-        "base": say(scores[0]),
-        "new": say(scores[1]),
-        "difference": say(difference),
-        "change": name_change(one.metric, difference),
-        **bound.numbers,
-    }
+@dataclass(frozen=True, kw_only=True)
+class _Bound:
+    """A bound that an interval of its own decides: a requirement, or what it asks of infinite values.
+
+    Parameters
+    ----------
+    requirement
+        With ``infinite`` where it is about the share of cases whose value is infinite.
+    members
+        The cases (N,) that it is about.
+    counted
+        Of a mean over cases, those that count for the base and for the new run; None for a score of the data set.
+    lost
+        How many cases had a value in the base alone.
+    numbers
+        What the entry says of the cases.
+    """
+
+    requirement: Requirement
+    members: BoolArray
+    counted: tuple[BoolArray, BoolArray] | None = None
+    lost: int = 0
+    numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _units(bound: Bound, clusters: Sequence[str] | None) -> int:
-    """How many cases, or clusters, decide a bound."""
-    places = np.flatnonzero(bound.members if bound.counted is None else bound.counted[1]).tolist()
-    return len({clusters[i] for i in places} if clusters else places)
+def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: BoolArray) -> list[_Bound]:
+    """Split a requirement of a mean over cases where values are infinite: these are counted, the others averaged.
+
+    Infinite values, as of a missed object, can't be subtracted. That there are no more of them than in the base is one
+    bound, and the mean of the finite ones another: of the cases that are finite in both runs, or for a fixed bound of
+    those that are in the new one.
+    """
+    if one.metric in base.whole and not one.per_case:
+        return [_Bound(requirement=one, members=members)]
+    had, has = (np.where(members, board.values(one.metric), np.nan) for board in (base, new))
+    infinite, known = (np.isinf(had), np.isinf(has)), (np.isfinite(had), np.isfinite(has))
+    used = known[0] & known[1] if one.factor else known[1]
+    numbers: dict[str, Any] = {"n_used": int(used.sum())}
+    numbers["n_undefined"] = int((members & ~used & ~infinite[0] & ~infinite[1]).sum())
+    if infinite[0].any() or infinite[1].any():
+        base_count, new_count = (int(each.sum()) for each in infinite)
+        numbers["n_infinite"] = {"base": base_count, "new": new_count, "cases": int(members.sum())}
+    lost = int((known[0] & np.isnan(has)).sum())
+    failing = infinite[1].any() or (infinite[0].any() and one.factor != 0)
+    found = []
+    if used.any() or not failing:
+        counted = (used & known[0], used)
+        found.append(_Bound(requirement=one, members=members, counted=counted, lost=lost, numbers=numbers))
+    if failing:
+        share = replace(one, infinite=True, factor=1.0 if one.factor else 0.0, offset=0.0)
+        numbers = numbers | {"n_used": int(members.sum()), "n_undefined": 0}
+        found.append(_Bound(requirement=share, members=members, counted=(members, members), numbers=numbers))
+    return found
 
 
-def _sums(columns: Columns) -> FloatArray:
-    """Sums of the columns, each in the order of the cases; no more than one column is there at a time."""
-    return np.array([np.add.accumulate(column)[-1] for column in columns])
+@dataclass(frozen=True, kw_only=True)
+class _Compared:
+    """Columns of both runs whose sums give the scores of all bounds, and the distances to them.
 
+    The first columns are those of the scores of the data set, for the cases of each slice (B, 2, C); then a sum and a
+    number of values for each run of every mean (M, 2, 2).
+    """
 
-def _members(one: Requirement, slices: Mapping[str, Sequence[str]], cases: int) -> BoolArray:
-    if one.slice is None:
-        return np.ones(cases, bool)
-    by, value = one.slice
-    return np.array([label == value for label in slices[by]])
+    base: Scoreboard
+    new: Scoreboard
+    bounds: list[_Bound]
 
+    @property
+    def blocks(self) -> dict[tuple[str, str] | None, BoolArray]:
+        """The cases of each slice that has a bound of a score of the data set."""
+        return {bound.requirement.slice: bound.members for bound in self.bounds if bound.counted is None}
 
-def _margins(bounds: Sequence[Bound], scores: FloatArray) -> FloatArray:
-    """Distance of each score to its bound, > 0 where it is met: (R, number of bounds), from scores (R, 2, the same)."""
-    margins = []
-    for i, bound in enumerate(bounds):
-        one, base, new = bound.requirement, scores[:, 0, i], scores[:, 1, i]
-        with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
-            limit = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
-            margins.append(new - limit if one.at_least else limit - new)
-    return np.stack(margins, axis=1)
+    def columns(self) -> Columns:
+        """One at a time, as all of them together may not fit."""
+        boards, width = (self.base, self.new), self.base.columns.width
+        members = list(self.blocks.values())
+        means = [(bound.requirement, bound.counted) for bound in self.bounds if bound.counted is not None]
+        split = 2 * len(members) * width
+
+        def make(place: int) -> FloatArray:
+            if place < split:
+                block, rest = divmod(place, 2 * width)
+                run, column = divmod(rest, width)
+                found: FloatArray = boards[run].columns.make(column) * members[block]
+                return found.astype(np.float64)
+            mean, kind = divmod(place - split, 4)
+            run, number = divmod(kind, 2)
+            one, counted = means[mean]
+            if number:
+                return counted[run].astype(np.float64)
+            values = boards[run].values(one.metric)
+            return np.where(counted[run], np.isinf(values) if one.infinite else values, 0.0)
+
+        shape = (split + 4 * len(means),)
+        return Columns(count=len(self.base.run.case_ids), shape=shape, dtype=np.dtype(np.float64), make=make)
+
+    def scores(self, sums: FloatArray) -> FloatArray:
+        """Compute the scores of base and new run (R, 2, number of bounds) from sums (R, W)."""
+        count, width, blocks = len(sums), self.base.columns.width, list(self.blocks)
+        names = list(dict.fromkeys(one.requirement.metric for one in self.bounds if one.counted is None))
+        split = 2 * len(blocks) * width
+        found = np.empty((count, 2, len(self.bounds)))
+        flat = np.ascontiguousarray(sums[:, :split].reshape(-1, width))
+        whole = self.base.score(flat, names).reshape(count, len(blocks), 2, -1) if blocks else flat
+        parts = sums[:, split:].reshape(count, -1, 2, 2)
+        means = iter(np.moveaxis(divide(parts[..., 0], parts[..., 1]), 1, 0))
+        for i, bound in enumerate(self.bounds):
+            one = bound.requirement
+            known = bound.counted is None
+            found[:, :, i] = whole[:, blocks.index(one.slice), :, names.index(one.metric)] if known else next(means)
+        return found
+
+    def margins(self, scores: FloatArray) -> FloatArray:
+        """Distance of each score to its bound, > 0 where it is met: (R, number of bounds)."""
+        margins = []
+        for i, bound in enumerate(self.bounds):
+            one, base, new = bound.requirement, scores[:, 0, i], scores[:, 1, i]
+            with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
+                limit = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
+                margins.append(new - limit if one.at_least else limit - new)
+        return np.stack(margins, axis=1)
 
 
 def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, Any]:

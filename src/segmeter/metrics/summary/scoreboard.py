@@ -1,90 +1,211 @@
-"""rows of runs -> every score that can be compared, as functions of sums over cases.
+"""Every score of a run, as a value of each case and as one function of sums over cases, and all that is resampled.
 
-Axis letters: N cases, C columns that are added up, R sums (one per resample), D scores of the data set, V values per
-case.
+Nobody else calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D and V
+scores.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.typed import Margins, RunColumns, class_regions
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
+from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.measures.content import CONTENT
-from segmeter.metrics.measures.protocol import build_measures
-from segmeter.metrics.pixels.overlap import ClassTotals, divide, mean_defined
-from segmeter.metrics.statistics.bootstrap import Statistic, mean_columns, mean_of_columns
-from segmeter.metrics.statistics.clusters import sum_clusters
-from segmeter.metrics.statistics.lazy_columns import Columns, held_columns, lazy_means
-from segmeter.metrics.summary.measures import MEAN, WholeScores, split_measured
+from segmeter.metrics.config.scores import MEAN, is_number
+from segmeter.metrics.measures.objects import CONTENT
+from segmeter.metrics.measures.protocol import Measure, Name, build_measures
+from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS, ClassTotals, aggregate
+from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
+from segmeter.metrics.statistics.clusters import cluster_labels
+from segmeter.metrics.statistics.columns import Columns, lazy_means, mean_of_columns
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
 
-_CASES = 1 << 14  # that are scored at a time
+_CASES = 1 << 12  # that are scored at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scoreboard:
-    """Every score of one run.
+    """The scores of one run.
 
-    Scores are called mean_iou, mean_dice, pixel_accuracy, then "iou/car" and so on for each class and group of classes,
-    then "<metric>/<class>" and "<metric>/mean" of the measures.
+    They are called mean_iou, mean_dice, pixel_accuracy and so on, "iou/car" for a class or group of classes, and
+    "<metric>/<class>" or "<metric>/mean" where measures give them. A score of the data set is a function of sums over
+    cases; the mean over cases of a score is one of the sums of its values.
 
     Parameters
     ----------
-    case_ids
-        Of the N cases, ascending.
-    values
-        Name of a score to its values per case (N,), which are mostly made when they are asked for; NaN is undefined.
-    columns
-        (N, C), whose sums give the scores of the data set.
-    whole
-        Names of the D scores of the data set, most of which have values per case too.
-    score
-        Sums (R, C) -> scores (R, D).
+    run
+        N cases, ordered by id, with the margins of `class_regions`.
+    spec, config
+        As the run was measured by.
+    measured
+        Values per case (N,) of measures, with the means over classes.
+    sums
+        Columns (N,) of measures that are added up over cases.
+    measures
+        They turn the sums into scores.
     """
 
-    case_ids: list[str]
-    values: Mapping[str, FloatArray]
-    columns: Columns
-    whole: list[str]
-    score: Statistic
+    run: RunColumns
+    spec: ClassSpec
+    config: MetricsConfig
+    measured: Mapping[Name, FloatArray]
+    sums: Mapping[Name, FloatArray]
+    measures: tuple[Measure, ...]
+
+    @cached_property
+    def regions(self) -> list[str]:
+        """Every class, then the groups."""
+        return list(class_regions(self.spec, self.config.groups))
+
+    @cached_property
+    def counted(self) -> list[str]:
+        """The classes that means run over."""
+        return [self.spec.names[k] for k in mean_classes(self.config, self.spec)]
+
+    @cached_property
+    def further(self) -> list[str]:
+        """Scores of the data set that measures give."""
+        return ["/".join(name) for name in self._measure(np.zeros((1, len(self.sums))))]
+
+    @cached_property
+    def whole(self) -> list[str]:
+        """Scores of the data set that are compared."""
+        return [*PER_CASE, *(f"{name}/{region}" for name in PER_REGION for region in self.regions), *self.further]
+
+    @cached_property
+    def per_case(self) -> list[str]:
+        """Scores that are compared and have a value per case, of which means over cases are taken."""
+        own = [f"{name}/{region}" for name in PER_REGION for region in self.regions]
+        measured = ("/".join(name) for name in self.measured if name[0] not in CONTENT)
+        return list(dict.fromkeys([*PER_CASE, *own, *measured]))
 
     @property
     def names(self) -> list[str]:
-        """All scores."""
-        return list(dict.fromkeys([*self.values, *self.whole]))
+        """All scores that are compared."""
+        return list(dict.fromkeys([*self.per_case, *self.whole]))
 
-    def means(self, other: "Scoreboard | None" = None, *, names: Sequence[str] | None = None) -> Columns:
-        """Columns (N, 3 V) of the means over cases, all or some, of those whose values are defined, in `other` too.
+    @cached_property
+    def clusters(self) -> IntArray | None:
+        """The number of each case's cluster; None where every case is a unit."""
+        labels = cluster_labels(self.run.case_ids, self.config.cluster)
+        return None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+
+    def values(self, name: str) -> FloatArray:
+        """A score of each case (N,); NaN is undefined."""
+        metric, _, region = name.partition("/")
+        if name in PER_CASE:
+            return np.asarray(self._overall[PER_CASE.index(name)])
+        if (metric, region) in self.measured:
+            return self.measured[metric, region]
+        return divide(*RATIOS[metric](self.run.margins.totals(self.regions.index(region))))
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Columns (N, C) whose sums give the scores of the data set: margins of regions, then sums of measures."""
+        held = [*self.run.margins.columns, *self.sums.values()]
+        dtype: np.dtype[Any] = np.dtype(np.float64 if self.sums else np.int64)
+        return Columns(
+            count=len(self.run.case_ids),
+            shape=(len(held),),
+            dtype=dtype,
+            make=lambda place: held[place].astype(dtype, copy=False),
+        )
+
+    def score(self, sums: NDArray[Any], names: Sequence[str]) -> FloatArray:
+        """Compute scores of the data set (R, D) from sums (R, C) of `columns`."""
+        width, found = 4 * len(self.regions), dict[str, FloatArray]()
+        margins = ClassTotals.from_columns(sums[:, :width])
+        own, classes = margins.first(self.spec.num_classes), mean_classes(self.config, self.spec)
+        further = set(names) & set(self.further)
+        if further:
+            measured = self._measure(np.asarray(sums[:, width:], np.float64))
+            found = {"/".join(name): score for name, score in measured.items()}
+        for metric in dict.fromkeys(name.partition("/")[0] for name in names if name not in further):
+            if metric in AGGREGATES:
+                found[metric] = aggregate(metric, own, task=self.spec.task, classes=classes)
+            else:
+                ratios = margins.ratio(metric).T
+                found |= {f"{metric}/{region}": ratio for region, ratio in zip(self.regions, ratios, strict=True)}
+        return np.stack([found[name] for name in names], axis=1) if names else np.empty((len(sums), 0))
+
+    def means(self, names: Sequence[str], other: "Scoreboard | None" = None) -> Columns:
+        """Columns (N, 3 V) of means over cases, of those whose values are defined, in `other` too.
 
         An infinite value counts even where the other one is undefined, as where an object was made up.
         """
 
         def defined(name: str) -> FloatArray:
-            values = self.values[name]
+            values = self.values(name)
             if other is None:
                 return values
-            return np.where(np.isnan(other.values[name]) & ~np.isinf(values), np.nan, values)
+            return np.where(np.isnan(other.values(name)) & ~np.isinf(values), np.nan, values)
 
-        return lazy_means(
-            len(self.case_ids), [partial(defined, name) for name in (self.values if names is None else names)]
+        return lazy_means(len(self.run.case_ids), [partial(defined, name) for name in names])
+
+    def resample(
+        self, columns: Columns | NDArray[Any], statistic: Statistic, *, test: bool = False, units: bool = False
+    ) -> Resampled:
+        """Find the intervals of a statistic of sums, as the configuration says.
+
+        Parameters
+        ----------
+        columns, statistic, test
+            As for `bootstrap`.
+        units
+            Whether the rows of `columns` are units already, and not cases.
+        """
+        config = self.config
+        return bootstrap_columns(
+            columns if isinstance(columns, Columns) else Columns.of(columns),
+            statistic,
+            resamples=config.bootstrap,
+            seed=config.seed,
+            interval=config.interval,
+            clusters=None if units else self.clusters,
+            test=test,
         )
+
+    def intervals(self, whole: Sequence[str], means: Sequence[str]) -> dict[tuple[str, str], tuple[float, float]]:
+        """Ends of the intervals of ("dataset", score) and ("per_case", score), all from one set of resamples."""
+        if not self.config.bootstrap:
+            return {}
+        width = self.columns.width
+
+        def statistic(sums: FloatArray) -> FloatArray:
+            return np.concatenate([self.score(sums[:, :width], whole), mean_of_columns(sums[:, width:])], axis=1)
+
+        found = self.resample(Columns.join(self.columns, self.means(means)), statistic)
+        names = [*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]
+        return dict(zip(names, zip(found.low, found.high, strict=True), strict=True))
+
+    @cached_property
+    def _overall(self) -> FloatArray:
+        """The scores of `PER_CASE` of each case, (3, N): some thousand cases at a time."""
+        found, classes = np.empty((len(PER_CASE), len(self.run.case_ids))), mean_classes(self.config, self.spec)
+        for start in range(0, found.shape[1], _CASES):
+            part = slice(start, start + _CASES)
+            columns = np.stack([column[part] for column in self.run.margins.columns], axis=1).astype(np.int64)
+            margins = ClassTotals.from_columns(columns).first(self.spec.num_classes)
+            found[:, part] = [aggregate(name, margins, task=self.spec.task, classes=classes) for name in PER_CASE]
+        return found
+
+    def _measure(self, totals: FloatArray) -> dict[Name, FloatArray]:
+        """Scores (R,) of measures from their sums (R, M), with means over classes."""
+        sums, found = dict(zip(self.sums, totals.T, strict=True)), dict[Name, FloatArray]()
+        for measure in self.measures:
+            found |= measure.summarise(sums)
+        return _with_means(found, self.counted)
 
 
 def build_scoreboards(
-    runs: Mapping[str, RunColumns],
-    spec: ClassSpec,
-    config: MetricsConfig,
-    *,
-    per_region: tuple[str, ...] = PER_REGION,
+    runs: Mapping[str, RunColumns], spec: ClassSpec, config: MetricsConfig
 ) -> tuple[dict[str, Scoreboard], list[str]]:
     """Lay out the scores that all runs have, and name the columns of measures that only some have.
 
@@ -96,146 +217,40 @@ def build_scoreboards(
         The classes of all runs.
     config
         Background, groups, and the measures that the runs were measured by.
-    per_region
-        Which of `PER_REGION` are wanted.
     """
-    measured = {run: split_measured(columns.measured, spec, config) for run, columns in runs.items()}
-    every = dict.fromkeys(name for values, _ in measured.values() for name in values if name[0] not in CONTENT)
-    shared = [name for name in every if all(name in values for values, _ in measured.values())]
-    added = [name for name in next(iter(measured.values()))[1] if all(name in sums for _, sums in measured.values())]
-    whole = WholeScores(build_measures(config, spec), tuple(added), [spec.names[k] for k in mean_classes(config, spec)])
-    boards = {}
-    for run, (values, sums) in measured.items():
-        own = {"/".join(name): values[name] for name in shared}
-        totals = [sums[name] for name in added]
-        boards[run] = _board(runs[run], spec, config, values=own, sums=totals, whole=whole, per_region=per_region)
-    return boards, ["/".join(name) for name in every if name not in shared]
-
-
-def is_overall(name: str) -> bool:
-    """Whether a score is of all classes together, and not of one of them.
-
-    Examples
-    --------
-    >>> [is_overall(name) for name in ("mean_iou", "pq/mean", "pq/car")]
-    [True, True, False]
-    """
-    return "/" not in name or name.partition("/")[2] == MEAN
-
-
-def paired_units(
-    one: Scoreboard, other: Scoreboard, clusters: Sequence[str] | None
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Of each score the values of both runs per case, or their means per cluster, where both are defined."""
-    places = None if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
-    for name in one.values:
-        values = one.values[name], other.values[name]
-        undefined = np.isnan(values[0]) | np.isnan(values[1])
-        columns = (mean_columns(np.where(undefined, np.nan, each)[:, None]) for each in values)
-        ours, theirs = (mean_of_columns(sum_clusters(each, places))[:, 0] for each in columns)
-        yield ours, theirs
-
-
-class _Values(Mapping[str, FloatArray]):
-    """Values per case by name, of which those of regions are made when they are asked for."""
-
-    def __init__(self, makers: dict[str, Callable[[], FloatArray]]) -> None:
-        self._makers = makers
-
-    def __getitem__(self, name: str) -> FloatArray:
-        return self._makers[name]()
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._makers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
-
-
-def _board(
-    run: RunColumns,
-    spec: ClassSpec,
-    config: MetricsConfig,
-    *,
-    values: dict[str, FloatArray],
-    sums: list[FloatArray],
-    whole: WholeScores,
-    per_region: tuple[str, ...],
-) -> Scoreboard:
-    regions = class_regions(spec, config.groups)
-    classes, count = mean_classes(config, spec), len(run.case_ids)
-    width, further = 4 * len(regions), list(whole.score(np.zeros((1, len(sums)))))
-
-    def score(totals: NDArray[Any]) -> FloatArray:
-        own = _scores(ClassTotals.from_columns(totals[:, :width]), spec, classes, per_region)
-        more = whole.score(np.asarray(totals[:, width:], np.float64))
-        return np.concatenate([own, *(more[name][:, None] for name in further)], axis=1)
-
-    names = [*PER_CASE, *(f"{name}/{region}" for name in per_region for region in regions)]
-    makers: dict[str, Callable[[], FloatArray]] = {
-        name: partial(_constant, found) for name, found in zip(PER_CASE, _overall(run, spec, classes).T, strict=True)
+    counted, measures = [spec.names[k] for k in mean_classes(config, spec)], build_measures(config, spec)
+    values = {run: _with_means(_measured(columns, summed=False), counted) for run, columns in runs.items()}
+    sums = {run: _measured(columns, summed=True) for run, columns in runs.items()}
+    every = dict.fromkeys(name for found in values.values() for name in found)
+    shared = [name for name in every if all(name in found for found in values.values())]
+    added = [name for name in next(iter(sums.values())) if all(name in found for found in sums.values())]
+    boards = {
+        run: Scoreboard(
+            run=columns,
+            spec=spec,
+            config=config,
+            measured={name: values[run][name] for name in shared},
+            sums={name: np.nan_to_num(sums[run][name]) for name in added},
+            measures=measures,
+        )
+        for run, columns in runs.items()
     }
-    for name in per_region:
-        makers |= {f"{name}/{region}": partial(score_region, name, run.margins, k) for k, region in enumerate(regions)}
-    makers |= {name: partial(_constant, found) for name, found in values.items()}
-    return Scoreboard(
-        case_ids=run.case_ids,
-        values=_Values(makers),
-        columns=held_columns(count, [*run.margins.columns, *sums], np.float64 if sums else np.int64),
-        whole=[*names, *map("/".join, further)],
-        score=score,
-    )
+    return boards, ["/".join(name) for name in every if name not in shared and name[0] not in CONTENT]
 
 
-def _scores(margins: ClassTotals, spec: ClassSpec, classes: list[int], per_region: tuple[str, ...]) -> FloatArray:
-    """The aggregates over the classes, which come first, then the named scores of each region.
-
-    They are those of `score_totals`; its others would take as long again for every resample.
-    """
-    each = {name: divide(*_terms(name, margins)) for name in dict.fromkeys(("iou", "dice", *per_region))}
-    means = [mean_defined(np.take(each[name], classes, axis=-1)) for name in ("iou", "dice")]
-    overall = [part[:, None] for part in (*means, _pixel_accuracy(margins, spec))]
-    return np.concatenate([*overall, *(each[name] for name in per_region)], axis=1)
+def _measured(run: RunColumns, *, summed: bool) -> dict[Name, FloatArray]:
+    return {(metric, region): found for (metric, region, added), found in run.measured.items() if added == summed}
 
 
-def _terms(name: str, margins: ClassTotals) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What a score of `PER_REGION` divides by what."""
-    both = margins.target + margins.predicted
-    return {
-        "iou": (margins.tp, both - margins.tp),
-        "dice": (2 * margins.tp, both),
-        "precision": (margins.tp, margins.predicted),
-        "recall": (margins.tp, margins.target),
-    }[name]
-
-
-def score_region(name: str, margins: Margins, region: int) -> FloatArray:
-    """A score of `PER_REGION` of each case, (N,)."""
-    return divide(*_terms(name, margins.totals(region)))
-
-
-def _constant(values: FloatArray) -> FloatArray:
-    return values
-
-
-def _overall(run: RunColumns, spec: ClassSpec, classes: list[int]) -> FloatArray:
-    """The aggregates over the classes per case, (N, 3): some thousand cases at a time."""
-    count = len(run.case_ids)
-    found = np.empty((len(PER_CASE), count))
-    for start in range(0, count, _CASES):
-        part = slice(start, start + _CASES)
-        margins = np.stack([column[part] for column in run.margins.columns], axis=1).astype(np.int64)
-        found[:, part] = _scores(ClassTotals.from_columns(margins), spec, classes, ()).T
-    return found.T
-
-
-def _pixel_accuracy(margins: ClassTotals, spec: ClassSpec) -> FloatArray:
-    """The share of pixels with the right class, of multilabel of decisions that are right; groups overlap with it."""
-    parts = (margins.tp, margins.target, margins.predicted, margins.total)
-    tp, target, predicted, total = (part[..., : spec.num_classes] for part in parts)
-    if spec.is_multilabel:
-        return divide((total - target - predicted + 2 * tp).sum(axis=-1), total.sum(axis=-1))
-    return divide(tp.sum(axis=-1), target.sum(axis=-1))
+def _with_means(values: Mapping[Name, FloatArray], counted: Sequence[str]) -> dict[Name, FloatArray]:
+    """Add the mean over classes of each metric behind its classes; numbers of objects have none."""
+    by_metric: dict[str, dict[str, FloatArray]] = {}
+    for (metric, region), found in values.items():
+        by_metric.setdefault(metric, {})[region] = found
+    complete: dict[Name, FloatArray] = {}
+    for metric, regions in by_metric.items():
+        complete |= {(metric, region): found for region, found in regions.items()}
+        classes = [found for region, found in regions.items() if region in counted]
+        if classes and not is_number(metric):
+            complete[metric, MEAN] = mean_defined(np.stack(classes, axis=-1))
+    return complete

@@ -1,4 +1,4 @@
-"""cases -> the slice that each is in: by a table of facts, by its id, or by what its reference shows."""
+"""The slice that each case is in: by a table of facts, by its id, or by what its reference shows."""
 
 import json
 import re
@@ -13,15 +13,19 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import sha256_file
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.columns import encode_key
-from segmeter.metrics.cases.table import CaseRow, as_table
-from segmeter.metrics.cases.typed import class_regions, measured_columns, region_totals
+from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.content import BRIGHTNESS, CONTENT, OF_A_CLASS
-from segmeter.metrics.pixels.overlap import divide
-from segmeter.metrics.statistics.case_tables import column_names, read_column, take_cases
-from segmeter.metrics.statistics.clusters import cluster_labels, is_cluster, table_of
+from segmeter.metrics.measures.objects import BRIGHTNESS, CONTENT, OF_A_CLASS
+from segmeter.metrics.statistics.clusters import (
+    cluster_labels,
+    column_names,
+    is_cluster,
+    read_column,
+    table_of,
+    take_cases,
+)
 
 SHARE = "share"
 NOTHING = "none"  # the label of a case without a value
@@ -55,22 +59,25 @@ def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[st
             raise InputError(expected("metrics", "slice_by", rule, repr(by), "Add content to metrics.measures."))
 
 
-def slice_labels(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> dict[str, list[str]]:
+def slice_labels(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, list[str]]:
     """Name the slice of each case, by each of ``config.slice_by``.
+
+    Parameters
+    ----------
+    run
+        The cases, with the margins of `class_regions`.
+    spec, config
+        As the run was measured by.
 
     Raises
     ------
     InputError
-        A table can't be read, or lacks a case or a column; or rows lack what a slice is by.
+        A table can't be read, or lacks a case or a column; or the cases lack what a slice is by.
     """
-    case_ids = as_table(rows).case_ids
-    labels = {}
-    for by in config.slice_by:
-        if _is_content(by, config, spec):
-            labels[by] = cut(_content(by, rows, spec, config))
-        else:
-            labels[by] = _told(by, config, case_ids)
-    return labels
+    return {
+        by: cut(_content(by, run, spec, config)) if _is_content(by, config, spec) else _told(by, config, run.case_ids)
+        for by in config.slice_by
+    }
 
 
 def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
@@ -209,14 +216,14 @@ def _as_number(text: str) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def _content(by: str, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> FloatArray:
-    """What the references show: the share of a class among the counted pixels, or a value of the measure "content"."""
+def _content(by: str, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> FloatArray:
+    """Take what the references show: the share of a class among the counted pixels, or a value of "content"."""
     metric, _, region = by.partition("/")
     if metric == SHARE:
-        margins = region_totals(rows, spec, {region: class_regions(spec, config.groups)[region]})
-        return divide(margins.target[:, 0], margins.total[:, 0])
+        margins = run.margins.totals(list(class_regions(spec, config.groups)).index(region))
+        return divide(margins.target, margins.total)
     by = "/".join(BRIGHTNESS) if by == BRIGHTNESS[0] else by
-    measured = {encode_key(key): values for key, values in measured_columns(rows).items()}
+    measured = {encode_key(key): values for key, values in run.measured.items()}
     if by not in measured:
         held = {name for name in measured if name.partition("/")[0] in CONTENT}
         remedy = nearest(by, held) if held else "Add content to metrics.measures."

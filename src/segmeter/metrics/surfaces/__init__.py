@@ -1,1 +1,1 @@
-"""Masks -> their surfaces, the distances between them, boundary bands and centrelines."""
+"""Surfaces of masks, the distances between them, boundary bands and centrelines."""

@@ -1,4 +1,4 @@
-"""two label maps -> boundary IoU per class: the overlap of the bands just inside the masks' borders."""
+"""Boundary IoU per class: the overlap of the bands just inside the masks' borders."""
 
 import math
 from dataclasses import dataclass
@@ -10,10 +10,9 @@ from scipy import ndimage
 
 from segmeter.checks import expected, whole_number
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray
+from segmeter.metrics.arrays import FloatArray, IntArray, divide
 from segmeter.metrics.map_checks import Status, check_classes, check_maps, erase_ignored, find_status
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.pixels.overlap import divide
 
 RATIO = 0.02  # of the diagonal: what the paper chose
 
@@ -121,7 +120,7 @@ def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
 
 
 def _find_band(labels: NDArray[Any], width: int) -> NDArray[np.bool_]:
-    from segmeter.metrics.surfaces._boundary_kernels import find_band  # numba: only where something is measured
+    from segmeter.metrics._kernels import find_band  # numba: only where something is measured
 
     band: NDArray[np.bool_] = find_band(np.ascontiguousarray(labels), width)
     return band

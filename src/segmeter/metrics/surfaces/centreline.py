@@ -1,13 +1,12 @@
-"""two masks of tubes -> centreline Dice: how much of each one's skeleton lies in the other."""
+"""Centreline Dice of two masks of tubes: how much of each one's skeleton lies in the other."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from skimage.morphology import skeletonize
 
-from segmeter.metrics.arrays import BoolArray, FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide
 from segmeter.metrics.map_checks import Status, check_maps, find_status, union_box
-from segmeter.metrics.pixels.overlap import divide
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""two masks -> Hausdorff, mean surface distances and surface Dice, all from one set of distances.
+"""Hausdorff and mean surface distances and surface Dice of two masks, all from one set of distances.
 
 A surface is one of two things; for both, everything outside the image is background:
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from segmeter.metrics.map_checks import (
     find_status,
     union_box,
 )
-from segmeter.metrics.surfaces.distances import Distances, distances_by_class
-from segmeter.metrics.surfaces.options import Penalty, SurfaceKind
+from segmeter.metrics.surfaces.distances import Distances, SurfaceKind, distances_by_class
+
+Penalty = Literal["inf", "diagonal", "nan"] | float
 
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
 

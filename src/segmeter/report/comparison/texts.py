@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from segmeter.metrics.summary.measures import MEAN
-from segmeter.metrics.summary.scoreboard import is_overall
+from segmeter.metrics.config.scores import MEAN, is_overall
 from segmeter.report.figures import AGGREGATES, SCORES, interval, number, probability, signed
 from segmeter.report.pictures.canvas import printable
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.metrics.arrays import mean_defined
 from segmeter.metrics.cases.typed import STATUSES
-from segmeter.metrics.pixels.overlap import mean_defined
+from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.summary.directions import find_direction
 from segmeter.report import figures
 from segmeter.report.data.columns import Column
 from segmeter.report.data.gathered import HEADLINE, Gathered
@@ -61,7 +61,7 @@ def case_columns(
 
 
 def _scores(cases: Gathered, spec: ClassSpec) -> Iterator[Column]:
-    first = figures.headline(spec.task, spec.names)
+    first = figures.headline(spec.headline)
     labels = {HEADLINE: first} | {key: label for key, label in figures.AGGREGATES.items() if label != first}
     for key, label in labels.items():
         values = cases.scores[key]

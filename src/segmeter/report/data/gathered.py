@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import class_statuses
-from segmeter.metrics.measures.protocol import is_number
-from segmeter.metrics.pixels.overlap import class_totals, divide, score_totals
+from segmeter.metrics.config.scores import is_number
+from segmeter.metrics.pixels.overlap import class_totals, headline_scores, score_totals
 from segmeter.report import figures
 from segmeter.report.data.cells import CellLists
 
@@ -127,7 +127,7 @@ def _gather_group(
     return Gathered(
         case_ids=[row.case_id for row in rows],
         sizes=[row.shape for row in rows],
-        scores={HEADLINE: figures.headline_scores(scores, spec.task)} | aggregates | losses,
+        scores={HEADLINE: headline_scores(scores, spec)} | aggregates | losses,
         by_class={key: getattr(scores, key) for key in figures.SCORES},
         support=totals.target,
         statuses=class_statuses(totals).astype(np.int8),

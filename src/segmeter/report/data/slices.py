@@ -5,7 +5,8 @@ from contextlib import suppress
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import SegmeterError
-from segmeter.metrics.cases.table import CaseRow, as_table
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.report.data.columns import Column
@@ -43,16 +44,16 @@ def slice_columns(
         The facts without a column: their table has gone or no longer gives each slice the same cases, or their hash is
         None.
     """
-    columns, lost = [], []
-    case_ids = as_table(rows).case_ids
+    columns, lost = list[Column](), list[str]()
+    if not hashes:
+        return columns, lost
+    config = MetricsConfig(groups={key: tuple(group) for key, group in groups.items()})
+    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
     for name, known in hashes.items():
         labels: list[str] | None = None
         with suppress(SegmeterError):
-            config = MetricsConfig(
-                slices=table, slice_by=(name,), groups={key: tuple(group) for key, group in groups.items()}
-            )
-            labels = slice_labels(rows, spec, config)[name]
-        if labels is None or hash_labels(case_ids, labels) != known:
+            labels = slice_labels(run, spec, config.replace(slices=table, slice_by=(name,)))[name]
+        if labels is None or hash_labels(run.case_ids, labels) != known:
             lost.append(name)
             continue
         columns.append(

@@ -49,7 +49,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     matrix = summary.get("confusion_matrix")
     evaluation = {
         "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
-        "headline": figures.headline(spec.task, spec.names),
+        "headline": figures.headline(spec.headline),
         "aggregates": tables.aggregates(summary, here),
         "classes": tables.classes(summary, here, columns),
         "groups": tables.groups(summary, here),

@@ -19,11 +19,10 @@ from segmeter.files import remove
 from segmeter.metrics.cases.table import CaseRow, as_table
 from segmeter.metrics.cases.typed import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.pixels.overlap import score_totals
+from segmeter.metrics.pixels.overlap import headline_scores, score_totals
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
-from segmeter.report.figures import headline_scores
 from segmeter.report.pictures.gallery import OVERLAYS, choose_cases, worst_first
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
@@ -72,7 +71,7 @@ def case_scores(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig
     """Find the headline of each case as metrics.json defines it, and its IoU per class."""
     totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
     ids = as_table(rows).case_ids
-    headlines = headline_scores(totals, spec.task).tolist()
+    headlines = headline_scores(totals, spec).tolist()
     return Scores(
         headline=dict(zip(ids, headlines, strict=True)), classes=dict(zip(ids, totals.iou.tolist(), strict=True))
     )

@@ -17,7 +17,7 @@ from segmeter.metrics.config.measures import (
 )
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import find_objects
-from segmeter.metrics.objects.panoptic import match_instances
+from segmeter.metrics.objects.scores import match_instances
 
 THRESHOLD = 0.5  # IoU that a match exceeds, as for panoptic quality
 _MATCHING = (InstancesConfig, EventsConfig, SizesConfig, AveragePrecisionConfig, ObjectsConfig)  # the first is drawn

@@ -97,7 +97,7 @@ def draw_overlay(
             entries = _error_entries(small_target, small, spec)
         panels.append(last)
         legend.append([*entries, ("ignored", None)] if ignored(small_target, spec).any() else entries)
-        figure = f"{headline(spec.task, spec.names)} {number(score, 3)}"
+        figure = f"{headline(spec.headline)} {number(score, 3)}"
     return compose(panels, title=title, figure=figure, legend=legend)
 
 

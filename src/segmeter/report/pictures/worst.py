@@ -22,9 +22,9 @@ from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.typed import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.pixels.overlap import score_totals
+from segmeter.metrics.pixels.overlap import headline_scores, score_totals
 from segmeter.records import read_json
-from segmeter.report.figures import headline, headline_scores
+from segmeter.report.figures import headline
 from segmeter.report.pictures.gallery import worst_first
 from segmeter.report.pictures.paint import display_image
 
@@ -122,7 +122,7 @@ def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, coun
     for path in (folder / FOLDER).iterdir() if (folder / FOLDER).is_dir() else ():
         if path.name not in kept:
             remove(path)
-    columns = ["case_id", headline(spec.task, spec.names), "weakest_class", "weakest_iou", *_PLACES, "crops"]
+    columns = ["case_id", headline(spec.headline), "weakest_class", "weakest_iou", *_PLACES, "crops"]
     rows = [_with_place(folder, row) for row in chosen]
     write_bytes(folder / LIST, csv_bytes([columns, *([row.get(name) for name in columns] for row in rows)]))
 
@@ -131,14 +131,14 @@ def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[di
     """Case id, headline score and weakest class of every case with a score, the worst first."""
     rows = open_cases([folder])
     scores = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    values = headline_scores(scores, spec.task).tolist()
+    values = headline_scores(scores, spec).tolist()
     number = {case_id: i for i, case_id in enumerate(rows.case_ids)}
     defined = {case_id: values[i] for case_id, i in number.items() if not np.isnan(values[i])}
     found = []
     for case_id in worst_first(defined):
         iou = scores.iou[number[case_id]]
         weakest = int(np.nanargmin(iou))
-        row = {"case_id": case_id, headline(spec.task, spec.names): defined[case_id]}
+        row = {"case_id": case_id, headline(spec.headline): defined[case_id]}
         found.append(row | {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[weakest])})
     return found
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.pixels import _near_kernels as near
+from segmeter.metrics.pixels import _error_kernels as near
 
 NOTHING = 3  # the value of a pixel without a class
 
@@ -82,18 +82,3 @@ def test_a_search_gives_a_place_that_is_looked_for_and_no_block_that_holds_none_
         assert (place >= 0) == seen.any()
         assert place < 0 or seen[place >> near.ROW, place & near.COLUMN]
         assert near.search(y, x, 1, first, second, True, NOTHING, reach, np.zeros_like(held)) == -1
-
-
-@pytest.mark.parametrize("on_right", [True, False])
-def test_the_edge_is_what_the_neighbour_could_not_reach(on_right):
-    """With one pixel of the class: found where the place reaches it and its neighbour does not."""
-    width, shape, (y, x) = 3, (13, 13), (6, 6)
-    reach = near.find_reach(width)
-    neighbour = (y, x - 1) if on_right else (y - 1, x)
-    edge = within(shape, y, x, width) & ~within(shape, *neighbour, width)
-    assert edge.sum() == 2 * width + 1
-    for j, i in np.ndindex(*shape):
-        one = np.zeros(shape, np.uint8)
-        one[j, i] = 1
-        place = near.search_edge(y, x, on_right, 1, one, one, True, NOTHING, reach)
-        assert place == ((j << near.ROW) + i if edge[j, i] else -1)

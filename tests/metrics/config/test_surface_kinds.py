@@ -4,7 +4,8 @@ from typing import get_args, get_type_hints
 
 from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.measures import SurfaceConfig
-from segmeter.metrics.surfaces.options import SUFFIXES, SurfaceKind
+from segmeter.metrics.config.scores import SUFFIXES
+from segmeter.metrics.surfaces.distances import SurfaceKind
 
 
 def test_one_list_of_surfaces():

@@ -5,17 +5,17 @@ import pytest
 
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.class_groups import score_groups
+from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import case_row, class_spec
 
-CONFIG = MetricsConfig(bootstrap=0, groups={"things": ("road", "car"), "all": ("sky", "road", "car")})
+GROUPED = MetricsConfig(bootstrap=0, groups={"things": ("road", "car"), "all": ("sky", "road", "car")})
 
 
 def test_a_group_equals_its_union_of_masks():
     rng = np.random.default_rng(0)
     pairs = [rng.integers(0, 3, (2, 20, 30)) for _ in range(4)]
     rows = [case_row(str(i), confusion_matrix(*pair, num_classes=3)) for i, pair in enumerate(pairs)]
-    found = score_groups(rows, class_spec(3), CONFIG, None)
+    found = summarise(rows, class_spec(3), GROUPED)["per_group"]
     target, labels = np.stack(pairs, axis=1) > 0
     things = found["things"]
     assert things["classes"] == ["road", "car"]
@@ -32,10 +32,10 @@ def test_a_group_equals_its_union_of_masks():
 
 def test_intervals_hold_the_score_and_follow_the_clusters():
     rng = np.random.default_rng(1)
-    rows = [case_row(f"c{i:02d}", rng.integers(1, 60, (3, 3))) for i in range(30)]
+    rows = [case_row(f"c{i // 5}_{i:02d}", rng.integers(1, 60, (3, 3))) for i in range(30)]
     config = MetricsConfig(bootstrap=300, groups={"things": ("road", "car")})
-    alone = score_groups(rows, class_spec(3), config, None)["things"]
-    grouped = score_groups(rows, class_spec(3), config, [str(i // 5) for i in range(30)])["things"]
+    alone = summarise(rows, class_spec(3), config)["per_group"]["things"]
+    grouped = summarise(rows, class_spec(3), config.replace(cluster="prefix:_"))["per_group"]["things"]
     low, high = alone["ci95"]["iou"]
     assert low < alone["iou"] < high
     assert grouped["iou"] == alone["iou"]

@@ -20,8 +20,8 @@ from segmeter.metrics.config.measures import (
     TopologyConfig,
 )
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
-from segmeter.metrics.summary.directions import find_direction
 from tests.metrics.build import class_spec
 
 EVERY = (

@@ -1,6 +1,7 @@
 """The summary is metrics.json schema 1: named aggregations, null for undefined, the same for any order of rows."""
 
 import json
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from segmeter.metrics.cases.typed import stack_totals
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.summary.summary import DEFAULT, summarise
+from segmeter.metrics.summary.summarise import DEFAULT, _describe, summarise
 from tests.metrics.build import case_row, class_spec, random_rows
 
 QUICK = MetricsConfig(bootstrap=200)
@@ -269,3 +270,29 @@ def test_groups_are_checked_against_the_classes():
         summarise(random_rows(1), class_spec(), DEFAULT.replace(groups={"x": ("rod",)}))
     with pytest.raises(ConfigError, match="to be empty for a multilabel task"):
         summarise([], class_spec(2, "multilabel"), DEFAULT.replace(groups={"x": ("sky",)}))
+
+
+def test_means_and_deviations_are_those_of_the_standard_library():
+    values = [0.1, 0.4, 0.4, 0.9]
+    found = _describe(np.array([*values, np.nan]))
+    assert found["mean"] == pytest.approx(statistics.fmean(values), rel=1e-12)
+    assert found["std"] == pytest.approx(statistics.stdev(values), rel=1e-12)
+    assert found["std_population"] == pytest.approx(statistics.pstdev(values), rel=1e-12)
+    assert (found["n_used"], found["n_undefined"]) == (4, 1)
+
+
+def test_one_value_has_no_spread_of_a_sample_and_none_has_nothing():
+    assert _describe(np.array([0.5])) == {
+        "mean": 0.5,
+        "std": None,
+        "std_population": 0.0,
+        "n_used": 1,
+        "n_undefined": 0,
+    }
+    assert _describe(np.array([np.nan])) == {
+        "mean": None,
+        "std": None,
+        "std_population": None,
+        "n_used": 0,
+        "n_undefined": 1,
+    }

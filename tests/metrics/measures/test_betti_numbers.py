@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 from skimage.measure import euler_number as peer
 
-from segmeter.metrics.objects.topology import betti_numbers, euler_number
+from segmeter.metrics.measures.masks import betti_numbers, euler_number
 
 
 def solid(shape=(5, 5, 5)):

@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from segmeter.errors import InputError
 from segmeter.metrics.objects import matching as pairs
-from segmeter.metrics.objects.panoptic import match_instances
+from segmeter.metrics.objects.scores import match_instances
 from segmeter.metrics.surfaces.surface import surface_metrics
 
 # Of the public example of panoptica, as its authors' tool scores it (spacing 1).

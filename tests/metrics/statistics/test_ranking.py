@@ -4,13 +4,18 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from segmeter.errors import InputError
 from segmeter.metrics.statistics.bootstrap import bootstrap
-from segmeter.metrics.summary.ranking import rank_models
+from segmeter.metrics.statistics.paired_tests import rank_values
 
 
 def mean(sums):
     return sums[:, :1] / sums[:, 1:]
+
+
+def rank_models(columns, statistic, **options):
+    """Rank models by a statistic of their columns (N, C), resampled by the same cases."""
+    drawn = [bootstrap(part, statistic, **options) for part in columns]
+    return rank_values(np.stack([each.estimate for each in drawn]), np.stack([each.replicates for each in drawn], 1))
 
 
 def test_ranking_shares_are_those_of_a_plain_loop():
@@ -76,8 +81,3 @@ def test_an_undefined_score_ranks_last():
         return np.where(sums[:, 1:] == 0, np.nan, sums[:, :1])
 
     np.testing.assert_array_equal(rank_models(columns, statistic, resamples=20).order, [1, 0])
-
-
-def test_one_model_has_no_rank():
-    with pytest.raises(InputError, match="`columns` to be two or more arrays of one shape"):
-        rank_models([np.ones((3, 2))], mean)

@@ -1,0 +1,228 @@
+"""The summary of a run's cases that metrics.json holds (schema 1)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
+from segmeter.metrics.cases.table import CaseRow, order_rows
+from segmeter.metrics.cases.typed import RunColumns, class_regions, divide_terms, lay_out_run
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
+from segmeter.metrics.config.scores import MEAN, find_facts
+from segmeter.metrics.measures.protocol import length_metrics
+from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS
+from segmeter.metrics.statistics.bootstrap import MOST_UNITS
+from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_of_few
+from segmeter.metrics.summary.conventions import compare_conventions
+from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboards
+from segmeter.metrics.summary.slices import summarise_slices
+
+SCHEMA = 1
+
+DEFAULT = MetricsConfig()
+
+_RESAMPLED = ("iou", "dice")  # scores of a class and group with intervals
+
+Ends = Mapping[tuple[str, str], tuple[float, float]]
+
+
+def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT) -> dict[str, Any]:
+    """Summarise the rows of a run; every value is plain, and undefined is None, never 0.
+
+    Means over classes run over all classes, background included, unless ``config.background`` is false; a binary task
+    has two classes too, and its object is the second of ``per_class``. ``mean_classes`` names them in the result.
+    ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
+    case, takes its mean over the classes defined in it, then the mean over cases. ``invalid``, where it is counted, has
+    the pixels of each class of the target whose prediction is no class. ``std`` is the sample's (n - 1),
+    ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases.
+
+    ``measures`` is there when measures were requested: ``{metric: {class: entry}}``, with an entry per class and group,
+    and one named "mean" that takes, in every case, the mean over those classes of ``mean_classes`` that are defined in
+    it. An entry holds ``mean, median, std, std_population`` over the ``n_used`` cases with a value, ``n_undefined``
+    cases without one, and ``n_penalised``: the cases in which exactly one mask contains the class, whatever the penalty
+    is. A metric of the whole data set, from sums over cases, is the entry's ``dataset``; its "mean" is over the
+    classes' values, and numbers of objects (tp, fp, fn) have none. Infinity is the text "inf", as JSON has no such
+    number. So are ``measure_settings``, by which they were measured, and ``units``, the unit of each of their metrics
+    that is a length; ``slices`` with ``config.slice_by``, see `summarise_slices`.
+
+    Parameters
+    ----------
+    rows
+        One per case, in any order: the result does not depend on it.
+    spec
+        The classes.
+    config
+        Background, groups of classes, intervals.
+
+    Returns
+    -------
+    dict
+        metrics.json, schema 1.
+
+    Raises
+    ------
+    InputError
+        No rows, a case twice, counts that do not fit `spec`, or a case id that ``config.cluster`` does not match.
+    ConfigError
+        ``config.groups`` names a class that `spec` does not have.
+    """
+    check_metrics(config, spec)
+    rows = order_rows("summarise", rows, spec)
+    if not rows:
+        raise InputError(expected("summarise", "rows", "to hold a case", "none"))
+    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
+    board = build_scoreboards({"run": run}, spec, config)[0]["run"]
+    effective, counts = count_effective(board), run.counts
+    averaged = [*PER_CASE, *(f"{name}/{region}" for name in _RESAMPLED for region in board.regions)]
+    measured = ["/".join(name) for name in board.measured] if config.measures else []
+    further = board.further if config.measures else []
+    whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.regions)]
+    resampled = [name for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
+    ends = board.intervals([*resampled, *further], [*averaged, *measured])
+    total = board.columns.sums()[None]
+    dataset = dict(zip([*whole, *further], board.score(total, [*whole, *further])[0], strict=True))
+    means = {name: _describe(board.values(name)) | {"ci95": _say(ends, "per_case", name)} for name in averaged}
+    support = dict(zip(board.regions, (int(target.sum(dtype=np.int64)) for target in run.margins.target), strict=True))
+    regions = {
+        region: {
+            **{name: plain(dataset[f"{name}/{region}"]) for name in RATIOS},
+            "support": support[region],
+            "n_effective": effective[region],
+            "ci95": {name: _say(ends, "dataset", f"{name}/{region}") for name in _RESAMPLED},
+            "per_case": {name: means[f"{name}/{region}"] for name in _RESAMPLED},
+        }
+        for region in board.regions
+    }
+    undefined = sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted)
+    return {
+        "schema": SCHEMA,
+        **compare_conventions(run, spec, config),
+        "task": spec.task,
+        "n_cases": len(rows),
+        "classes": list(spec.names),
+        "mean_classes": board.counted,
+        "ignore_index": spec.ignore_index,
+        "confusion_matrix": None if spec.is_multilabel else counts[:, : spec.num_classes].tolist(),
+        **({"invalid": dict(zip(spec.names, counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
+        **({"confusion_matrices": counts.tolist()} if spec.is_multilabel else {}),
+        "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": int(undefined)},
+        "dataset_ci95": {name: _say(ends, "dataset", name) for name in AGGREGATES},
+        "per_class": {name: regions[name] for name in spec.names},
+        "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
+        "per_case": {name: means[name] for name in PER_CASE},
+        **(_measured(board, dataset, ends) if config.measures else {}),
+        **({"slices": summarise_slices(board)} if config.slice_by else {}),
+        "loss": _describe_loss(run),
+        "bootstrap": note_resampling(board, effective),
+    }
+
+
+def _say(ends: Ends, kind: str, name: str) -> list[float | str | None] | None:
+    found = ends.get((kind, name))
+    return None if found is None else [say(end) for end in found]
+
+
+def _describe(values: FloatArray) -> dict[str, Any]:
+    """Mean and both standard deviations of the defined values, and how many there are; infinite ones have no spread."""
+    used = values[~np.isnan(values)]
+    finite = bool(np.isfinite(used).all())
+    return {
+        "mean": say(used.mean()) if used.size else None,
+        "std": say(used.std(ddof=1)) if used.size > 1 and finite else None,
+        "std_population": say(used.std()) if used.size and finite else None,
+        "n_used": int(used.size),
+        "n_undefined": int(values.size - used.size),
+    }
+
+
+def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
+    """Results of the measures, with the settings that a comparison of runs needs."""
+    margins = [board.run.margins.totals(k) for k in range(len(board.regions))]
+    failed = {name: (one.target > 0) != (one.predicted > 0) for name, one in zip(board.regions, margins, strict=True)}
+    among = [failed[region] for region in {region for _, region in board.measured} & set(board.counted)]
+    failed[MEAN] = np.any(among, axis=0) if among else np.zeros(board.run.margins.count, bool)
+    measures: dict[str, dict[str, dict[str, Any]]] = {}
+    for (metric, region), values in board.measured.items():
+        used = values[~np.isnan(values)]
+        entry = _describe(values) | {"median": say(np.median(used)) if used.size else None}
+        entry["n_penalised"] = int(failed.get(region, np.isinf(values)).sum())
+        entry["ci95"] = _say(ends, "per_case", f"{metric}/{region}")
+        measures.setdefault(metric, {})[region] = entry
+    for name in board.further:
+        metric, _, region = name.partition("/")
+        entry = measures.setdefault(metric, {}).setdefault(region, {})
+        entry |= {"dataset": say(dataset[name]), "dataset_ci95": _say(ends, "dataset", name)}
+    settings = [
+        {key: list(value) if isinstance(value, tuple) else value for key, value in vars(measure).items()}
+        for measure in board.config.measures
+    ]
+    return {"measures": measures, "units": length_units(board), "measure_settings": settings}
+
+
+def length_units(board: Scoreboard) -> dict[str, str | None]:
+    """The unit of each metric that is a length: of the cases' spacing, "pixels" without one, None where it has no name.
+
+    Raises
+    ------
+    InputError
+        The cases' units differ, so that nothing can be averaged over them.
+    """
+    run, named = board.run, length_metrics(board.measures)
+    measured = dict.fromkeys(metric for metric, _, summed in run.measured if not summed)
+    lengths = [name for name in measured if name in named or ((facts := find_facts(name)) and facts.unit == "length")]
+    if not lengths:
+        return {}
+    units: dict[str, str] = {}
+    for number, (edges, unit) in enumerate(run.spacings):
+        last = int(np.flatnonzero(run.spacing == number)[-1])
+        units["pixels" if edges is None else unit] = run.case_ids[last]
+    if len(units) > 1:
+        found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(units.items()))
+        raise InputError(expected("summarise", "rows", "to have distances in one unit", found))
+    return {name: next(iter(units)) or None for name in lengths}
+
+
+def _describe_loss(run: RunColumns) -> dict[str, Any]:
+    """The loss of all cases as one batch, and the spread of the cases' own; an infinite one leaves no mean.
+
+    That of all is None where it is not finite, or where cases have no terms, as those of earlier versions.
+    """
+    infinite, whole = int(np.isinf(run.loss).sum()), np.nan
+    if run.loss_terms is not None:
+        counted = ~(np.isnan(run.loss) & (run.loss_terms[..., 1] == 0).all(axis=1))  # else no pixel, and so no mean
+        whole = divide_terms(run.loss_terms[counted]) if counted.any() else np.nan
+    described = _describe(np.full_like(run.loss, np.nan) if infinite else run.loss)
+    return {"dataset": whole if np.isfinite(whole) else None, **described, "n_infinite": infinite}
+
+
+def count_effective(board: Scoreboard) -> dict[str, float | None]:
+    """Effective number of units by class and group: Kish's, of its union in each case or cluster."""
+    found: dict[str, float | None] = {}
+    for k, region in enumerate(board.regions):
+        one = board.run.margins.totals(k)
+        union: IntArray = one.target + one.predicted - one.tp
+        if board.clusters is not None:
+            union = sum_by(board.clusters, int(board.clusters.max()) + 1, union)
+        found[region] = plain(effective_units(union))
+    return found
+
+
+def note_resampling(board: Scoreboard, effective: Mapping[str, float | None]) -> dict[str, Any]:
+    """How the intervals of a summary were computed, and a warning where few units decide or cases look grouped."""
+    config, case_ids = board.config, board.run.case_ids
+    units = len(case_ids) if board.clusters is None else int(board.clusters.max()) + 1
+    of_classes = {name: effective[name] for name in board.spec.names}
+    return {
+        "resamples": config.bootstrap,
+        "interval": config.interval,
+        "level": 0.95,
+        "seed": config.seed,
+        "cluster": config.cluster,
+        "n_units": units,
+        **({"n_pools": MOST_UNITS} if config.bootstrap and units > MOST_UNITS else {}),
+        "warning": warn_of_few(case_ids, units, of_classes, config.cluster) if config.bootstrap else None,
+    }
