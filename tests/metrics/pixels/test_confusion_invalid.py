@@ -74,7 +74,7 @@ def test_rows_keep_the_column(tmp_path):
     write_cases(tmp_path, rows, SPEC)
     for one, other in zip(rows, read_cases(tmp_path), strict=True):
         np.testing.assert_array_equal(one.counts, other.counts)
-    assert "\nb,4,5" in (tmp_path / "cases.csv").read_text()
+    assert '\n"b",4,5' in (tmp_path / "cases.csv").read_text()
     assert ",invalid," in (tmp_path / "cases.csv").read_text()
     found = summarise(rows, SPEC, MetricsConfig(bootstrap=0, groups={"way": ("road", "car")}))
     assert found["invalid"] == {"sky": 2, "road": 1, "car": 0}
