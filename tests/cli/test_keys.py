@@ -38,7 +38,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/commands/export.py": ("export",),
     "postprocess/": ("eval", "predict"),
     "metrics/summary/compare.py": ("compare",),
-    "metrics/measures/error_types.py": ("score",),  # of volumes, which eval does not have
+    "metrics/measures/masks.py": ("score",),  # of volumes, which eval does not have
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
     "evaluation/case_run.py": ("eval", "predict"),

@@ -20,7 +20,7 @@ LIMIT = "data.timeout_s=1.5"
 RUNS = {
     "train": ("train", [*READ, "training.workers=2"], "images/case02.png", 4),
     "eval": ("eval", CHECKED, "masks/case02.png", 1),
-    "predict": ("predict", [], "images/case02.png", 1),
+    "predict": ("predict", [], "images/case02.png", 2),
     "score": ("score", [], "labels/case02.png", 0),
     "score in processes": ("score", ["workers=2"], "labels/case02.png", 0),
 }
