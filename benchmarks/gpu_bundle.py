@@ -22,7 +22,13 @@ ROOT = HERE.parent
 WHEELS = (
     *("hydra-core", "omegaconf", "antlr4-python3-runtime", "pydantic", "pydantic_core", "annotated-types"),
     *("typing-inspection", "segmentation_models_pytorch", "zarr", "numcodecs", "donfig", "google-crc32c"),
-    *("imagecodecs", "msgspec", "filelock", "psutil", "monai"),  # the last is a peer that tiles and losses are compared with
+    *(
+        "imagecodecs",
+        "msgspec",
+        "filelock",
+        "psutil",
+        "monai",
+    ),  # the last is a peer that tiles and losses are compared with
 )
 CODECS = ("_shared", "_shared_cython", "_deflate", "_zlibng", "_zstd")  # modules of imagecodecs that src calls
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")

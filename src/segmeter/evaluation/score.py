@@ -32,7 +32,7 @@ from segmeter.evaluation.manifest import (
     read_run_manifest,
 )
 from segmeter.evaluation.memory import check_counts
-from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs, hash_pair, limit_of
+from segmeter.evaluation.pairing import Pairing, Pairs, hash_pair, limit_of
 from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
 from segmeter.files import write_json
@@ -49,6 +49,8 @@ from segmeter.records import Summary, read_json
 from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"
+
+_MANY, _AT_ONCE = 256, 8  # pairs
 
 Outcome = Scored | tuple[str, ...]  # what is wrong with a case's files
 
@@ -315,11 +317,15 @@ def _numbered(job: Scoring, results: Iterable[Outcome]) -> Iterator[Outcome]:
         raise error.at(job.case_ids.index(error.case_id)) from error
 
 
-def _score_in_threads(scorer: CaseScorer, pairs: Sequence[MaskPair]) -> Iterator[Outcome]:
-    """Score all pairs in order."""
-    ahead = fetch_ahead(pairs, lambda pair: pair.files)
-    with closing(map_in_threads(scorer, ahead, threads=count_cores(), name="score")) as found:
-        yield from found
+def _score_in_threads(scorer: CaseScorer, pairs: Pairs) -> Iterator[Outcome]:
+    """Score all pairs in order. Of many, a thread takes several at a time: handing over takes as long as a small one."""
+    size = _AT_ONCE if len(pairs) >= _MANY else 1
+    groups = (pairs[start : start + size] for start in range(0, len(pairs), size))
+    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
+    with closing(
+        map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
+    ) as found:
+        yield from chain.from_iterable(found)
 
 
 def _entry(scored: Scored) -> Entry:
