@@ -318,7 +318,7 @@ def _numbered(job: Scoring, results: Iterable[Outcome]) -> Iterator[Outcome]:
 
 
 def _score_in_threads(scorer: CaseScorer, pairs: Pairs) -> Iterator[Outcome]:
-    """Score all pairs in order. Of many, a thread takes several at a time: handing over takes as long as a small one."""
+    """Score all pairs in order. Of many, a thread takes several at a time: handing one over costs as much as it."""
     size = _AT_ONCE if len(pairs) >= _MANY else 1
     groups = (pairs[start : start + size] for start in range(0, len(pairs), size))
     ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
