@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.inference.allocator import keep_freed_memory
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal import FocalLoss
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter

@@ -90,7 +90,7 @@ def pretended_gpu():
         mock.patch.object(torch.accelerator, "current_stream", return_value=mock.Mock(is_capturing=bool)),
         mock.patch.object(torch.Tensor, "record_stream", nothing),
         mock.patch("segmeter.bridge.kernels.fused._installed", bool),
-        mock.patch("segmeter.losses.focal.triton_backend._installed", bool),
+        mock.patch("segmeter.losses.focal.has_triton", bool),
         gpu,
     ):
         yield gpu

@@ -12,7 +12,7 @@ from segmeter.bridge.uploader import Uploader
 from segmeter.data.sample import Sample
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal import FocalLoss
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches

@@ -11,8 +11,8 @@ from segmeter.bridge.to_torch import to_torch as to_torch
 from segmeter.bridge.transport import Transport as Transport
 from segmeter.classes import ClassSpec as ClassSpec
 from segmeter.errors import SegmeterError as SegmeterError
-from segmeter.losses.focal.focal import FocalLoss as FocalLoss
-from segmeter.losses.focal.focal import focal_loss as focal_loss
+from segmeter.losses.focal import FocalLoss as FocalLoss
+from segmeter.losses.focal import focal_loss as focal_loss
 from segmeter.metrics.cases.columns import MeasureColumn as MeasureColumn
 from segmeter.metrics.cases.stored import read_cases as read_cases
 from segmeter.metrics.cases.stored import read_spec as read_spec

@@ -126,7 +126,7 @@ def step_without_waiting(world: World) -> list[str]:
     )
     mine = batches(4, seed=2)[world.rank :: world.size]
     step(mine)
-    with mock.patch("segmeter.losses.focal.focal.refuse_bad_labels"), NoWaiting() as noted:
+    with mock.patch("segmeter.losses.focal.refuse_bad_labels"), NoWaiting() as noted:
         step(mine)
     return noted.waits
 

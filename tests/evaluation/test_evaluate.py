@@ -19,7 +19,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.inference import async_results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise

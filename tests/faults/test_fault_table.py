@@ -101,7 +101,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     30: (
         "every pixel ignored",
-        (BAD, "losses/focal/test_focal.py::test_all_ignored_is_0_with_a_connected_zero_gradient"),
+        (BAD, "losses/test_focal.py::test_all_ignored_is_0_with_a_connected_zero_gradient"),
     ),
     31: (
         "strides, byte order, read-only arrays",

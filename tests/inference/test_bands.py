@@ -8,7 +8,7 @@ from segmeter.errors import DataError, OverflowedError
 from segmeter.inference.async_results import Outbox
 from segmeter.inference.bands import BandLoss, decode_bands, sums_by_bands
 from segmeter.losses.additive import loss_terms
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal import FocalLoss
 from tests.models.parts import make_spec
 
 CPU = torch.device("cpu")

@@ -47,8 +47,8 @@ def test_an_additive_loss_is_taken_as_it_is():
 
 def test_bad_labels_are_counted_until_they_are_asked_for_wherever_the_loss_is():
     loss = AdditiveLoss("ours")
-    loss.note_bad_labels(torch.tensor(2))
-    loss.note_bad_labels(torch.tensor(3))
+    assert loss.mark(torch.ones(()), torch.tensor(2)).isnan()
+    assert loss.mark(torch.ones(()), torch.tensor(3)).isnan()
     with pytest.raises(InputError, match=r"ours: expected `target` to hold classes or ignore_index only, got 5 other"):
         check_labels(nn.Sequential(nn.Identity(), loss))
     check_labels(loss)

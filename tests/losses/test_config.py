@@ -7,7 +7,7 @@ import torch
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.additive import divide
-from segmeter.losses.build import build_loss
+from segmeter.losses.build import build_loss, class_weights
 from segmeter.losses.config import (
     LOSSES,
     CrossEntropyConfig,
@@ -19,8 +19,7 @@ from segmeter.losses.config import (
     SumConfig,
     TverskyConfig,
 )
-from segmeter.losses.focal.focal import FocalLoss
-from segmeter.losses.weights import class_weights
+from segmeter.losses.focal import FocalLoss
 from tests.losses.cases import make_case
 
 

@@ -5,7 +5,7 @@ import pytest
 import segmentation_models_pytorch as smp
 import torch
 
-from segmeter.losses.lovasz import LovaszLoss
+from segmeter.losses.region import LovaszLoss
 from tests.losses.cases import TASKS, make_case, run
 
 

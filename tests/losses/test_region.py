@@ -6,8 +6,7 @@ import segmentation_models_pytorch as smp
 import torch
 
 from segmeter.errors import InputError
-from segmeter.losses.lovasz import LovaszLoss
-from segmeter.losses.region import TverskyLoss
+from segmeter.losses.region import LovaszLoss, TverskyLoss
 from tests.losses.cases import make_case, run
 
 TASKS = ["binary", "multiclass", "multilabel"]

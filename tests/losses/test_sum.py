@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from segmeter.losses.additive import divide
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.additive import SumLoss, divide
+from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
-from segmeter.losses.sum import SumLoss
 from tests.losses.cases import make_case, run
 
 WEIGHTS = {"focal": 0.5, "dice": 2.0}

@@ -9,9 +9,8 @@ from segmeter.errors import ConfigError, InputError, SegmeterError
 from segmeter.losses.additive import AdditiveLoss, check_labels
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, LovaszConfig, PartWeights, SumConfig
-from segmeter.losses.focal.focal import FocalLoss, focal_loss
-from segmeter.losses.lovasz import LovaszLoss
-from segmeter.losses.region import TverskyLoss
+from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.region import LovaszLoss, TverskyLoss
 from tests.losses.cases import make_case, run
 
 TASKS = ["binary", "multiclass", "multilabel"]
@@ -257,7 +256,7 @@ def test_wrong_arguments_of_region_losses_are_refused(make, options, words):
 )
 def test_bad_labels_of_any_loss_are_counted_until_they_are_asked_for(config, monkeypatch):
     """As on a GPU, where reading them at once would mean waiting."""
-    for module in ("focal.focal", "region", "lovasz"):
+    for module in ("focal", "region"):
         monkeypatch.setattr(f"segmeter.losses.{module}.refuse_bad_labels", lambda *args, **options: None)
     spec = ClassSpec(task="multiclass", names=tuple("abcde"), colours=((0, 0, 0),) * 5, ignore_index=255)
     case, loss = make_case("multiclass"), build_loss(config, spec)

@@ -21,7 +21,7 @@ from segmeter.losses.config import (
     SumConfig,
     TverskyConfig,
 )
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch, Draws

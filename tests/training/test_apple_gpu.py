@@ -17,11 +17,10 @@ from segmeter.bridge.kernels.argmax import winners
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
 from segmeter.inference.precision import pick_dtype
+from segmeter.losses import focal_torch
 from segmeter.losses.additive import additive, loss_terms
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
-from segmeter.losses.focal.params import FocalParams
-from segmeter.losses.focal.torch_closed_form import torch_gradient
 from segmeter.losses.targets import widest_float
 from segmeter.training.config import AdamWConfig, TrainingConfig
 from segmeter.training.data import augment
@@ -35,7 +34,7 @@ from tests.training.optimisation.test_no_waiting import EVERYTHING, give_gradien
 from tests.training.tiny import SPEC, tiny_job, tiny_segmenter
 
 MPS, STAND_IN = torch.device("mps"), torch.device("cuda")
-ROOMS = ("losses.additive", "losses.region", "losses.focal.focal")  # where sums take the widest float
+ROOMS = ("losses.additive", "losses.region", "losses.focal")  # where sums take the widest float
 CHANGE = Augment(EVERYTHING, SPEC)
 DRAWS = CHANGE.draw(seed=0, epoch=0, indices=np.arange(4), channels=3)
 
@@ -58,7 +57,7 @@ def apple_gpu(monkeypatch):
     assert widest_float(MPS) == torch.float32
     for room in ROOMS:
         monkeypatch.setattr(f"segmeter.{room}.widest_float", lambda device: widest_float(MPS))
-    monkeypatch.setattr("segmeter.losses.focal.triton_backend._installed", bool)
+    monkeypatch.setattr("segmeter.losses.focal.has_triton", bool)
     monkeypatch.setattr("segmeter.bridge.kernels.fused._installed", bool)
     monkeypatch.setattr(augment, "add_noise", lambda image, share, seeds: image + share[:, None, None, None])
     with FakeTensorMode(), STAND_IN:
@@ -101,8 +100,8 @@ def test_a_step_and_its_validation_need_no_float64(name, monkeypatch, apple_gpu)
 @pytest.mark.usefixtures("apple_gpu")
 def test_the_gradient_of_the_loss_and_the_labels_need_no_float64():
     logits, target = torch.empty(2, 3, 32, 32), torch.empty(2, 32, 32, dtype=torch.uint8)
-    terms, scale = FocalParams(softmax=True, gamma=2.0), torch.ones(())
-    assert torch_gradient(logits, target, None, terms=terms, scale=scale).device == logits.device
+    total, weight, _ = focal_torch.compute(logits, target, None, focal_torch.Terms(softmax=True, gamma=2.0))
+    assert total.device == weight.device == logits.device
     highs = logits.amax(dim=1)
     assert measure(~highs.isfinite(), logits.amin(dim=1), highs).device == logits.device
     assert winners(logits.flatten(2), torch.uint8)[0].device == logits.device

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal import FocalLoss
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.training.data.windows import Resizing, resize_batch

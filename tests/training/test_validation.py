@@ -18,7 +18,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.training.data.cache import Budget, CachedDataset

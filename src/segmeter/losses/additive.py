@@ -1,5 +1,7 @@
 """Losses as sums and denominators, so that batches computed one after the other count as one batch."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import nn
 
@@ -51,10 +53,11 @@ class AdditiveLoss(nn.Module):
         """Give the loss of one batch, 0-d."""
         return divide(self.sums(logits, target), self.denominators(target))
 
-    def note_bad_labels(self, bad: torch.Tensor) -> None:
-        """Add to the count that `check_labels` reads."""
+    def mark(self, loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
+        """Make the loss NaN where labels were bad, and add their number to the count that `check_labels` reads."""
         if self.bad_labels.device == bad.device:
             self.bad_labels += bad
+        return nan_where(loss, bad)
 
     def check_labels(self) -> None:
         """Raise InputError where a target since the last call had a label that is no class; waits for the device."""
@@ -65,22 +68,6 @@ class AdditiveLoss(nn.Module):
             raise InputError(
                 expected(self.name, "target", "to hold classes or ignore_index only", f"{count} other labels", remedy)
             )
-
-
-class ImageLoss(AdditiveLoss):
-    """A loss that is defined on the regions of a whole batch, or, where it adds, of each image."""
-
-    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of the batch, 0-d, or of each image, (B,)."""
-        raise NotImplementedError
-
-    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        losses = self.losses(logits, target)
-        return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
-
-    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of the batch, or the summed losses of its images, (1,)."""
-        return self.losses(logits, target).sum().view(1)
 
 
 class PixelMeanLoss(AdditiveLoss):
@@ -104,6 +91,44 @@ class PixelMeanLoss(AdditiveLoss):
         return valid_mask(target, self.ignore_index).sum(dtype=widest_float(target.device)).view(1)
 
 
+class SumLoss(AdditiveLoss):
+    """``sum(weight * part(logits, target))``; each part keeps its own denominator.
+
+    Parameters
+    ----------
+    parts
+        Loss modules by name.
+    weights
+        The weight of each part, > 0.
+    """
+
+    def __init__(self, parts: dict[str, AdditiveLoss], weights: dict[str, float]) -> None:
+        super().__init__(
+            "sum_loss",
+            adds=all(part.adds for part in parts.values()),
+            adds_over_pixels=all(part.adds_over_pixels for part in parts.values()),
+        )
+        self.parts = nn.ModuleDict(parts)
+        self.weights = dict(weights)
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros((), dtype=torch.float32, device=logits.device)
+        for name, part in self.parts.items():
+            total = total + self.weights[name] * part(logits, target)
+        return total
+
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the sums of all parts, times their weights."""
+        return torch.cat([self.weights[name] * part.sums(logits, target) for name, part in self._parts()])
+
+    def denominators(self, target: torch.Tensor) -> torch.Tensor:
+        """Give the denominators of all parts."""
+        return torch.cat([part.denominators(target) for _, part in self._parts()])
+
+    def _parts(self) -> Iterator[tuple[str, AdditiveLoss]]:
+        yield from self.parts.items()  # type: ignore[misc]
+
+
 def additive(loss: nn.Module, ignore_index: int | None) -> AdditiveLoss:
     """Give the loss itself where it is additive, else as the mean over pixels that it is taken to be."""
     return loss if isinstance(loss, AdditiveLoss) else PixelMeanLoss(loss, ignore_index)
@@ -112,6 +137,11 @@ def additive(loss: nn.Module, ignore_index: int | None) -> AdditiveLoss:
 def divide(sums: torch.Tensor, denominators: torch.Tensor, *, otherwise: float = 1.0) -> torch.Tensor:
     """Divide sums (P,) by denominators (P,), those of 0 by `otherwise`; give the total, 0-d in the sums' dtype."""
     return (sums / torch.where(denominators > 0, denominators, otherwise).to(sums.dtype)).sum()
+
+
+def nan_where(loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
+    """Make the loss NaN where there were bad labels, without waiting for their number."""
+    return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
 
 
 def loss_terms(loss: AdditiveLoss, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

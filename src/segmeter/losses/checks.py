@@ -1,9 +1,9 @@
-"""Checks of the losses' options and tensors, with the messages of what they refuse."""
+"""Checks the losses' options and tensors, and counts what the focal loss divides by."""
 
 import math
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 
@@ -11,7 +11,7 @@ from segmeter.checks import Problems, collecting, expected, shown
 from segmeter.classes import TASKS, Task
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.config import Backend
-from segmeter.losses.targets import LABEL_DTYPES, read_labels
+from segmeter.losses.targets import LABEL_DTYPES, is_class, read_labels, valid_mask, widest_float
 
 
 def refuse_bad_labels(
@@ -40,39 +40,50 @@ def refuse_bad_labels(
     raise InputError(expected(where, "target", rule, given, hint))
 
 
-def check_focal_options(
-    where: str,
-    *,
-    task: str,
-    gamma: float,
-    alpha: float | tuple[float, ...] | None,
-    class_weights: torch.Tensor | None,
-    ignore_index: int | None,
-    label_smoothing: float,
-    reduction: str,
-    normalizer: str | float,
-    backend: str,
-) -> None:
-    """Raise ConfigError with every option that is out of range or does not go with the task."""
+class FocalOptions(NamedTuple):
+    """The options of the focal loss, as `focal_loss` names them."""
+
+    task: Task
+    gamma: float
+    alpha: float | tuple[float, float] | None
+    class_weights: torch.Tensor | None
+    ignore_index: int | None
+    label_smoothing: float
+    reduction: str
+    normalizer: str | float
+    backend: str
+
+
+def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_weights: Any, *rest: Any) -> FocalOptions:
+    """Read the options in the order of `FocalOptions`.
+
+    Raises
+    ------
+    ConfigError
+        It names every option that is out of range or does not go with the task.
+    """
     if not isinstance(task, str):
         raise ConfigError(expected(where, "task", f"to be one of {', '.join(TASKS)}", shown(task)))
-    sigmoid = task != "multiclass"
+    found = FocalOptions(task, gamma, _read_alpha(alpha), read_weights(where, class_weights), *rest)
+    found = found._replace(ignore_index=whole_number(found.ignore_index))
+    number = found.normalizer
     with collecting(where) as problems:
-        check_common(problems, task, ignore_index)
-        check_numbers(problems, gamma=gamma, label_smoothing=label_smoothing, normalizer=normalizer)
+        check_common(problems, task, found.ignore_index)
+        check_numbers(problems, gamma=gamma, label_smoothing=found.label_smoothing, normalizer=number)
         problems.in_range("gamma", gamma, 0)
-        _check_alpha(problems, alpha, task)
-        problems.in_range("label_smoothing", label_smoothing, 0, 1)
-        problems.one_of("reduction", reduction, ("mean", "sum", "none"))
-        problems.one_of("backend", backend, get_args(Backend))
-        _check_class_weights(problems, class_weights, task)
-        if isinstance(normalizer, str):
-            problems.one_of("normalizer", normalizer, ("valid", "elements", "positives"))
+        _check_alpha(problems, found.alpha, task)
+        problems.in_range("label_smoothing", found.label_smoothing, 0, 1)
+        problems.one_of("reduction", found.reduction, ("mean", "sum", "none"))
+        problems.one_of("backend", found.backend, get_args(Backend))
+        _check_class_weights(problems, found.class_weights, task)
+        if isinstance(number, str):
+            problems.one_of("normalizer", number, ("valid", "elements", "positives"))
             remedy = "It counts the elements with target 1, which a softmax does not have."
-            ok = sigmoid or normalizer != "positives"
-            problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", normalizer, remedy)
+            ok = task != "multiclass" or number != "positives"
+            problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", number, remedy)
         else:
-            problems.in_range("normalizer", normalizer, 0, above=True)
+            problems.in_range("normalizer", number, 0, above=True)
+    return found
 
 
 def check_common(problems: Problems, task: str, ignore_index: Any) -> None:
@@ -94,7 +105,7 @@ def whole_number(value: Any) -> Any:
     return int(value) if real and math.isfinite(value) and value == int(value) else value
 
 
-def read_alpha(alpha: Any) -> Any:
+def _read_alpha(alpha: Any) -> Any:
     """Turn a list, array or tensor into a tuple of floats, and leave a number as it is."""
     if hasattr(alpha, "tolist"):
         alpha = alpha.tolist()
@@ -212,3 +223,21 @@ def _check_class_weights(problems: Problems, weights: torch.Tensor | None, task:
         return  # reading them would wait for the device
     ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
     problems.expect(ok, "class_weights", "to be (K,), finite and >= 0, one of them > 0", weights.tolist())
+
+
+def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
+    """Give what `focal_loss` divides by, from the target alone: 0-d of the widest float, and 0 for a number."""
+    wide, normalizer, weights = widest_float(target.device), options.normalizer, options.class_weights
+    if not isinstance(normalizer, str):
+        return torch.zeros((), dtype=wide, device=target.device)
+    soft = target.is_floating_point()
+    if normalizer == "positives":
+        return (target if soft else target == 1).sum(dtype=wide)
+    elements = target[:, 0] if soft and options.task == "multiclass" else target
+    if normalizer == "elements":
+        return torch.full((), elements.numel(), dtype=wide, device=target.device)
+    valid = valid_mask(elements, options.ignore_index)
+    if weights is None or soft:
+        return valid.sum(dtype=wide)
+    valid = valid & is_class(elements, len(weights))  # the loss refuses other labels
+    return torch.where(valid, weights.to(wide)[torch.where(valid, elements, 0).long()], 0).sum()

@@ -39,7 +39,7 @@ class WeightedLossConfig(LossConfig):
             raise RuleError("to have one that is > 0")
 
 
-@LOSSES.register("focal", builder="segmeter.losses.focal.focal:build_focal")
+@LOSSES.register("focal", builder="segmeter.losses.focal:build_focal")
 class FocalConfig(WeightedLossConfig):
     """Focal loss (Lin et al. 2017), softmax for multiclass and sigmoid otherwise, averaged over the valid pixels."""
 
@@ -52,10 +52,11 @@ class FocalConfig(WeightedLossConfig):
     """What the sum over pixels is divided by: "valid" pixels, "elements" (valid pixels times channels), "positives"
     (not multiclass), or a number."""
     backend: Backend = "auto"
-    """Which implementation computes it; all agree. "numba" runs on the CPU only, "triton" on CUDA only."""
+    """Which implementation computes it; all agree. "numba" runs on the CPU only and takes no label smoothing,
+    "triton" on CUDA only; "reference" is an older name of "torch"."""
 
 
-@LOSSES.register("cross_entropy", builder="segmeter.losses.focal.focal:build_cross_entropy")
+@LOSSES.register("cross_entropy", builder="segmeter.losses.focal:build_focal")
 class CrossEntropyConfig(WeightedLossConfig):
     """Cross-entropy, which is focal loss at gamma 0: softmax for multiclass, sigmoid otherwise."""
 
@@ -71,7 +72,7 @@ class RegionLossConfig(LossConfig):
     the mean over the images that have a class, the same however they are split into forward passes."""
 
 
-@LOSSES.register("dice", builder="segmeter.losses.region:build_dice")
+@LOSSES.register("dice", builder="segmeter.losses.region:build_tversky")
 class DiceConfig(RegionLossConfig):
     """Soft Dice, averaged over the classes that the target has."""
 
@@ -93,7 +94,7 @@ class TverskyConfig(RegionLossConfig):
     """Added above and below the fraction."""
 
 
-@LOSSES.register("focal_tversky", builder="segmeter.losses.region:build_focal_tversky")
+@LOSSES.register("focal_tversky", builder="segmeter.losses.region:build_tversky")
 class FocalTverskyConfig(TverskyConfig):
     """Focal Tversky loss (Abraham and Khan 2019): each class's Tversky loss to the power `gamma`."""
 
@@ -102,7 +103,7 @@ class FocalTverskyConfig(TverskyConfig):
     """The exponent itself, where the paper writes 1/gamma and uses 3/4; below 1 lifts classes that are nearly right."""
 
 
-@LOSSES.register("lovasz", builder="segmeter.losses.lovasz:build_lovasz")
+@LOSSES.register("lovasz", builder="segmeter.losses.region:build_lovasz")
 class LovaszConfig(RegionLossConfig):
     """Lovasz loss (Berman et al. 2018): softmax for multiclass, hinge for binary and multilabel."""
 
@@ -126,7 +127,7 @@ class PartWeights(Config, title="loss.weights"):
     """Weight of the Lovasz loss."""
 
 
-@LOSSES.register("sum", builder="segmeter.losses.sum:build_sum")
+@LOSSES.register("sum", builder="segmeter.losses.build:build_sum")
 class SumConfig(LossConfig):
     """A weighted sum of losses; the options of each part are those of the loss itself."""
 

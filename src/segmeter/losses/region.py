@@ -1,29 +1,97 @@
-"""logits, target -> Dice, Tversky and focal Tversky losses: overlaps of whole regions, from soft counts.
+"""Losses over whole regions: Dice, Tversky and focal Tversky from soft counts, and the Lovasz loss.
 
 Letters: B batch, K channels, N... the spatial axes.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 
 from segmeter.checks import collecting
 from segmeter.classes import ClassSpec, Task
-from segmeter.losses.additive import AdditiveLoss, ImageLoss
+from segmeter.losses.additive import AdditiveLoss, divide
 from segmeter.losses.checks import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
-from segmeter.losses.config import DiceConfig, FocalTverskyConfig, Over, TverskyConfig
+from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig
 from segmeter.losses.targets import read_labels, valid_mask, widened, widest_float
 
 
 class Regions(NamedTuple):
-    """Probabilities and targets, (K, elements) or (B, K, elements), 0 where ignored; and the number of bad labels."""
+    """Values of a batch with the elements on one last axis, (K, elements), or (B, K, elements) of each image.
 
+    Logits, probabilities and the target as 0 to 1 are 0 where they are not `counted`; `bad` counts the bad labels.
+    """
+
+    logits: torch.Tensor
     probs: torch.Tensor
     hot: torch.Tensor
+    counted: torch.Tensor
     bad: torch.Tensor
 
 
-class TverskyLoss(ImageLoss):
+class RegionLoss(AdditiveLoss):
+    """A loss that is defined on the regions of a whole batch, or, with over="sample", of each image."""
+
+    def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str, soft: bool = True) -> None:
+        super().__init__(name, adds=over == "sample")
+        self.task: Task = task
+        self.ignore_index = whole_number(ignore_index)
+        self._soft = soft
+        with collecting(name) as problems:
+            check_common(problems, task, self.ignore_index)
+            problems.one_of("over", over, get_args(Over))
+
+    def present(self, target: torch.Tensor) -> torch.Tensor:
+        """Say which elements make the loss of their image count."""
+        raise NotImplementedError
+
+    def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give the loss of the batch, 0-d, or of each image, (B,), and the number of bad labels."""
+        raise NotImplementedError
+
+    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the loss of the batch, 0-d, or of each image, (B,)."""
+        return self.mark(*self.image_losses(logits, target))
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        losses = self.losses(logits, target)
+        return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
+
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the loss of the batch, or the summed losses of its images, (1,)."""
+        return self.losses(logits, target).sum().view(1)
+
+    def denominators(self, target: torch.Tensor) -> torch.Tensor:
+        """Give whether the batch counts, or how many of its images do, (1,) of the widest float."""
+        per_image = self.present(target).flatten(1).any(1)
+        return (per_image.sum() if self.adds else per_image.any()).to(widest_float(target.device)).view(1)
+
+    def split(self, logits: torch.Tensor, target: torch.Tensor) -> Regions:
+        """Check the arguments, and give the regions of each image or of all of them."""
+        softmax, ignore_index = self.task == "multiclass", self.ignore_index
+        options = {"task": self.task, "ignore_index": ignore_index, "soft": self._soft}
+        aligned = check_tensors(self.name, logits, target, **options)
+        labels = read_labels(logits, aligned, softmax=softmax, ignore_index=ignore_index)
+        bad = labels.bad.sum()
+        refuse_bad_labels(bad, logits, aligned, softmax=softmax, ignore_index=ignore_index, where=self.name)
+        counted = labels.counted.unsqueeze(1) if softmax else labels.counted
+        if aligned.is_floating_point():
+            hot = aligned
+        elif softmax:
+            kinds = torch.arange(logits.shape[1], device=logits.device).view(1, -1, *[1] * (logits.ndim - 2))
+            hot = (labels.classes.unsqueeze(1) == kinds) & counted
+        else:
+            hot = labels.classes == 1
+        # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
+        x = widened(torch.where(counted, logits, 0))
+        probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
+        x, probs, hot, counted = map(self._flat, (x, probs, hot.to(x.dtype), counted))
+        return Regions(x, probs, hot, counted, bad)
+
+    def _flat(self, values: torch.Tensor) -> torch.Tensor:
+        return values.flatten(2) if self.adds else values.transpose(0, 1).flatten(1)
+
+
+class TverskyLoss(RegionLoss):
     """``(1 - T)^gamma`` averaged over the classes, with ``T = (TP + s) / (TP + alpha FP + beta FN + s)``.
 
     Soft counts TP = sum(p t), FP = sum(p (1 - t)), FN = sum((1 - p) t) over the valid pixels of all images together or
@@ -76,30 +144,23 @@ class TverskyLoss(ImageLoss):
         ignore_index: int | None = None,
         name: str = "tversky_loss",
     ) -> None:
-        super().__init__(name, adds=over == "sample")
-        self.task: Task = task
-        self.alpha, self.beta, self.gamma = alpha, beta, gamma
-        self.smooth, self.ignore_index = smooth, whole_number(ignore_index)
+        super().__init__(task, over, ignore_index, name=name)
+        self.alpha, self.beta, self.gamma, self.smooth = alpha, beta, gamma, smooth
         with collecting(name) as problems:
-            check_common(problems, task, self.ignore_index)
             check_numbers(problems, alpha=alpha, beta=beta, gamma=gamma, smooth=smooth)
             problems.in_range("alpha", alpha, 0)
             problems.in_range("beta", beta, 0)
             problems.in_range("gamma", gamma, 0, above=True)
             problems.in_range("smooth", smooth, 0, above=True)
-            problems.one_of("over", over, ("batch", "sample"))
 
-    def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give whether the batch has a class, or how many of its images have one, (1,) of the widest float."""
+    def present(self, target: torch.Tensor) -> torch.Tensor:
+        """Say which elements have a class."""
         if target.is_floating_point():
-            present = target > 0
-        else:
-            present = valid_mask(target, self.ignore_index) if self.task == "multiclass" else target == 1
-        return count_images(present, each=self.adds)
+            return target > 0
+        return valid_mask(target, self.ignore_index) if self.task == "multiclass" else target == 1
 
-    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of the batch, 0-d, or of each image, (B,)."""
-        regions = self._split(logits, target)
+    def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        regions = self.split(logits, target)
         hits = (regions.probs * regions.hot).sum(-1)
         predicted, present = regions.probs.sum(-1), regions.hot.sum(-1)
         whole = hits + self.alpha * (predicted - hits) + self.beta * (present - hits)
@@ -108,86 +169,74 @@ class TverskyLoss(ImageLoss):
             # The slope of x^0.75 is infinite at 0, which a perfect class reaches.
             losses = losses.clamp(min=torch.finfo(losses.dtype).eps) ** self.gamma
         used = present > 0
-        loss = torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1)
-        return loss + torch.where(regions.bad > 0, torch.nan, 0.0).to(loss.dtype)
-
-    def _split(self, logits: torch.Tensor, target: torch.Tensor) -> Regions:
-        regions = split_regions(
-            self.name, logits, target, task=self.task, ignore_index=self.ignore_index, each=self.adds
-        )
-        self.note_bad_labels(regions.bad)
-        return regions
+        return torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1), regions.bad
 
 
-def split_regions(
-    where: str,
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    *,
-    task: Task,
-    ignore_index: int | None,
-    each: bool,
-    soft: bool = True,
-) -> Regions:
-    """Give probabilities and one-hot target, of `each` image or of all, with the elements on one last axis."""
-    softmax = task == "multiclass"
-    aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, soft=soft)
-    labels = read_labels(logits, aligned, softmax=softmax, ignore_index=ignore_index)
-    bad = labels.bad.sum()
-    refuse_bad_labels(bad, logits, aligned, softmax=softmax, ignore_index=ignore_index, where=where)
-    counted = labels.counted.unsqueeze(1) if softmax else labels.counted
-    if aligned.is_floating_point():
-        hot = aligned
-    elif softmax:
-        kinds = torch.arange(logits.shape[1], device=logits.device).view(1, -1, *[1] * (logits.ndim - 2))
-        hot = (labels.classes.unsqueeze(1) == kinds) & counted
-    else:
-        hot = labels.classes == 1
-    # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
-    x = widened(torch.where(counted, logits, 0))
-    probs = (x.softmax(1) if softmax else x.sigmoid()) * counted
-    return Regions(flatten_elements(probs, each=each), flatten_elements(hot.to(x.dtype), each=each), bad)
+class LovaszLoss(RegionLoss):
+    """Lovasz-softmax for multiclass, Lovasz hinge per channel otherwise, averaged over the channels.
+
+    Multiclass averages over the classes that the target has, and is 0 without any. Ignored pixels have error 0
+    (softmax) or a hinge that is never active, and no target, so they move neither value nor gradient; nothing is
+    indexed with a mask, so the shape never depends on the data. A soft target is refused: the loss is defined on sets.
+
+    Parameters
+    ----------
+    task
+        "binary", "multiclass" or "multilabel".
+    over
+        "batch" takes the pixels of all images together; the loss of several batches is the mean of theirs. "sample"
+        takes those of each image, and is the mean over the images with a valid pixel; it adds over batches.
+    ignore_index
+        The label of pixels that are excluded.
+
+    Raises
+    ------
+    ConfigError
+        An option is not known.
+    InputError
+        Shapes or dtypes do not fit, or labels are out of range (when called).
+
+    References
+    ----------
+    Berman et al. 2018, arXiv:1705.08790, equations 8, 9 and 11, and algorithm 1.
+    """
+
+    def __init__(self, task: Task, *, over: Over = "batch", ignore_index: int | None = None) -> None:
+        super().__init__(task, over, ignore_index, name="lovasz_loss", soft=False)
+
+    def present(self, target: torch.Tensor) -> torch.Tensor:
+        """Say which elements are valid."""
+        return valid_mask(target, self.ignore_index)
+
+    def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        regions = self.split(logits, target)
+        if self.task == "multiclass":
+            losses = _extend((regions.hot - regions.probs).abs(), regions.hot)
+            used = regions.hot.amax(-1) > 0
+            return torch.where(used, losses, 0).sum(-1) / used.sum(-1).clamp(min=1), regions.bad
+        margins = torch.where(regions.counted, 1 - regions.logits * (2 * regions.hot - 1), -1)
+        return _extend(margins, regions.hot).mean(-1), regions.bad
 
 
-def flatten_elements(values: torch.Tensor, *, each: bool) -> torch.Tensor:
-    """Give (B, K, N...) as (B, K, elements) of each image, or as (K, elements) of all."""
-    return values.flatten(2) if each else values.transpose(0, 1).flatten(1)
+def _extend(errors: torch.Tensor, hot: torch.Tensor) -> torch.Tensor:
+    """Give the Lovasz extension of the Jaccard loss for each row: errors in falling order, times its increments."""
+    ordered, order = errors.sort(dim=-1, descending=True, stable=True)
+    hits = hot.gather(-1, order)
+    present = hits.sum(-1, keepdim=True)
+    missed = present - hits.cumsum(-1)
+    union = present + (1 - hits).cumsum(-1)
+    # Without any target the union starts at 1, so it is never 0; the first increment is the first Jaccard itself.
+    jaccard = 1 - missed / union
+    steps = torch.diff(jaccard, dim=-1, prepend=torch.zeros_like(present))
+    return (ordered.relu() * steps).sum(-1)
 
 
-def count_images(present: torch.Tensor, *, each: bool) -> torch.Tensor:
-    """Count the images that have something, (1,) of the widest float; not `each` counts all of them as one."""
-    per_image = present.flatten(1).any(1)
-    return (per_image.sum() if each else per_image.any()).to(widest_float(present.device)).view(1)
+def build_tversky(config: DiceConfig | TverskyConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
+    """Build Dice, Tversky or focal Tversky: they differ in the options that they have."""
+    options = config.model_dump(exclude={"name"})
+    return TverskyLoss(spec.task, **options, ignore_index=spec.ignore_index, name=f"{config.name}_loss")
 
 
-def build_dice(config: DiceConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
-    """Build soft Dice."""
-    return TverskyLoss(
-        spec.task, smooth=config.smooth, over=config.over, ignore_index=spec.ignore_index, name="dice_loss"
-    )
-
-
-def build_tversky(config: TverskyConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
-    """Build the Tversky loss."""
-    return TverskyLoss(
-        spec.task,
-        alpha=config.alpha,
-        beta=config.beta,
-        smooth=config.smooth,
-        over=config.over,
-        ignore_index=spec.ignore_index,
-    )
-
-
-def build_focal_tversky(config: FocalTverskyConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
-    """Build the focal Tversky loss."""
-    return TverskyLoss(
-        spec.task,
-        alpha=config.alpha,
-        beta=config.beta,
-        gamma=config.gamma,
-        smooth=config.smooth,
-        over=config.over,
-        ignore_index=spec.ignore_index,
-        name="focal_tversky_loss",
-    )
+def build_lovasz(config: LovaszConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
+    """Build the Lovasz loss."""
+    return LovaszLoss(spec.task, over=config.over, ignore_index=spec.ignore_index)

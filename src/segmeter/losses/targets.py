@@ -1,5 +1,6 @@
-"""What every loss reads: the classes of a target, which elements count, and logits in enough digits."""
+"""Reads targets and logits for every loss: classes, which elements count, enough digits, and memory layouts."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -61,3 +62,17 @@ def widest_float(device: torch.device) -> torch.dtype:
 def widened(logits: torch.Tensor) -> torch.Tensor:
     """Float32, or float64 as it is: half precision loses the loss of every confident pixel."""
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def pixel_stride(tensor: torch.Tensor) -> int | None:
+    """Give the stride in elements from pixel to pixel of (B, K, N...), or None where they are not evenly spaced."""
+    wide = [place for place in zip(tensor.shape[2:], tensor.stride()[2:], strict=True) if place[0] > 1]
+    if any(outer != size * inner for (_, outer), (size, inner) in pairwise(wide)):
+        return None
+    return wide[-1][1] if wide else 1
+
+
+def with_pixel_stride(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Give the tensor, or a contiguous copy where its pixels are not evenly spaced, and its pixel stride."""
+    stride = pixel_stride(tensor)
+    return (tensor.contiguous(), 1) if stride is None else (tensor, stride)

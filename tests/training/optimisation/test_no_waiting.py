@@ -4,7 +4,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from segmeter.bridge.scalars import read_scalars
 from segmeter.classes import ClassSpec
+from segmeter.losses import focal
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
-from segmeter.losses.focal import triton_backend
-from segmeter.losses.focal.focal import FocalLoss
-from segmeter.losses.focal.params import FocalParams
+from segmeter.losses.focal import FocalLoss
+from segmeter.losses.focal_torch import Terms
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
@@ -41,7 +40,7 @@ SPEC = ClassSpec(
 EVERYTHING = AugmentConfig(
     flip_vertical=True, rotate=30, shear=5, saturation=0.2, colour=0.2, gamma=0.5, noise=0.1, blur=1.0
 )
-CHECKS = [import_module(f"segmeter.losses.{name}") for name in ("region", "focal.focal")]
+CHECKS = [import_module(f"segmeter.losses.{name}") for name in ("region", "focal")]
 # What gives the host a value, or a shape that depends on one
 WAITING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "_unique2", "unique_dim", "is_nonzero", "equal")
 
@@ -114,8 +113,9 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch):
     error. Mutations seen to fail: the table of draws left on the CPU; `loss.item()`; a kernel launched wherever.
     """
     guarded = []
-    monkeypatch.setattr(triton_backend, "_installed", lambda: True)
-    monkeypatch.setattr(triton_backend, "_kernels", lambda: Mock(softmax_sums=Launch(), softmax_gradient=Launch()))
+    focal_triton = pytest.importorskip("segmeter.losses.focal_triton", reason="torch brings no Triton on this system")
+    monkeypatch.setattr(focal, "has_triton", lambda: True)
+    monkeypatch.setattr(focal_triton, "focal", Launch())
     monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: guarded.append(tensor) or nullcontext())
     monkeypatch.setattr(augment, "add_noise", lambda image, share, seeds: image + share[:, None, None, None])
     numbers, change = np.arange(4), Augment(EVERYTHING, SPEC)
@@ -144,8 +144,8 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch):
         values = [*step([batch]), *step([batch, batch])]
         Ema(model, model, 0.9).update()
         logits = torch.empty(4, 3, 32, 32)
-        options = {"terms": FocalParams(softmax=True, gamma=2.0), "scale": torch.ones(())}
-        values.append(triton_backend.triton_gradient(logits, logits[:, 0].byte(), None, **options))
+        terms = Terms(softmax=True, gamma=2.0)
+        values += focal_triton.compute(logits, logits[:, 0].byte(), None, terms, torch.ones(()))
     assert {value.device.type for value in values} == {"cuda"}
     assert len(guarded) == 4, "the kernels of three losses and of a gradient run where their logits are"
 

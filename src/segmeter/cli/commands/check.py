@@ -20,7 +20,7 @@ from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warning
 from segmeter.data.verification.report import DataReport
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
-from segmeter.losses.weights import class_weights
+from segmeter.losses.build import class_weights
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.plan import plan_training

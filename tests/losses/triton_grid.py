@@ -1,4 +1,4 @@
-"""The Triton kernels against the float64 closed form over the option grid, on the device given.
+"""The Triton kernels against the definition in float64 over the option grid, on the device given.
 
 It runs in a process of its own, as Triton reads TRITON_INTERPRET when it is imported.
 """
@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from segmeter.losses.focal.params import FocalParams
-from segmeter.losses.focal.torch_closed_form import torch_gradient, torch_sums
-from segmeter.losses.focal.triton_backend import triton_gradient, triton_sums
+from segmeter.losses import focal_torch, focal_triton
+from segmeter.losses.focal_torch import Terms
 from tests.losses.cases import Case, make_case
 from tests.losses.extreme import extreme
 from tests.views import GuardZones
@@ -26,21 +25,28 @@ class Kind(NamedTuple):
     label_dtype: torch.dtype
 
 
-def check(terms: FocalParams, kind: Kind, *, weighted: bool, device: str) -> None:
+def defined(logits, target, weights, terms, scale):
+    """Sums and gradient of the definition, by autograd."""
+    leaf = logits.detach().requires_grad_()
+    total, weight, bad = focal_torch.compute(leaf, target, weights, terms)
+    (gradient,) = torch.autograd.grad(total, leaf, scale.to(total.dtype))
+    return total.detach(), weight, bad, gradient
+
+
+def check(terms: Terms, kind: Kind, *, weighted: bool, device: str) -> None:
     """Compare value, weight, bad labels and gradient of one point of the grid."""
     case = Case(*(each[:2] for each in make_case(kind.task, size=(9, 37))))
     logits = case.logits.to(device, kind.dtype).contiguous(memory_format=kind.layout)
     target = (case.target.unsqueeze(1) if kind.task == "binary" else case.target).to(device, kind.label_dtype)
     target[1, ..., 2, 5] = 77  # a bad label
     weights = torch.tensor([0.5, 2.0, 0.0, 1.0, 3.0], device=device) if weighted and terms.softmax else None
-    expected = torch_sums(logits.double(), target, weights, terms)
-    sums = triton_sums(logits, target, weights, terms)
-    torch.testing.assert_close(sums.total.double(), expected.total, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(sums.weight.double(), expected.weight, rtol=1e-5, atol=0)
-    assert int(sums.bad) == int(expected.bad) > 0
-    scale = torch.rand(sums.total.shape, generator=torch.Generator().manual_seed(1)).to(device)
-    gradient = triton_gradient(logits, target, weights, terms=terms, scale=scale)
-    reference = torch_gradient(logits.double(), target, weights, terms=terms, scale=scale.double())
+    total, weight, bad = focal_triton.compute(logits, target, weights, terms)
+    scale = torch.rand(total.shape, generator=torch.Generator().manual_seed(1)).to(device)
+    expected, divisor, wrong, reference = defined(logits.double(), target, weights, terms, scale)
+    torch.testing.assert_close(total.double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(weight.double(), divisor, rtol=1e-5, atol=0)
+    assert int(bad) == int(wrong) > 0
+    (gradient,) = focal_triton.compute(logits, target, weights, terms, scale)
     # Triton's interpreter cuts bfloat16 off where the hardware rounds: 2^-7 instead of 2^-8.
     rtol = 1e-5 if kind.dtype == torch.float32 else 2**-7
     torch.testing.assert_close(gradient.double(), reference, rtol=rtol, atol=1e-6)
@@ -54,9 +60,9 @@ def check_digits(task: str, gamma: float, device: str) -> None:
     logits, target = case.logits.to(device), case.target.to(device)
     if task == "binary":
         target = target.unsqueeze(1)
-    terms = FocalParams(softmax=task == "multiclass", gamma=gamma, elementwise=True)
-    losses = triton_sums(logits, target, None, terms).total
-    gradient = triton_gradient(logits, target, None, terms=terms, scale=torch.ones_like(losses))
+    terms = Terms(softmax=task == "multiclass", gamma=gamma, elementwise=True)
+    losses = focal_triton.compute(logits, target, None, terms)[0]
+    (gradient,) = focal_triton.compute(logits, target, None, terms, torch.ones_like(losses))
     case.check(losses.cpu(), gradient.cpu())
 
 
@@ -70,7 +76,7 @@ def check_grid(task: str, device: str) -> int:
     grid = list(itertools.product(GAMMAS, [False, True], [0.0, 0.1], [False, True]))
     for number, (gamma, weighted, smoothing, elementwise) in enumerate(grid):
         alphas = {"negative": 0.75, "positive": 0.25} if weighted and task != "multiclass" else {}
-        terms = FocalParams(
+        terms = Terms(
             softmax=task == "multiclass",
             gamma=gamma,
             smoothing=smoothing,
@@ -91,10 +97,10 @@ def check_extremes(device: str) -> int:
     for softmax, gamma, smoothing in itertools.product([True, False], [0.0, 0.5, 2.0, 8.0], [0.0, 0.1]):
         shape = (1, *logits.shape[2:]) if softmax else logits.shape
         target = torch.ones(shape, dtype=torch.uint8, device=device)
-        terms = FocalParams(softmax=softmax, gamma=gamma, smoothing=smoothing, elementwise=True)
-        sums = triton_sums(logits, target, None, terms)
-        assert not sums.total.isnan().any(), terms
-        gradient = triton_gradient(logits, target, None, terms=terms, scale=torch.ones_like(sums.total))
+        terms = Terms(softmax=softmax, gamma=gamma, smoothing=smoothing, elementwise=True)
+        total = focal_triton.compute(logits, target, None, terms)[0]
+        assert not total.isnan().any(), terms
+        (gradient,) = focal_triton.compute(logits, target, None, terms, torch.ones_like(total))
         assert gradient.isfinite().all(), terms
         done += 1
     return done
@@ -106,10 +112,11 @@ def check_views(device: str) -> int:
     views = (whole[:, 1:4], whole[..., :9, :], whole[::2, :, 1:10])
     for softmax, logits in itertools.product([True, False], views):
         target = torch.ones_like(logits[:, 0] if softmax else logits, dtype=torch.uint8)
-        options = {"terms": FocalParams(softmax=softmax, gamma=2.0), "scale": torch.ones((), device=device)}
+        terms, scale = Terms(softmax=softmax, gamma=2.0), torch.ones((), device=device)
         with GuardZones() as zones:
-            gradient = triton_gradient(logits, target, None, **options)
-        torch.testing.assert_close(gradient, torch_gradient(logits, target, None, **options), rtol=1e-5, atol=1e-6)
+            (gradient,) = focal_triton.compute(logits, target, None, terms, scale)
+        reference = defined(logits.double(), target, None, terms, scale)[3]
+        torch.testing.assert_close(gradient.double(), reference, rtol=1e-5, atol=1e-6)
         assert zones.check()
     return 2 * len(views)
 

@@ -6,46 +6,48 @@ import pytest
 import torch
 
 from segmeter.errors import InputError
-from segmeter.losses.focal.focal import FocalLoss, focal_loss
+from segmeter.losses.focal import FocalLoss, focal_loss
 from tests.fuzzing import record, rounds
 from tests.interpreted import interpreted
+from tests.losses import focal_fuzz, step_grid, triton_grid
 from tests.losses.cases import make_case, run
-from tests.losses.focal import focal_fuzz, step_grid, triton_grid
 
 COMPARISONS = 16 + 3 * 40 + 6 + 6
 
 
-def test_the_kernels_logic_agrees_with_the_closed_form_under_the_interpreter():
+def test_the_kernels_logic_agrees_with_the_definition_under_the_interpreter():
     """Mutations seen to fail: the gradient stored at the logits' strides, of either kernel; labels cut to 32 bits."""
-    assert interpreted("tests.losses.focal.triton_grid", "cpu") == COMPARISONS
+    assert interpreted("tests.losses.triton_grid", "cpu") == COMPARISONS
 
 
 @pytest.mark.fuzz
 def test_any_view_type_and_option_agrees_with_the_formula():
     """Mutations seen to fail: any stride of logits or gradient, in either kernel; weights as they lie."""
     count = rounds(60, 600)
-    found = interpreted("tests.losses.focal.focal_fuzz", "cpu", count, 0)
+    found = interpreted("tests.losses.focal_fuzz", "cpu", count, 0)
     assert found["compared"]["triton"] == count
     record("focal_kernels", **found)
 
 
 @pytest.mark.fuzz
 def test_a_training_step_is_that_of_numba_where_logits_are_cut_to_the_image():
-    assert interpreted("tests.losses.focal.step_grid") == len(step_grid.CASES)
+    assert interpreted("tests.losses.step_grid") == len(step_grid.CASES)
 
 
-FLOATS = ("weights", "losses", "sums", "scales")
-CONSTANTS = {"HAS_IGNORE": True, "HAS_WEIGHTS": True, "BLOCK_P": 64, "BLOCK_K": 32}
+FLOATS = ("weights", "losses", "sums")
+CONSTANTS = {"HAS_IGNORE": True, "BLOCK_P": 64, "BLOCK_K": 32}
 
 
-@pytest.mark.parametrize("name", ["softmax_sums", "softmax_gradient", "sigmoid_sums", "sigmoid_gradient"])
+@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("smooth", [False, True])
-def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, smooth):
+def test_the_kernel_compiles_for_a_gpu_that_is_not_here(softmax, backward, smooth):
     triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    kernel = getattr(importlib.import_module("segmeter.losses.focal.triton_kernels"), name)
+    kernel = importlib.import_module("segmeter.losses.focal_triton").focal
     constants = {**CONSTANTS, "GAMMA": 0.5 if smooth else 2.0, "SMOOTH": smooth, "ELEMENTWISE": smooth}
+    constants |= {"SOFTMAX": softmax, "BACKWARD": backward, "HAS_WEIGHTS": softmax}
     types = {"logits": "*bf16", "gradient": "*bf16", "target": "*u8", **dict.fromkeys(FLOATS, "*fp32")}
     types |= dict.fromkeys(("smoothing", "negative", "positive"), "fp32")
     constants = {argument: value for argument, value in constants.items() if argument in kernel.arg_names}
@@ -54,6 +56,19 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, smooth):
     source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
     compiled = triton.compile(source, target=target, options={"num_warps": 8, "enable_fp_fusion": True})
     assert compiled.asm["cubin"]
+
+
+@pytest.mark.parametrize("channels", [1, 19, 1000, 1024])
+@pytest.mark.parametrize("pixels", [1, 31, 100_003])
+def test_the_tiles_cover_every_logit_once(channels, pixels):
+    focal_triton = pytest.importorskip("segmeter.losses.focal_triton", reason="torch brings no Triton on this system")
+    (blocks, images), sides = focal_triton.tiles(channels, pixels, 3)
+    side, width = sides["BLOCK_P"], sides["BLOCK_K"]
+    assert images == 3
+    assert (blocks - 1) * side < pixels <= blocks * side
+    assert channels <= width < 2 * channels
+    assert side & (side - 1) == width & (width - 1) == 0  # Triton takes powers of two
+    assert side * width <= focal_triton.TILE
 
 
 @pytest.fixture

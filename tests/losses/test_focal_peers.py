@@ -6,7 +6,7 @@ from segmentation_models_pytorch.losses import FocalLoss as SmpFocalLoss
 from torch.nn.functional import one_hot
 from torchvision.ops import sigmoid_focal_loss
 
-from segmeter.losses.focal.focal import focal_loss
+from segmeter.losses.focal import focal_loss
 from tests.losses.cases import make_case, run
 
 NUM_CLASSES = 5

@@ -14,8 +14,8 @@ import torch
 from torch.nn import functional
 
 from segmeter.errors import InputError
-from segmeter.losses.focal import dispatch
-from segmeter.losses.focal.focal import focal_loss
+from segmeter.losses import focal
+from segmeter.losses.focal import focal_loss
 from tests.views import GuardZones, laid_out
 
 CHANNELS = (1, 2, 3, 5, 11, 19, 33, 64, 150, 257, 300)
@@ -138,11 +138,11 @@ def check(case, backend):
 def main(device, rounds, seed):
     """Run everything; print what was done."""
     done, guarded = dict.fromkeys(("triton", "numba", "torch"), 0), 0
-    with mock.patch.object(dispatch, "triton_takes", return_value=True):
+    with mock.patch.object(focal, "takes", return_value=True):
         for number in range(rounds):
             case = draw(np.random.default_rng([seed, number]), device)
             for backend in done:
-                if backend == "numba" and (case.logits.dtype == torch.float16 or device != "cpu"):
+                if backend == "numba" and (case.options["label_smoothing"] or device != "cpu"):
                     continue
                 try:
                     guarded += check(case, backend)

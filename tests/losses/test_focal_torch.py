@@ -6,9 +6,8 @@ import torch
 from scipy.special import log_softmax
 from scipy.special import softmax as scipy_softmax
 
-from segmeter.losses.focal.focal import FocalLoss
-from segmeter.losses.focal.params import FocalParams
-from segmeter.losses.focal.torch_reference import reference_sums
+from segmeter.losses.focal import FocalLoss
+from segmeter.losses.focal_torch import Terms, compute
 from tests.losses.cases import make_case
 
 WEIGHTS = np.array([0.5, 2.0, 0.1, 1.0, 3.0])
@@ -21,12 +20,12 @@ def test_softmax_is_its_definition(gamma):
     valid = target != 255
     log_p = np.moveaxis(log_softmax(logits, axis=1), 1, -1)[valid][np.arange(valid.sum()), target[valid]]
     losses = -WEIGHTS[target[valid]] * (1 - np.exp(log_p)) ** gamma * log_p
-    terms = FocalParams(softmax=True, gamma=gamma, ignore_index=255, elementwise=True)
-    sums = reference_sums(case.logits, case.target, torch.from_numpy(WEIGHTS), terms)
-    np.testing.assert_allclose(sums.total.numpy()[valid], losses, rtol=1e-9)
-    assert not sums.total.numpy()[~valid].any()
-    assert sums.weight.item() == pytest.approx(WEIGHTS[target[valid]].sum(), rel=1e-12)
-    assert sums.bad == 0
+    terms = Terms(softmax=True, gamma=gamma, ignore_index=255, elementwise=True)
+    total, weight, bad = compute(case.logits, case.target, torch.from_numpy(WEIGHTS), terms)
+    np.testing.assert_allclose(total.numpy()[valid], losses, rtol=1e-9)
+    assert not total.numpy()[~valid].any()
+    assert weight.item() == pytest.approx(WEIGHTS[target[valid]].sum(), rel=1e-12)
+    assert bad == 0
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.5])
@@ -35,30 +34,30 @@ def test_sigmoid_of_a_soft_target_is_the_mixture(gamma):
     logits, target = rng.normal(0, 2, (2, 3, 4, 5)), rng.uniform(0, 1, (2, 3, 4, 5))
     p = 1 / (1 + np.exp(-logits))
     up, down = -0.25 * (1 - p) ** gamma * np.log(p), -0.75 * p**gamma * np.log(1 - p)
-    terms = FocalParams(softmax=False, gamma=gamma, negative=0.75, positive=0.25)
-    sums = reference_sums(torch.from_numpy(logits), torch.from_numpy(target), None, terms)
-    assert sums.total.item() == pytest.approx((target * up + (1 - target) * down).sum(), rel=1e-12)
-    assert sums.weight == 120
+    terms = Terms(softmax=False, gamma=gamma, negative=0.75, positive=0.25)
+    total, weight, _ = compute(torch.from_numpy(logits), torch.from_numpy(target), None, terms)
+    assert total.item() == pytest.approx((target * up + (1 - target) * down).sum(), rel=1e-12)
+    assert weight == 120
 
 
 def test_smoothing_spreads_its_share_over_all_classes():
     logits = np.array([2.0, 0.0, -1.0])
     p = scipy_softmax(logits)
     share = np.array([0.9 + 0.1 / 3, 0.1 / 3, 0.1 / 3])
-    terms = FocalParams(softmax=True, gamma=2.0, smoothing=0.1)
-    sums = reference_sums(torch.from_numpy(logits).view(1, 3, 1), torch.tensor([[0]]), None, terms)
-    assert sums.total.item() == pytest.approx(-(share * (1 - p) ** 2 * np.log(p)).sum(), rel=1e-12)
+    terms = Terms(softmax=True, gamma=2.0, smoothing=0.1)
+    total, _, _ = compute(torch.from_numpy(logits).view(1, 3, 1), torch.tensor([[0]]), None, terms)
+    assert total.item() == pytest.approx(-(share * (1 - p) ** 2 * np.log(p)).sum(), rel=1e-12)
 
 
 def test_labels_that_are_no_class_are_counted():
     target = torch.tensor([[0, 2, 255, 7]])
-    terms = FocalParams(softmax=True, gamma=0.0, ignore_index=255, elementwise=True)
-    sums = reference_sums(torch.zeros(1, 2, 4), target, None, terms)
-    assert (sums.bad, sums.weight) == (2, 1)
-    np.testing.assert_allclose(sums.total[0], [np.log(2), 0, 0, 0], rtol=1e-6)
+    terms = Terms(softmax=True, gamma=0.0, ignore_index=255, elementwise=True)
+    total, weight, bad = compute(torch.zeros(1, 2, 4), target, None, terms)
+    assert (bad, weight) == (2, 1)
+    np.testing.assert_allclose(total[0], [np.log(2), 0, 0, 0], rtol=1e-6)
 
 
 def test_the_reference_has_a_second_derivative():
     case = make_case("multiclass", num_classes=3, size=(2, 4))
-    loss = FocalLoss("multiclass", gamma=2.0, ignore_index=255, backend="reference")
+    loss = FocalLoss("multiclass", gamma=2.0, ignore_index=255, backend="torch")
     assert torch.autograd.gradgradcheck(lambda x: loss(x, case.target), (case.logits.clone().requires_grad_(),))

@@ -8,9 +8,8 @@ from segmeter.errors import InputError
 from segmeter.losses.additive import check_labels
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
-from segmeter.losses.focal.custom_ops import traced_gradient, traced_sums
-from segmeter.losses.focal.focal import FocalLoss, focal_loss
-from segmeter.losses.focal.params import FocalParams
+from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal_torch import Terms
 from tests.losses.cases import make_case, run
 
 
@@ -19,7 +18,7 @@ def fresh_dynamo():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("backend", ["reference", "torch", "numba"])
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
 def test_the_loss_is_one_graph(backend, task):
     case = make_case(task)
@@ -58,16 +57,15 @@ def test_every_registered_loss_is_one_graph(name, task):
 def test_the_operators_are_declared_as_they_are(task, elementwise):
     case = make_case(task)
     target = case.target.unsqueeze(1) if task == "binary" else case.target
-    terms = FocalParams(softmax=task == "multiclass", gamma=2.0, ignore_index=255, elementwise=elementwise)
+    terms = Terms(softmax=task == "multiclass", gamma=2.0, elementwise=elementwise)
     logits = case.logits.float().contiguous(memory_format=torch.channels_last)
-    sums = traced_sums(logits, target, None, terms=terms, backend="numba")
-    operators = torch.ops.segmeter
-    arguments = (logits, target, None, terms.numbers(), terms.flags(), "numba")
-    torch.library.opcheck(operators.focal_sums.default, arguments, test_utils=("test_schema", "test_faketensor"))
-    arguments = (logits, target, None, torch.ones_like(sums.total), *arguments[3:])
-    torch.library.opcheck(operators.focal_gradient.default, arguments, test_utils=("test_schema", "test_faketensor"))
-    gradient = traced_gradient(logits, target, None, terms=terms, scale=torch.ones_like(sums.total), backend="numba")
-    assert gradient.stride() == logits.stride()
+    options = ([float(number) for number in terms[:-1]], 255, "numba")
+    operator, checks = torch.ops.segmeter.focal.default, ("test_schema", "test_faketensor")
+    total = operator(logits, target, None, None, *options)[0]
+    torch.library.opcheck(operator, (logits, target, None, None, *options), test_utils=checks)
+    arguments = (logits, target, None, torch.ones_like(total), *options)
+    torch.library.opcheck(operator, arguments, test_utils=checks)
+    assert operator(*arguments)[0].stride() == logits.stride()
 
 
 def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():

@@ -7,8 +7,8 @@ from unittest import mock
 
 import torch
 
-from segmeter.losses.focal import dispatch, triton_backend
-from segmeter.losses.focal.focal import FocalLoss
+from segmeter.losses import focal, focal_triton
+from segmeter.losses.focal import FocalLoss
 from tests.models.parts import make_card, make_spec, make_tiny
 from tests.views import GuardZones
 
@@ -41,8 +41,8 @@ def step(task, classes, size, layout, *, backend):
 def main():
     """Compare all cases; give their number."""
     with (
-        mock.patch.object(dispatch, "triton_takes", return_value=True),
-        mock.patch.object(triton_backend, "TILE", 1 << 18),  # the interpreter takes as long for a tile of any size
+        mock.patch.object(focal, "takes", return_value=True),
+        mock.patch.object(focal_triton, "TILE", 1 << 18),  # the interpreter takes as long for a tile of any size
     ):
         for case in CASES:
             slope, *weights = step(*case, backend="triton")

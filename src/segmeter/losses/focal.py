@@ -1,0 +1,350 @@
+"""Focal loss: the public functions, with one meaning whatever the backend.
+
+Letters: B batch, K classes, N... the spatial axes (H, W).
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from segmeter.checks import collecting, expected
+from segmeter.classes import ClassSpec, Task
+from segmeter.errors import InputError
+from segmeter.losses import focal_torch
+from segmeter.losses.additive import AdditiveLoss, nan_where
+from segmeter.losses.build import resolve_weights
+from segmeter.losses.checks import FocalOptions, check_focal_options, check_tensors, count_normalizer, refuse_bad_labels
+from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
+from segmeter.losses.focal_torch import Terms
+from segmeter.losses.targets import LABEL_DTYPES, widened
+
+Reduction = Literal["mean", "sum", "none"]
+Weights = Sequence[float] | torch.Tensor | None
+Alpha = float | Sequence[float] | None
+
+# Fewer logits than this take a few milliseconds anyway, and loading the kernels takes longer.
+WORTH_LOADING = 1 << 16
+MOST_CHANNELS = 1024  # Triton's kernel holds all channels of a pixel in registers
+
+
+class FocalLoss(AdditiveLoss):
+    """`focal_loss` with its options fixed; they are named and checked as there.
+
+    Examples
+    --------
+    >>> loss = FocalLoss("multiclass", gamma=2.0, ignore_index=255)
+    >>> logits = torch.tensor([[[[2.0]], [[0.0]]]], requires_grad=True)
+    >>> round(float(loss(logits, torch.tensor([[[0]]], dtype=torch.uint8)).detach()), 6)
+    0.001804
+    """
+
+    class_weights: torch.Tensor | None
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        gamma: float = 2.0,
+        alpha: Alpha = None,
+        class_weights: Weights = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+        normalizer: Normalizer | float = "valid",
+        backend: Backend = "auto",
+        name: str = "focal_loss",
+    ) -> None:
+        super().__init__(name, adds_over_pixels=True)
+        self.options = check_focal_options(
+            name, task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend
+        )
+        self.register_buffer("class_weights", self.options.class_weights, persistent=False)
+
+    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        loss, bad = _compute(self.name, logits, target, self._placed())
+        return self.mark(loss, bad)
+
+    def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Give the sum over the elements, (1,), divided only by a normaliser that is a number."""
+        total, bad = _compute(self.name, logits, target, self._placed()._replace(reduction="sum"))
+        number = self.options.normalizer
+        return self.mark(total if isinstance(number, str) else total / number, bad).view(1)
+
+    def denominators(self, target: torch.Tensor) -> torch.Tensor:
+        """Give the normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
+        return count_normalizer(target, self._placed()).view(1)
+
+    def _placed(self) -> FocalOptions:
+        return self.options._replace(class_weights=self.class_weights)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options._asdict().items())
+
+
+def focal_loss(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    *,
+    task: Task,
+    gamma: float = 2.0,
+    alpha: Alpha = None,
+    class_weights: Weights = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "mean",
+    normalizer: Normalizer | float = "valid",
+    backend: Backend = "auto",
+) -> torch.Tensor:
+    """Focal loss: cross-entropy in which each pixel counts by how wrong it still is, ``(1 - p)^gamma``.
+
+    With p the probability that the logits give to the target: ``-alpha_t (1 - p)^gamma log p`` with a sigmoid for
+    binary and multilabel, ``-w_y (1 - p)^gamma log p`` with a softmax for multiclass. At gamma 0 it equals binary
+    cross-entropy and cross-entropy, whatever the other options. Computed in float32 whatever autocast says, finite in
+    value and gradient for finite logits.
+
+    Parameters
+    ----------
+    logits : (B, K, N...), floating
+        Raw scores, one channel for binary. Any memory layout.
+    target : (B, N...), for binary also (B, 1, N...), for multilabel (B, K, N...); uint8, int16, int32 or int64
+        Classes 0 to K - 1, or 0 and 1 (or bool) for binary and multilabel. Or soft: floating probabilities of those
+        shapes, (B, K, N...) for multiclass; the loss is then the mixture ``sum_k t_k FL(k)``.
+    task
+        "binary", "multiclass" or "multilabel".
+    gamma
+        Focusing, >= 0 and finite.
+    alpha
+        Weight of target 1 in 0 to 1; target 0 weighs 1 - alpha. None weighs both 1. Binary and multilabel. For binary
+        also a pair: the weights of target 0 and of target 1, >= 0.
+    class_weights : (K,)
+        Weight of each class, >= 0. Multiclass.
+    ignore_index
+        The label of pixels that are excluded: no loss, gradient exactly 0 even where their logits are NaN, not in the
+        mean. Not with a soft target.
+    label_smoothing
+        Share e of the target that is spread evenly over the classes (over 0 and 1 for a sigmoid): the mixture again.
+    reduction
+        "mean" (the sum divided by the normaliser), "sum", or "none" (one value per element of the hard target, 0 where
+        it is ignored).
+    normalizer
+        "valid": the summed weights of the valid pixels (multiclass; as in torch's cross_entropy) or their number
+        (otherwise, and for soft targets). "elements": the number of elements, ignored ones too. "positives": the number
+        of valid elements with target 1, or the sum of a soft target (Lin et al.; not for multiclass). Where one of
+        these is 0 the sum is left as it is. Or a number > 0.
+    backend
+        "auto" or a forced one: "torch", "numba" (CPU, no smoothing) or "triton" (CUDA). They agree to rounding, but for
+        "torch" with a softmax, which loses digits where p is within 1e-5 of 1. "reference" is an older name of "torch".
+
+    Returns
+    -------
+    0-d float32 (float64 for float64 logits). 0 with a connected zero gradient when every pixel is ignored. A target
+    with a label outside the classes is refused on the CPU; on a GPU, and under torch.compile, its loss is NaN.
+
+    Raises
+    ------
+    ConfigError
+        An option is out of range or does not go with the task.
+    InputError
+        Shapes or dtypes do not fit, or labels are out of range.
+
+    References
+    ----------
+    Lin et al. 2017, arXiv:1708.02002, equations 4 and 5, and section 4.1 for the normaliser.
+
+    Examples
+    --------
+    >>> logits = torch.tensor([[[[2.0]], [[0.0]]]])
+    >>> target = torch.tensor([[[0]]])
+    >>> value = focal_loss(logits, target, task="multiclass", gamma=2.0)
+    >>> p = torch.softmax(logits, 1)[0, 0, 0, 0]
+    >>> torch.testing.assert_close(value, -((1 - p) ** 2) * p.log())
+    """
+    options = check_focal_options(
+        "focal_loss", task, gamma, alpha, class_weights, ignore_index, label_smoothing, reduction, normalizer, backend
+    )
+    if options.class_weights is not None and isinstance(logits, torch.Tensor):
+        options = options._replace(class_weights=options.class_weights.to(logits.device))
+    return nan_where(*_compute("focal_loss", logits, target, options))
+
+
+def build_focal(
+    config: FocalConfig | CrossEntropyConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None
+) -> FocalLoss:
+    """Build the focal loss, or cross-entropy, which is the focal loss at gamma 0."""
+    given: dict[str, Any] = {"gamma": 0.0, **config.model_dump(exclude={"name", "class_weights"})}
+    if spec.task == "multiclass":
+        with collecting("loss") as problems:
+            alpha, normalizer = given.get("alpha"), given.get("normalizer")
+            problems.expect(
+                alpha is None, "alpha", "to be null for multiclass", alpha, "Use class_weights, one per class."
+            )
+            rule = "to be valid, elements or a number for multiclass"
+            problems.expect(normalizer != "positives", "normalizer", rule, normalizer)
+    weights = resolve_weights(config, spec, class_counts)
+    name = f"{config.name}_loss"
+    return FocalLoss(spec.task, **given, class_weights=weights, ignore_index=spec.ignore_index, name=name)
+
+
+def _compute(
+    where: str, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute the loss, and how many labels were bad."""
+    task, weights, ignore_index = options.task, options.class_weights, options.ignore_index
+    aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
+    alpha = options.alpha
+    negative, positive = alpha if isinstance(alpha, tuple) else (1.0, 1.0) if alpha is None else (1.0 - alpha, alpha)
+    terms = Terms(
+        softmax=task == "multiclass",
+        gamma=float(options.gamma),
+        negative=float(negative),
+        positive=float(positive),
+        smoothing=float(options.label_smoothing),
+        elementwise=options.reduction == "none",
+        ignore_index=ignore_index,
+    )
+    chosen = choose_backend(logits, aligned, terms, options.backend)
+    if chosen in ("numba", "triton"):
+        x = widened(logits) if chosen == "numba" else logits
+        loss, weight, bad = _Fused.apply(x, aligned, weights, terms, chosen)
+    else:
+        loss, weight, bad = focal_torch.compute(logits, aligned, weights, terms)
+    refuse_bad_labels(bad, logits, aligned, softmax=terms.softmax, ignore_index=ignore_index, where=where)
+    if options.reduction == "mean":
+        number = options.normalizer
+        if isinstance(number, str):
+            divisor = weight if number == "valid" else count_normalizer(aligned, options).to(loss.dtype)
+            loss = loss / torch.where(divisor > 0, divisor, 1.0)
+        else:
+            loss = loss / number
+    return loss.view(target.shape) if terms.elementwise and task == "binary" else loss, bad
+
+
+def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, backend: str) -> str:
+    """Give the backend's name; InputError where a forced one does not take such tensors."""
+    if backend == "auto":
+        if takes("triton", logits, target, terms):
+            return "triton"
+        large = logits.numel() >= WORTH_LOADING
+        return "numba" if large and takes("numba", logits, target, terms) else "torch"
+    if not takes(backend, logits, target, terms):
+        given = f"{logits.dtype} logits and {target.dtype} target on {logits.device}"
+        rules = {
+            "numba": "'numba' with logits of at most 32 bits and an integer target on the CPU, without smoothing",
+            "triton": "'triton' with floating logits of at most 1024 channels and an integer target on CUDA",
+        }
+        raise InputError(expected("focal_loss", "backend", rules[backend], given, 'Use backend="auto".'))
+    return backend
+
+
+def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, terms: Terms) -> bool:
+    """Say whether a backend computes these: the compiled ones take hard labels and floats of at most 32 bits."""
+    kernels = target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
+    if backend == "numba":
+        return kernels and logits.device.type == "cpu" and not terms.smoothing
+    if backend == "triton":
+        fits = logits.device.type == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
+        return kernels and fits and has_triton()
+    return True
+
+
+@cache
+def has_triton() -> bool:
+    """Say whether Triton is installed, which torch does not bring on every system."""
+    return find_spec("triton") is not None
+
+
+class _Fused(torch.autograd.Function):
+    """The sums with the closed-form gradient; of the logits it saves nothing but themselves."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms, backend: str
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.save_for_backward(logits, target, weights)
+        ctx.terms, ctx.backend = terms, backend
+        total, weight, bad = _run(logits, target, weights, None, terms, backend)
+        ctx.mark_non_differentiable(weight, bad)
+        return total, weight, bad
+
+    @staticmethod
+    def backward(ctx: Any, scale: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
+        logits, target, weights = ctx.saved_tensors
+        (gradient,) = _run(logits, target, weights, scale, ctx.terms, ctx.backend)
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            gradient = _NoSecondDerivative.apply(gradient, logits, scale)
+        return gradient, None, None, None, None
+
+
+class _NoSecondDerivative(torch.autograd.Function):
+    """A gradient that refuses to be differentiated: without it, a gradient penalty would silently weigh nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, logits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple[None, ...]:
+        raise InputError('focal_loss: the closed form has no second derivative. Pass backend="torch", which has.')
+
+
+def _run(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    weights: torch.Tensor | None,
+    scale: torch.Tensor | None,
+    terms: Terms,
+    backend: str,
+) -> list[torch.Tensor]:
+    """Run a backend's kernel; under torch.compile as an operator, so that nothing is traced through."""
+    if torch.compiler.is_compiling():
+        numbers = [float(number) for number in terms[:-1]]
+        found: Any = _operator(logits, target, weights, scale, numbers, terms.ignore_index, backend)
+        return list(found)
+    if backend == "numba":
+        from segmeter.losses import focal_numba
+
+        return focal_numba.compute(logits, target, weights, terms, scale)
+    from segmeter.losses import focal_triton
+
+    return focal_triton.compute(logits, target, weights, terms, scale)
+
+
+@torch.library.custom_op("segmeter::focal", mutates_args=())
+def _operator(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    weights: torch.Tensor | None,
+    scale: torch.Tensor | None,
+    numbers: list[float],
+    ignore_index: int | None,
+    backend: str,
+) -> list[torch.Tensor]:
+    return _run(logits, target, weights, scale, _terms(numbers, ignore_index), backend)
+
+
+@_operator.register_fake
+def _(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    weights: torch.Tensor | None,
+    scale: torch.Tensor | None,
+    numbers: list[float],
+    ignore_index: int | None,
+    backend: str,
+) -> list[torch.Tensor]:
+    if scale is not None:
+        return [torch.empty_like(logits)]
+    terms = _terms(numbers, ignore_index)
+    shape = (logits[:, 0] if terms.softmax else logits).shape if terms.elementwise else ()
+    total, weight = logits.new_empty(shape, dtype=torch.float32), logits.new_empty((), dtype=torch.float32)
+    return [total, weight, logits.new_empty((), dtype=torch.int64)]
+
+
+def _terms(numbers: list[float], ignore_index: int | None) -> Terms:
+    softmax, gamma, negative, positive, smoothing, elementwise = numbers
+    return Terms(bool(softmax), gamma, negative, positive, smoothing, bool(elementwise), ignore_index)

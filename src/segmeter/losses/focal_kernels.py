@@ -1,0 +1,350 @@
+"""The compiled loops of the focal loss on a CPU: a block of pixels is copied into rows that stay in the first cache.
+
+Letters: k channel, p pixel within the block; e = exp(logit - largest logit); nll = -log p, q = 1 - p of the target.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic
+
+from segmeter.jit import fused_kernel, fused_part, fused_sums_part
+
+PAD = 16  # added to each row, so that rows of a power of two do not all fall into the same cache sets
+
+# numba widens a bare Python number to 64 bits, which would halve the vectors.
+f32, i32 = np.float32, np.int32
+ZERO, HALF, ONE, TWO, THREE = f32(0), f32(0.5), f32(1), f32(2), f32(3)
+LARGEST = np.finfo(np.float32).max
+LOG2E, LN2_HIGH, LN2_LOW = f32(1.4426950408889634), f32(0.693359375), f32(-2.12194440e-4)
+ROUNDER = f32(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer, which then lies in the low bits
+ROUNDER_BITS = i32(0x4B400000 - 127)
+LEAST_EXP = f32(-87.3)  # below it exp is under the smallest normal float32 and is 0
+SQRT_HALF, MANTISSA = i32(0x3F3504F3), i32(23)
+# Cephes' expf and logf (S. Moshier)
+E0, E1, E2 = f32(1.9875691500e-4), f32(1.3981999507e-3), f32(8.3334519073e-3)
+E3, E4, E5 = f32(4.1665795894e-2), f32(1.6666665459e-1), f32(5.0000001201e-1)
+L0, L1, L2 = f32(7.0376836292e-2), f32(-1.1514610310e-1), f32(1.1676998740e-1)
+L3, L4, L5 = f32(-1.2420140846e-1), f32(1.4249322787e-1), f32(-1.6668057665e-1)
+L6, L7, L8 = f32(2.0000714765e-1), f32(-2.4999993993e-1), f32(3.3333331174e-1)
+# log1p(x) / x on [0, 1]: a Chebyshev fit in float64, rounded to float32.
+U1, U2, U3 = f32(-0.4999990463256836), f32(0.33330005407333374), f32(-0.24954558908939362)
+U4, U5, U6 = f32(0.19678117334842682), f32(-0.15311862528324127), f32(0.10614264756441116)
+U7, U8, U9 = f32(-0.057064201682806015), f32(0.019907161593437195), f32(-0.003256378462538123)
+
+
+class Job(NamedTuple):
+    """One call: addresses in torch's memory, sizes, strides in elements, and which blocks to do.
+
+    `gradient` is 0 where the sums are wanted. `losses` is the address of one loss per element with `elementwise`; for
+    the gradient it is the incoming gradient, one per element or one for all. `sums` has three float64 per block: loss,
+    weight, bad labels. `width` is the size of a label in bytes, 1 or 4.
+    """
+
+    logits: int
+    target: int
+    weights: int
+    losses: int
+    sums: int
+    gradient: int
+    strides: tuple[int, int, int]
+    gradient_strides: tuple[int, int, int]
+    width: int
+    channels: int
+    labels: int
+    ignore: int
+    pixels: int
+    block: int
+    first: int
+    last: int
+    elementwise: int
+    gamma: Any
+    negative: Any
+    positive: Any
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def pointer(_: Any, address: Any) -> Any:
+    """An address as a pointer: torch's memory is used where it lies."""
+    return types.voidptr(types.int64), lambda context, builder, signature, given: builder.inttoptr(
+        given[0], context.get_value_type(signature.return_type)
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits_of(_: Any, value: Any) -> Any:
+    """The int32 with the bits of a float32."""
+    return types.int32(types.float32), lambda _, builder, __, given: builder.bitcast(given[0], ir.IntType(32))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def float_of(_: Any, bits: Any) -> Any:
+    """The float32 with the bits of an int32."""
+    return types.float32(types.int32), lambda _, builder, __, given: builder.bitcast(given[0], ir.FloatType())
+
+
+@fused_part
+def exp(x: Any) -> Any:
+    """e^x for x <= 0; NaN stays NaN. numba's own calls a scalar function per element, which is no vector code."""
+    rounded = x * LOG2E + ROUNDER
+    n = rounded - ROUNDER
+    r = x - n * LN2_HIGH - n * LN2_LOW
+    tail = ((((E0 * r + E1) * r + E2) * r + E3) * r + E4) * r + E5
+    scale = float_of((bits_of(rounded) - ROUNDER_BITS) << MANTISSA)
+    return ZERO if x < LEAST_EXP else (tail * r * r + r + ONE) * scale
+
+
+@fused_part
+def log(x: Any) -> Any:
+    """Natural logarithm of a normal x > 0."""
+    bits = bits_of(x)
+    exponent = (bits - SQRT_HALF) >> MANTISSA
+    f = float_of(bits - (exponent << MANTISSA)) - ONE
+    tail = (((L0 * f + L1) * f + L2) * f + L3) * f + L4
+    tail = (((tail * f + L5) * f + L6) * f + L7) * f + L8
+    square = f * f
+    n = f32(exponent)
+    return f + (tail * f * square + n * LN2_LOW - HALF * square) + n * LN2_HIGH
+
+
+@fused_part
+def log1p(x: Any) -> Any:
+    """ln(1 + x) for x >= 0, with what 1 + x rounds away put back."""
+    whole = ONE + x
+    return log(whole) + (x - (whole - ONE)) / whole
+
+
+@fused_part
+def log1p_unit(x: Any) -> Any:
+    """ln(1 + x) for 0 <= x <= 1, in a third of the operations of `log1p`."""
+    tail = (((U9 * x + U8) * x + U7) * x + U6) * x + U5
+    tail = (((tail * x + U4) * x + U3) * x + U2) * x + U1
+    return x * (tail * x + ONE)
+
+
+@fused_part
+def power(base: Any, gamma: Any, count: Any, out: Any) -> None:
+    """base^gamma for 0 <= base <= 1, by multiplication where gamma is 0, 1, 2 or 3; 0^0 = 1."""
+    if gamma == ZERO:
+        for p in range(count):
+            out[p] = ONE
+    elif gamma == ONE:
+        for p in range(count):
+            out[p] = base[p]
+    elif gamma == TWO:
+        for p in range(count):
+            out[p] = base[p] * base[p]
+    elif gamma == THREE:
+        for p in range(count):
+            out[p] = base[p] * base[p] * base[p]
+    else:
+        for p in range(count):
+            out[p] = ZERO if base[p] == ZERO else exp(gamma * log(base[p]))
+
+
+@fused_part
+def read_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
+    """Copy `count` pixels of each channel into rows[k, p], whatever their layout."""
+    step = job.strides[2]
+    for k in range(job.channels):
+        row = rows[k]
+        place = image * job.strides[0] + k * job.strides[1] + start * step
+        lane = carray(pointer(job.logits + 4 * place), 1, np.float32)
+        if step == 1:
+            for p in range(count):
+                row[p] = lane[p]
+        else:
+            for p in range(count):
+                row[p] = lane[p * step]
+
+
+@fused_part
+def write_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
+    """Copy rows[k, p] to the gradient, which has strides of its own."""
+    step = job.gradient_strides[2]
+    for k in range(job.channels):
+        row = rows[k]
+        place = image * job.gradient_strides[0] + k * job.gradient_strides[1] + start * step
+        lane = carray(pointer(job.gradient + 4 * place), 1, np.float32)
+        if step == 1:
+            for p in range(count):
+                lane[p] = row[p]
+        else:
+            for p in range(count):
+                lane[p * step] = row[p]
+
+
+@fused_part
+def class_of(label: Any, ignore: Any, labels: Any) -> Any:
+    """The class of a label, -1 where it is ignored, -2 where it is bad."""
+    known = (label >= i32(0)) & (label < labels)
+    return i32(-1) if label == ignore else label if known else i32(-2)
+
+
+@fused_part
+def read_classes(job: Any, start: Any, count: Any, classes: Any) -> None:
+    """Read the labels of `count` elements from element `start` on, as `class_of` gives them."""
+    labels, ignore = i32(job.labels), i32(job.ignore)
+    if job.width == 1:
+        narrow = carray(pointer(job.target + start), 1, np.uint8)
+        for p in range(count):
+            classes[p] = class_of(i32(narrow[p]), ignore, labels)
+    else:
+        wide = carray(pointer(job.target + 4 * start), 1, np.int32)
+        for p in range(count):
+            classes[p] = class_of(wide[p], ignore, labels)
+
+
+@fused_part
+def read_scale(job: Any, start: Any, count: Any, scale: Any) -> None:
+    """Read the incoming gradient: one per element from `start` on, or one for all."""
+    if job.elementwise:
+        arriving = carray(pointer(job.losses + 4 * start), 1, np.float32)
+        for p in range(count):
+            scale[p] = arriving[p]
+    else:
+        alone = carray(pointer(job.losses), 1, np.float32)[0]
+        for p in range(count):
+            scale[p] = alone
+
+
+@fused_sums_part
+def store_sums(job: Any, block: Any, start: Any, count: Any, losses: Any, weights: Any, classes: Any) -> None:
+    """Add the losses, weights and bad labels of one row to its block, in float64; excluded elements are 0."""
+    sums = carray(pointer(job.sums + 24 * block), 3, np.float64)
+    total, weight, bad = 0.0, 0.0, i32(0)
+    for p in range(count):
+        losses[p] = losses[p] if classes[p] >= i32(0) else ZERO
+        total += np.float64(losses[p])
+        weight += np.float64(weights[p])
+        bad += i32(classes[p] < i32(-1))
+    sums[0] += total
+    sums[1] += weight
+    sums[2] += bad
+    if job.elementwise:
+        kept = carray(pointer(job.losses + 4 * start), 1, np.float32)
+        for p in range(count):
+            kept[p] = losses[p]
+
+
+@fused_part
+def split_softmax(rows: Any, classes: Any, count: Any, lines: Any) -> None:
+    """Turn logits into e; give the other classes' e (lines[0]), e and logit - largest of the class, nll and q.
+
+    The class's e is exactly 1 where it has the largest logit, so nothing cancels.
+    """
+    others, hot, delta, nll, q, top = lines[0], lines[1], lines[2], lines[3], lines[4], lines[5]
+    for p in range(count):
+        top[p] = rows[0, p]
+        others[p] = hot[p] = delta[p] = ZERO
+    for k in range(1, len(rows)):
+        row = rows[k]
+        for p in range(count):
+            top[p] = row[p] if row[p] > top[p] else top[p]
+    for k in range(len(rows)):
+        row = rows[k]
+        for p in range(count):
+            below = row[p] - top[p]
+            e = exp(below)
+            row[p] = e
+            own = classes[p] == i32(k)
+            others[p] += ZERO if own else e
+            hot[p] = e if own else hot[p]
+            delta[p] = below if own else delta[p]
+    for p in range(count):
+        nll[p] = log1p(others[p] + (hot[p] - ONE)) - delta[p]
+        q[p] = others[p] / (others[p] + hot[p])
+
+
+@fused_part
+def softmax_slopes(rows: Any, classes: Any, gamma: Any, count: Any, lines: Any) -> None:
+    """Turn e into the gradient: w q^gamma (1 + gamma p nll / q) (p_k - [k is the class]); nll / q tends to 1."""
+    others, hot, own, nll, q, raised = lines[0], lines[1], lines[2], lines[3], lines[4], lines[5]
+    for p in range(count):
+        share = ONE / (others[p] + hot[p])
+        ratio = min(nll[p], LARGEST) / q[p] if q[p] > ZERO else ONE
+        slope = lines[7, p] * lines[6, p] * (raised[p] * (ONE + gamma * (hot[p] * share) * ratio))
+        raised[p] = slope * share
+        own[p] = -slope * q[p]
+    for k in range(len(rows)):
+        row = rows[k]
+        for p in range(count):
+            slope = own[p] if classes[p] == i32(k) else row[p] * raised[p]
+            row[p] = slope if classes[p] >= i32(0) else ZERO
+
+
+@fused_kernel
+def softmax(job: Any) -> None:
+    """Sum the losses of the job's blocks, or write their gradient, for one softmax over all channels."""
+    rows = np.empty((job.channels, job.block + PAD), np.float32)
+    lines = np.empty((8, job.block + PAD), np.float32)
+    classes = np.empty(job.block + PAD, np.int32)
+    table = carray(pointer(job.weights), job.channels, np.float32)
+    nll, q, raised, weights, scale = lines[3], lines[4], lines[5], lines[6], lines[7]
+    per_image = (job.pixels + job.block - 1) // job.block
+    for block in range(job.first, job.last):
+        image, start = block // per_image, block % per_image * job.block
+        count, element = min(job.block, job.pixels - start), image * job.pixels + start
+        read_rows(job, image, start, count, rows)
+        read_classes(job, element, count, classes)
+        for p in range(count):
+            weights[p] = table[classes[p]] if classes[p] >= i32(0) else ZERO
+        split_softmax(rows, classes, count, lines)
+        power(q, job.gamma, count, raised)
+        if job.gradient:
+            read_scale(job, element, count, scale)
+            softmax_slopes(rows, classes, job.gamma, count, lines)
+            write_rows(job, image, start, count, rows)
+        else:
+            for p in range(count):
+                nll[p] *= raised[p] * weights[p]
+            store_sums(job, block, element, count, nll, weights, classes)
+
+
+@fused_part
+def split_sigmoid(row: Any, classes: Any, count: Any, prob: Any, q: Any, nll: Any) -> None:
+    """Give p, q and -log p of each element's target; none of them by a subtraction."""
+    for p in range(count):
+        z = row[p] if classes[p] == i32(1) else -row[p]
+        e = exp(-abs(z))
+        large = ONE / (ONE + e)
+        small = e * large
+        prob[p] = large if z >= ZERO else small
+        q[p] = small if z >= ZERO else large
+        nll[p] = log1p_unit(e) + max(-z, ZERO)
+
+
+@fused_kernel
+def sigmoid(job: Any) -> None:
+    """Sum the losses of the job's blocks, or write their gradient, for one sigmoid per channel."""
+    rows = np.empty((job.channels, job.block + PAD), np.float32)
+    lines = np.empty((5, job.block + PAD), np.float32)
+    classes = np.empty(job.block + PAD, np.int32)
+    prob, q, nll, raised, scale = lines[0], lines[1], lines[2], lines[3], lines[4]
+    per_image = (job.pixels + job.block - 1) // job.block
+    for block in range(job.first, job.last):
+        image, start = block // per_image, block % per_image * job.block
+        count = min(job.block, job.pixels - start)
+        read_rows(job, image, start, count, rows)
+        for k in range(job.channels):
+            row, element = rows[k], (image * job.channels + k) * job.pixels + start
+            read_classes(job, element, count, classes)
+            split_sigmoid(row, classes, count, prob, q, nll)
+            power(q, job.gamma, count, raised)
+            for p in range(count):
+                raised[p] *= job.positive if classes[p] == i32(1) else job.negative
+            if job.gradient:
+                read_scale(job, element, count, scale)
+                for p in range(count):
+                    slope = -raised[p] * (q[p] + job.gamma * prob[p] * nll[p])
+                    slope = scale[p] * (slope if classes[p] == i32(1) else -slope)
+                    row[p] = slope if classes[p] >= i32(0) else ZERO
+            else:
+                for p in range(count):
+                    nll[p] *= raised[p]
+                    scale[p] = ONE if classes[p] >= i32(0) else ZERO
+                store_sums(job, block, element, count, nll, scale, classes)
+        if job.gradient:
+            write_rows(job, image, start, count, rows)

@@ -1,0 +1,206 @@
+"""The focal loss on a GPU: one kernel that computes the sums or the gradient. Nothing here waits for the device.
+
+A program holds a tile of pixels with all their channels in registers. The forward pass reads the logits once and writes
+three numbers per tile; the backward pass reads them once and writes the gradient once. The tiles' sums are added by a
+later, ordered reduction, so a run gives the same bits every time. Tiles are [P, K], P pixels and K channels, padded to
+powers of two; what there is once per pixel is [P, 1]. Triton is loaded with this module.
+"""
+
+# Triton reads annotations as types of its own, so a kernel's arguments and results have none.
+# ruff: noqa: ANN001, ANN201
+# mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
+import torch
+import triton
+import triton.language as tl
+
+from segmeter.losses.focal_torch import Terms
+from segmeter.losses.targets import with_pixel_stride
+
+TILE = 2048  # logits per program: 8 per thread with 8 warps, in 55 to 110 registers
+LARGEST = tl.constexpr(3.4028234663852886e38)
+
+
+def compute(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    weights: torch.Tensor | None,
+    terms: Terms,
+    scale: torch.Tensor | None = None,
+) -> list[torch.Tensor]:
+    """Compute what `focal_numba.compute` does, for floating logits of at most 32 bits on CUDA."""
+    spaced, step = with_pixel_stride(logits)
+    channels, pixels = logits.shape[1], logits[0, 0].numel()
+    (blocks, images), sides = tiles(channels, pixels, logits.shape[0])
+    sums = torch.empty((blocks * images, 3), dtype=torch.float32, device=logits.device)
+    if scale is None:
+        shape = (logits[:, 0] if terms.softmax else logits).shape if terms.elementwise else ()
+        losses = torch.empty(shape, dtype=torch.float32, device=logits.device)
+        result, gradient, strides = losses, losses, (0, 0, 0)
+    else:
+        losses = scale.float().contiguous()
+        result = torch.empty_like(logits)  # dense, so it has strides of its own where the logits are a view
+        gradient, distance = with_pixel_stride(result)
+        strides = (gradient.stride(0), gradient.stride(1), distance)
+    with torch.cuda.device_of(logits):  # Triton takes the current device, which `cuda:1` need not be
+        focal[(blocks, images)](
+            *(spaced, target.contiguous(), weights, losses, sums, gradient, channels, pixels),
+            *(*spaced.stride()[:2], step, *strides, 0 if terms.ignore_index is None else terms.ignore_index),
+            *(terms.smoothing, terms.negative, terms.positive),
+            GAMMA=terms.gamma,
+            SOFTMAX=terms.softmax,
+            BACKWARD=scale is not None,
+            SMOOTH=terms.smoothing > 0,
+            HAS_IGNORE=terms.ignore_index is not None,
+            HAS_WEIGHTS=weights is not None,
+            ELEMENTWISE=terms.elementwise,
+            num_warps=8,
+            enable_fp_fusion=True,
+            **sides,
+        )
+    if scale is not None:
+        return [result if gradient is result else result.copy_(gradient)]
+    whole = sums.sum(0, dtype=torch.float64)
+    return [losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long()]
+
+
+def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dict[str, int]]:
+    """Give the grid, blocks of pixels by images, and the tile's sides."""
+    block_k = 1 << (channels - 1).bit_length()
+    block_p = max(1, TILE // block_k)
+    return (-(-pixels // block_p), images), {"BLOCK_P": block_p, "BLOCK_K": block_k}
+
+
+@triton.jit
+def log1p(x):
+    """ln(1 + x) for x >= 0, with what 1 + x rounds away put back."""
+    whole = 1.0 + x
+    return tl.log(whole) + (x - (whole - 1.0)) / whole
+
+
+@triton.jit
+def power(q, GAMMA: tl.constexpr):
+    """q^gamma for 0 <= q <= 1; 0^0 = 1."""
+    if GAMMA == 0.0:
+        return tl.where(q >= 0.0, 1.0, q)
+    if GAMMA == 1.0:
+        return q
+    if GAMMA == 2.0:
+        return q * q
+    return tl.where(q == 0.0, 0.0, tl.exp(GAMMA * tl.log(tl.maximum(q, 1e-38, propagate_nan=tl.PropagateNan.ALL))))
+
+
+@triton.jit
+def slope_of(nll, q, prob, GAMMA: tl.constexpr):
+    """Give ``q^gamma (1 + gamma p nll / q)``; nll / q tends to 1."""
+    ratio = tl.where(q > 0.0, tl.minimum(nll, LARGEST) / tl.where(q > 0.0, q, 1.0), 1.0)
+    return power(q, GAMMA) * (1.0 + GAMMA * prob * ratio)
+
+
+@triton.jit
+def softmax_terms(
+    x, labels, k, channels, weight, weights, smoothing, GAMMA: tl.constexpr, SMOOTH: tl.constexpr,
+    HAS_WEIGHTS: tl.constexpr, BACKWARD: tl.constexpr,
+):  # fmt: skip
+    """Give the loss [P, 1], or its slopes [P, K]; the sum of e leaves out one class, so that nothing cancels."""
+    x = tl.where(k < channels, x, float("-inf"))
+    delta = x - tl.max(x, axis=1, keep_dims=True)
+    e = tl.exp(delta)
+    # one return: Triton compares the types of all of them, also of those that are not reached
+    if SMOOTH:
+        others = tl.sum(tl.where(k == tl.argmax(x, axis=1)[:, None], 0.0, e), axis=1, keep_dims=True)
+        nll = tl.where(k < channels, log1p(others) - delta, 0.0)
+        q, prob = (others + (1.0 - e)) / (1.0 + others), e / (1.0 + others)
+        mixed = smoothing / channels + tl.where(k == labels, 1.0 - smoothing, 0.0)
+        if HAS_WEIGHTS:
+            mixed = mixed * tl.load(weights + k, mask=k < channels, other=0.0)
+        mixed = tl.where(k < channels, mixed, 0.0)
+        if BACKWARD:
+            slopes = mixed * slope_of(nll, q, prob, GAMMA)
+            found = prob * (tl.sum(slopes, axis=1, keep_dims=True) - slopes) - slopes * q
+        else:
+            found = tl.sum(mixed * power(q, GAMMA) * nll, axis=1, keep_dims=True)
+    else:
+        own = k == labels
+        others = tl.sum(tl.where(own, 0.0, e), axis=1, keep_dims=True)
+        hot = tl.sum(tl.where(own, e, 0.0), axis=1, keep_dims=True)
+        nll = log1p(others + (hot - 1.0)) - tl.sum(tl.where(own, delta, 0.0), axis=1, keep_dims=True)
+        q = others / (others + hot)
+        if BACKWARD:
+            share = weight * slope_of(nll, q, hot / (others + hot), GAMMA)
+            found = tl.where(own, -(share * q), e * (share / (others + hot)))
+        else:
+            found = weight * power(q, GAMMA) * nll
+    return found
+
+
+@triton.jit
+def sigmoid_terms(
+    x, labels, negative, positive, smoothing, GAMMA: tl.constexpr, SMOOTH: tl.constexpr, BACKWARD: tl.constexpr
+):
+    """Give the loss of each element, or its slope; p, q and their logarithms come without a subtraction."""
+    hot = labels == 1
+    z = tl.where(hot, x, -x)
+    e = tl.exp(-tl.abs(z))
+    large = 1.0 / (1.0 + e)
+    tail = log1p(e)
+    up = z >= 0.0
+    prob, q = tl.where(up, large, e * large), tl.where(up, e * large, large)
+    nll, other_nll = tail + tl.where(up, 0.0, -z), tail + tl.where(up, z, 0.0)
+    weight, other_weight = tl.where(hot, positive, negative), tl.where(hot, negative, positive)
+    if BACKWARD:
+        slope = -weight * power(q, GAMMA) * (q + GAMMA * prob * nll)
+        if SMOOTH:
+            other = other_weight * power(prob, GAMMA) * (prob + GAMMA * q * other_nll)
+            slope = (1.0 - smoothing / 2) * slope + smoothing / 2 * other
+        return tl.where(hot, slope, -slope)
+    loss = weight * power(q, GAMMA) * nll
+    if SMOOTH:
+        loss = (1.0 - smoothing / 2) * loss + smoothing / 2 * other_weight * power(prob, GAMMA) * other_nll
+    return loss
+
+
+@triton.jit
+def focal(
+    logits, target, weights, losses, sums, gradient, channels, pixels, s_image, s_channel, s_pixel, g_image, g_channel,
+    g_pixel, ignore, smoothing, negative, positive, GAMMA: tl.constexpr, SOFTMAX: tl.constexpr, BACKWARD: tl.constexpr,
+    SMOOTH: tl.constexpr, HAS_IGNORE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, ELEMENTWISE: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Sum loss, weight and bad labels of a tile, or write its gradient; `losses` is then the incoming gradient."""
+    image = tl.program_id(1).to(tl.int64)
+    p = (tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P))[:, None]
+    k = tl.arange(0, BLOCK_K)[None, :]
+    kept = (p < pixels) & (k < channels)
+    x = tl.load(logits + (image * s_image + p * s_pixel + k.to(tl.int64) * s_channel), mask=kept, other=0.0)
+    x = x.to(tl.float32)
+    if SOFTMAX:
+        element, inside, kinds = image * pixels + p, p < pixels, channels
+    else:
+        element, inside, kinds = (image * channels + k) * pixels + p, kept, 2
+    labels = tl.load(target + element, mask=inside, other=0)
+    if target.dtype.element_ty != tl.int64:  # 32 bits would cut 2^32 + 1 down to 1
+        labels = labels.to(tl.int32)
+    known = (labels >= 0) & (labels < kinds)
+    valid = inside
+    if HAS_IGNORE:
+        valid = inside & (labels != ignore)
+    counted = valid & known
+    weight = tl.where(counted, 1.0, 0.0)
+    if HAS_WEIGHTS:
+        weight = tl.load(weights + labels, mask=counted, other=0.0)
+    if SOFTMAX:
+        found = softmax_terms(x, labels, k, channels, weight, weights, smoothing, GAMMA, SMOOTH, HAS_WEIGHTS, BACKWARD)
+    else:
+        found = sigmoid_terms(x, labels, negative, positive, smoothing, GAMMA, SMOOTH, BACKWARD)
+    if BACKWARD:
+        scale = tl.load(losses + element, mask=counted, other=0.0) if ELEMENTWISE else tl.load(losses)
+        places = image * g_image + p * g_pixel + k.to(tl.int64) * g_channel
+        tl.store(gradient + places, tl.where(counted, scale * found, 0.0).to(gradient.dtype.element_ty), mask=kept)
+    else:
+        loss = tl.where(counted, found, 0.0)
+        if ELEMENTWISE:
+            tl.store(losses + element, loss, mask=inside)
+        place = sums + 3 * (image * tl.num_programs(0) + tl.program_id(0))
+        tl.store(place, tl.sum(loss))
+        tl.store(place + 1, tl.sum(weight))
+        tl.store(place + 2, tl.sum((valid & ~known).to(tl.float32)))
