@@ -50,7 +50,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/large/cases.py": ("eval",),
-    "evaluation/large/whole.py": ("eval", "predict"),
+    "evaluation/large/cases.py": ("eval", "predict"),
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "distributed/config.py": ("eval", "score"),

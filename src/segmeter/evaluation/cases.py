@@ -1,17 +1,19 @@
 """The files of one case -> its maps, its row of counts and measures, or what is wrong with its files."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.files.array import LazyArray
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.masks.grid import onto_grid
 from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
@@ -41,6 +43,12 @@ _MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
 _OTHERWISE = 40  # distances of objects, and measures of users
 _PICTURED = 16  # an image of three channels in float32 beside its own decoding
 _NUMBERED = 16  # more, where files hold the numbers of objects: 32 in all were measured for those of int64
+
+
+class Explain(Protocol):
+    """Gives one line for each thing that is wrong with a band; `hidden` where only ignored pixels are."""
+
+    def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,39 +176,21 @@ class CaseScorer:
 
     def _count(self, pair: MaskPair, loaded: _Loaded) -> CaseRow:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
-        spec = self.reading.spec
-        total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
-        for target, labels in loaded.bands:
-            try:
-                counts, hidden = count_case_and_hidden(target, labels, spec)
-            except InputError:
-                problems = self._label_problems(pair, loaded) or [self._undecided(pair, target, labels)]
-                raise DataError(problems) from None
-            problems = self._label_problems(pair, loaded) if hidden else []
-            if problems:
-                raise DataError(problems)
-            total += counts
-            target_hash.add(target)
-        *depth, height, width = loaded.shape
-        return CaseRow(
-            case_id=pair.case_id,
-            height=height,
-            width=width,
-            depth=depth[0] if depth else None,
-            counts=total,
-            target_crc32=target_hash.value(),
-        )
+
+        def explain(target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]:
+            problems = self._label_problems(pair, loaded)
+            return problems if hidden or problems else [self._undecided(pair, target, labels)]
+
+        return count_bands(pair.case_id, loaded.shape, loaded.bands, self.reading.spec, explain)
 
     def _open(self, pair: MaskPair, files: ExitStack) -> _Loaded:
         """Open a pair of which a file is too large to be decoded at once."""
         stored, target, labels = open_large(pair, self.reading, self.metrics, files)
         paths = (*pair.references, *pair.predictions)
         place = find_place(paths, stored, self.metrics.spacing, references=len(pair.references))
-        height = target.shape[-2]
-        parts = ((top, min(top + _LINES, height)) for top in range(0, height, _LINES))
         return _Loaded(
             shape=target.shape[-2:],
-            bands=((target.read(*part), labels.read(*part)) for part in parts),
+            bands=bands_of(target, labels),
             maps=None,
             place=place,
             stored=stored,
@@ -318,6 +308,69 @@ class CaseScorer:
         paths = pair.predictions or pair.references  # without predictions, it is the reference
         where = show(paths[0].parents[1] / pair.stem if several else paths[0])
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
+
+
+def count_bands(
+    case_id: str,
+    shape: tuple[int, ...],
+    bands: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+    spec: ClassSpec,
+    explain: Explain | None = None,
+) -> CaseRow:
+    """Count a case, some lines of target and labels at a time.
+
+    Parameters
+    ----------
+    shape
+        (H, W) or (D, H, W).
+    bands
+        Lines of target and labels, from top to bottom; a map in memory is one band.
+    explain
+        Gives what is wrong with a band that can't be counted, or whose ignored pixels hide labels outside the classes
+        (`hidden`). Nothing is wrong where it gives no line.
+
+    Returns
+    -------
+    CaseRow
+        With counts and the hash of the target alone.
+
+    Raises
+    ------
+    DataError
+        With the lines that `explain` gives.
+    InputError
+        A counted pixel is outside the classes, and nobody explains it.
+    """
+    total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
+    for target, labels in bands:
+        try:
+            counts, hidden = count_case_and_hidden(target, labels, spec)
+        except InputError:
+            if explain is None:
+                raise
+            raise DataError(explain(target, labels, hidden=False)) from None
+        problems = explain(target, labels, hidden=True) if explain is not None and hidden else []
+        if problems:
+            raise DataError(problems)
+        total += counts
+        target_hash.add(target)
+    *depth, height, width = shape
+    return CaseRow(
+        case_id=case_id,
+        height=height,
+        width=width,
+        depth=depth[0] if depth else None,
+        counts=total,
+        target_crc32=target_hash.value(),
+    )
+
+
+def bands_of(target: LazyArray, labels: LazyArray) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Read two maps of one size, the same lines of both at a time."""
+    height = target.shape[-2]
+    for top in range(0, height, _LINES):
+        stop = min(top + _LINES, height)
+        yield target.read(top, stop), labels.read(top, stop)
 
 
 def _hash_together(*digests: str) -> str:
