@@ -21,9 +21,9 @@ test-commands: $(VENV)/.installed-dev
 test-rooms: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(COMMANDS:%=--ignore=%) --ignore-glob='tests/test_*.py'
 
-# What takes minutes: other engines and processes, killed and resumed; 3 and 7 processes
+# What takes minutes: kills, faults, engines, browsers, encoders, several processes
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow tests/cli tests/distributed tests/remote
+	$(BIN)/python -m pytest -m slow tests
 	$(BIN)/python -m pytest -m fuzz tests
 
 fuzz: $(VENV)/.installed-dev ## every random case, with its record in benchmarks/results/fuzz.json

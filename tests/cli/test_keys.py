@@ -49,7 +49,6 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
-    "evaluation/large/cases.py": ("eval",),
     "evaluation/large/cases.py": ("eval", "predict"),
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),

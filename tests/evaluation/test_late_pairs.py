@@ -100,6 +100,7 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
         score(job)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["references", "probs"])
 def test_a_resume_waits_no_longer_for_what_it_compares(
     folder: str, job: Scoring, hanging: Hanging, tmp_path: Path

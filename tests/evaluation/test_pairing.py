@@ -68,6 +68,7 @@ def test_a_link_to_itself_is_one_line(role: str, name: str, tmp_path: Path) -> N
     assert "a.zarr" in line if name == "a.zarr" else "Too many levels of symbolic links" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.png", "a.nii.gz"])
 def test_a_folder_without_the_x_permission_is_one_line(name: str, tmp_path: Path) -> None:
     for role in ("references", "predictions"):

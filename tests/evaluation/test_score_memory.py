@@ -56,6 +56,7 @@ def peak(folder: Path, count: int) -> int:
     return most + pa.default_memory_pool().max_memory()  # which is never set back
 
 
+@pytest.mark.slow
 def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is held whatever the number of cases: here less of it, so that few cases show it.
 
