@@ -19,6 +19,7 @@ from segmeter.threads import count_cores
 Locate = Callable[[], Location]
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
+_PACKED = 1 << 22  # bytes of tiles that are packed at a time
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
 
 
@@ -80,7 +81,7 @@ def write_tiff(
     layout |= _located(locate(), array.shape, array.dtype)
     if isinstance(array, LinesOf):
         make_folder(path.parent)
-        layout |= {"shape": array.shape, "dtype": array.dtype, "maxworkers": count_cores()}
+        layout |= {"shape": array.shape, "dtype": array.dtype, "maxworkers": count_cores(), "buffersize": _PACKED}
         lefts = range(0, array.shape[1], TILE)
         tiles = (_tile(band[:, left : left + TILE]) for band in array.bands() for left in lefts)
         with atomic_write(path) as file, tifffile.FileHandle(file, name=path.name, offset=0, size=0) as handle:
