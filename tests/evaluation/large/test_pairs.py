@@ -10,6 +10,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation import cases
 from segmeter.evaluation.score import Scoring, score
@@ -40,8 +41,8 @@ def maps(tmp_path):
 
 def job(maps, folder, **metrics):
     pairing = pair_masks(maps / "predictions", maps / "references", spec=SPEC, missing="error")
-    fields = {"spec": SPEC, "label_map": {}, "max_pixels": 10**6, "metrics": MetricsConfig(bootstrap=20, **metrics)}
-    return Scoring(pairing=pairing, folder=folder, **fields)
+    reading = Reading(spec=SPEC, label_map={}, max_pixels=10**6)
+    return Scoring(pairing=pairing, folder=folder, reading=reading, metrics=MetricsConfig(bootstrap=20, **metrics))
 
 
 def test_scores_and_tables_by_rows_are_those_in_memory(maps, tmp_path, monkeypatch):
