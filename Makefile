@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz bench gpu clean
+.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz bench gpu dist clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
@@ -51,9 +51,13 @@ $(VENV)/.installed: $(VENV)/.pip pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[nifti,tensorboard,wandb,mlflow,optuna,slurm,joblib,dask,s3,onnx,coco,itk,dicom]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[zarr,nifti,tensorboard,wandb,mlflow,optuna,slurm,joblib,dask,s3,onnx,coco,itk,dicom]' --group dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --upgrade --target $(VENV)/peers --group bare-peers
 	touch $@
+
+dist: $(VENV)/.installed-dev ## the wheels of segmeter and of segmeter-score, without torch
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist packaging/score
 
 clean:
 	rm -rf $(VENV) runs data/cells-* dist
