@@ -216,10 +216,10 @@ def test_a_file_that_another_program_has_open_on_windows_is_tried_again(tmp_path
     monkeypatch.setattr(os, "replace", refuse)
     monkeypatch.setattr("segmeter.files.time.sleep", waited.append)
     if times == 2:
-        write_bytes(tmp_path / "a", b"1")
+        files.write_bytes(tmp_path / "a", b"1")
         assert (tmp_path / "a").read_bytes() == b"1"
     else:
         with pytest.raises(PermissionError):
-            write_bytes(tmp_path / "a", b"1")
+            files.write_bytes(tmp_path / "a", b"1")
         assert list(tmp_path.iterdir()) == []
     assert len(waited) == min(times, 6)
