@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz bench gpu dist clean
+.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz docs bench gpu dist clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
@@ -35,6 +35,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.installed-dev ## the site, in docs/_build; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
+
 bench: $(VENV)/.installed-dev ## the speed tables
 	for script in $(filter-out benchmarks/gpu%.py benchmarks/same_figures%.py benchmarks/record.py benchmarks/camvid_seeds.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script || exit 1; done
 
@@ -60,4 +63,4 @@ dist: $(VENV)/.installed-dev ## the wheels of segmeter and of segmeter-score, wi
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist packaging/score
 
 clean:
-	rm -rf $(VENV) runs data/cells-* dist
+	rm -rf $(VENV) runs data/cells-* dist docs/_build docs/api docs/decisions
