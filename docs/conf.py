@@ -28,6 +28,8 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+html_static_path = ["site"]
+html_css_files = ["site.css"]
 
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
