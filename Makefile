@@ -11,7 +11,7 @@ test: $(VENV)/.installed-dev ## linters, types, import contracts, tests
 	$(MAKE) --jobs 2 test-commands test-rooms lint
 
 test-all: $(VENV)/.installed-dev ## what CI runs
-	$(MAKE) --jobs 2 test-commands test-rooms test-slow lint
+	$(MAKE) --jobs 2 test-commands test-rooms test-slow lint docs
 
 # The tests in two halves that take about as long, as a run in one process uses one core most of the time
 COMMANDS := tests/cli tests/faults tests/distributed

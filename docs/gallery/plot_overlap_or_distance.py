@@ -2,8 +2,8 @@
 Overlap or distance?
 ====================
 
-Two masks with nearly the same Dice: one is a little too large everywhere, the other has a thin spike far outside. Surface
-distances tell them apart. For a surgeon or a planner that is often the question.
+Two masks with nearly the same Dice: one is a little too large everywhere, the other has a thin spike far outside.
+Surface distances tell them apart. For a surgeon or a planner that is often the question.
 """
 
 import matplotlib.pyplot as plt
