@@ -198,3 +198,28 @@ def test_lines_are_not_appended_through_a_link(tmp_path):
     (tmp_path / "rows").symlink_to("mine")
     with pytest.raises(InputError, match="is a link"):
         files.Lines(tmp_path / "rows")
+
+
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_file_that_another_program_has_open_on_windows_is_tried_again(tmp_path, monkeypatch, times):
+    """Mutation seen to fail: without another try."""
+    replace, waited, left = os.replace, [], [times]
+
+    def refuse(source, target):
+        left[0] -= 1
+        if left[0] >= 0:
+            error = PermissionError(13, "Access is denied")
+            error.winerror = 5
+            raise error
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr("segmeter.files.time.sleep", waited.append)
+    if times == 2:
+        files.write_bytes(tmp_path / "a", b"1")
+        assert (tmp_path / "a").read_bytes() == b"1"
+    else:
+        with pytest.raises(PermissionError):
+            files.write_bytes(tmp_path / "a", b"1")
+        assert list(tmp_path.iterdir()) == []
+    assert len(waited) == min(times, 6)

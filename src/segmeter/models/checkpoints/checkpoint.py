@@ -19,7 +19,7 @@ from torch import Tensor
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
-from segmeter.files import atomic_write, fresh_folder, write_bytes, write_json
+from segmeter.files import atomic_write, fresh_folder, pointed, write_bytes, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.foreign import is_pickle, real_path, suspect
@@ -163,7 +163,7 @@ def find_checkpoint(path: Path) -> Path:
         There is none; the message says what is there instead.
     """
     path = fetch(path, keep=_of_checkpoints)
-    real = real_path(path)
+    real = pointed(real_path(path))
     if real.is_file():
         if (real.parent / MANIFEST).is_file():
             return real.parent
