@@ -16,20 +16,18 @@ PAD = 16  # added to each row, so that rows of a power of two do not all fall in
 
 # numba widens a bare Python number to 64 bits, which would halve the vectors.
 f32, i32 = np.float32, np.int32
-ZERO, HALF, ONE, TWO, THREE = f32(0), f32(0.5), f32(1), f32(2), f32(3)
-LARGEST = np.finfo(np.float32).max
+ZERO, HALF, ONE, TWO, THREE, LARGEST = f32(0), f32(0.5), f32(1), f32(2), f32(3), np.finfo(np.float32).max
 LOG2E, LN2_HIGH, LN2_LOW = f32(1.4426950408889634), f32(0.693359375), f32(-2.12194440e-4)
-ROUNDER = f32(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer, which then lies in the low bits
-ROUNDER_BITS = i32(0x4B400000 - 127)
+# ROUNDER is 1.5 * 2^23: adding it rounds to an integer, which then lies in the low bits
+ROUNDER, ROUNDER_BITS = f32(12582912.0), i32(0x4B400000 - 127)
 LEAST_EXP = f32(-87.3)  # below it exp is under the smallest normal float32 and is 0
 SQRT_HALF, MANTISSA = i32(0x3F3504F3), i32(23)
-# Cephes' expf and logf (S. Moshier)
 E0, E1, E2 = f32(1.9875691500e-4), f32(1.3981999507e-3), f32(8.3334519073e-3)
 E3, E4, E5 = f32(4.1665795894e-2), f32(1.6666665459e-1), f32(5.0000001201e-1)
 L0, L1, L2 = f32(7.0376836292e-2), f32(-1.1514610310e-1), f32(1.1676998740e-1)
 L3, L4, L5 = f32(-1.2420140846e-1), f32(1.4249322787e-1), f32(-1.6668057665e-1)
 L6, L7, L8 = f32(2.0000714765e-1), f32(-2.4999993993e-1), f32(3.3333331174e-1)
-# log1p(x) / x on [0, 1]: a Chebyshev fit in float64, rounded to float32.
+# log1p(x) / x on [0, 1]: a Chebyshev fit
 U1, U2, U3 = f32(-0.4999990463256836), f32(0.33330005407333374), f32(-0.24954558908939362)
 U4, U5, U6 = f32(0.19678117334842682), f32(-0.15311862528324127), f32(0.10614264756441116)
 U7, U8, U9 = f32(-0.057064201682806015), f32(0.019907161593437195), f32(-0.003256378462538123)
@@ -38,9 +36,8 @@ U7, U8, U9 = f32(-0.057064201682806015), f32(0.019907161593437195), f32(-0.00325
 class Job(NamedTuple):
     """One call: addresses in torch's memory, sizes, strides in elements, and which blocks to do.
 
-    `gradient` is 0 where the sums are wanted. `losses` is the address of one loss per element with `elementwise`; for
-    the gradient it is the incoming gradient, one per element or one for all. `sums` has three float64 per block: loss,
-    weight, bad labels. `width` is the size of a label in bytes, 1 or 4.
+    `gradient` is 0 where sums are wanted: three float64 per block at `sums`. `losses` has one value per element with
+    `elementwise`, and is the incoming gradient where there is a `gradient`. `width` is a label's size in bytes, 1 or 4.
     """
 
     logits: int
@@ -98,14 +95,13 @@ def exp(x: Any) -> Any:
 
 @fused_part
 def log(x: Any) -> Any:
-    """Natural logarithm of a normal x > 0."""
+    """Natural logarithm of a normal x > 0, as `exp` with the coefficients of Cephes (S. Moshier)."""
     bits = bits_of(x)
     exponent = (bits - SQRT_HALF) >> MANTISSA
     f = float_of(bits - (exponent << MANTISSA)) - ONE
     tail = (((L0 * f + L1) * f + L2) * f + L3) * f + L4
     tail = (((tail * f + L5) * f + L6) * f + L7) * f + L8
-    square = f * f
-    n = f32(exponent)
+    square, n = f * f, f32(exponent)
     return f + (tail * f * square + n * LN2_LOW - HALF * square) + n * LN2_HIGH
 
 
@@ -230,12 +226,11 @@ def store_sums(job: Any, block: Any, start: Any, count: Any, losses: Any, weight
 
 
 @fused_part
-def split_softmax(rows: Any, classes: Any, count: Any, lines: Any) -> None:
-    """Turn logits into e; give the other classes' e (lines[0]), e and logit - largest of the class, nll and q.
-
-    The class's e is exactly 1 where it has the largest logit, so nothing cancels.
-    """
-    others, hot, delta, nll, q, top = lines[0], lines[1], lines[2], lines[3], lines[4], lines[5]
+def split_softmax(
+    rows: Any, classes: Any, count: Any, others: Any, hot: Any, delta: Any, nll: Any, q: Any, top: Any
+) -> None:
+    """Turn logits into e; give the other classes' e, e and logit - largest of the class, nll and q."""
+    # the class's e is exactly 1 where it is the largest; lines cut from one array in here would make no vector code
     for p in range(count):
         top[p] = rows[0, p]
         others[p] = hot[p] = delta[p] = ZERO
@@ -259,13 +254,15 @@ def split_softmax(rows: Any, classes: Any, count: Any, lines: Any) -> None:
 
 
 @fused_part
-def softmax_slopes(rows: Any, classes: Any, gamma: Any, count: Any, lines: Any) -> None:
+def softmax_slopes(
+    rows: Any, classes: Any, gamma: Any, count: Any, others: Any, hot: Any, own: Any, nll: Any, q: Any, raised: Any,
+    scale: Any,
+) -> None:  # fmt: skip
     """Turn e into the gradient: w q^gamma (1 + gamma p nll / q) (p_k - [k is the class]); nll / q tends to 1."""
-    others, hot, own, nll, q, raised = lines[0], lines[1], lines[2], lines[3], lines[4], lines[5]
     for p in range(count):
         share = ONE / (others[p] + hot[p])
         ratio = min(nll[p], LARGEST) / q[p] if q[p] > ZERO else ONE
-        slope = lines[7, p] * lines[6, p] * (raised[p] * (ONE + gamma * (hot[p] * share) * ratio))
+        slope = scale[p] * (raised[p] * (ONE + gamma * (hot[p] * share) * ratio))
         raised[p] = slope * share
         own[p] = -slope * q[p]
     for k in range(len(rows)):
@@ -282,7 +279,8 @@ def softmax(job: Any) -> None:
     lines = np.empty((8, job.block + PAD), np.float32)
     classes = np.empty(job.block + PAD, np.int32)
     table = carray(pointer(job.weights), job.channels, np.float32)
-    nll, q, raised, weights, scale = lines[3], lines[4], lines[5], lines[6], lines[7]
+    others, hot, delta, nll = lines[0], lines[1], lines[2], lines[3]
+    q, raised, weights, scale = lines[4], lines[5], lines[6], lines[7]
     per_image = (job.pixels + job.block - 1) // job.block
     for block in range(job.first, job.last):
         image, start = block // per_image, block % per_image * job.block
@@ -291,11 +289,13 @@ def softmax(job: Any) -> None:
         read_classes(job, element, count, classes)
         for p in range(count):
             weights[p] = table[classes[p]] if classes[p] >= i32(0) else ZERO
-        split_softmax(rows, classes, count, lines)
+        split_softmax(rows, classes, count, others, hot, delta, nll, q, raised)
         power(q, job.gamma, count, raised)
         if job.gradient:
             read_scale(job, element, count, scale)
-            softmax_slopes(rows, classes, job.gamma, count, lines)
+            for p in range(count):
+                scale[p] *= weights[p]
+            softmax_slopes(rows, classes, job.gamma, count, others, hot, delta, nll, q, raised, scale)
             write_rows(job, image, start, count, rows)
         else:
             for p in range(count):
