@@ -10,6 +10,7 @@ import pytest
 
 from segmeter import files
 from segmeter.errors import InputError
+from segmeter.models.checkpoints import manifest
 
 
 def names(folder: Path) -> list[str]:
@@ -104,8 +105,8 @@ def test_leftovers_of_a_killed_process_are_cleared(tmp_path):
 
 
 def test_a_pointer_changes_its_target_in_one_step(tmp_path):
-    files.point(tmp_path / "last", "step-1")
-    files.point(tmp_path / "last", "step-2")
+    manifest.point(tmp_path / "last", "step-1")
+    manifest.point(tmp_path / "last", "step-2")
     assert os.readlink(tmp_path / "last") == "step-2"  # noqa: PTH115 - the text itself
     assert names(tmp_path) == ["last"]
 

@@ -22,7 +22,6 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Flags to open a file with: as bytes, and a FIFO without waiting for its other end. Systems differ in those they have.
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BUFFER = 1 << 20  # bytes handed to the system at a time
-_LONGEST_NAME = 255  # bytes, on all systems
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -77,7 +76,7 @@ def temporary_name(suffix: str = "") -> str:
     return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}{suffix}"
 
 
-def _replace(source: Path, target: Path) -> None:
+def replace(source: Path, target: Path) -> None:
     """Rename over what is there. Windows refuses while another program has the file open: it gets two seconds."""
     for wait in (*(0.05 * 2**number for number in range(6)), None):
         try:
@@ -135,7 +134,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         raw.sync()
         raw.close()
         with operation("rename", path):
-            _replace(temporary, path)
+            replace(temporary, path)
     except BaseException:
         raw.close()  # and what is still buffered goes nowhere
         with suppress(OSError), operation("unlink", path):
@@ -208,43 +207,12 @@ def fresh_folder(folder: Path) -> Iterator[Path]:
         yield fresh
         sync_folder(fresh, folder)
         with operation("rename", folder):
-            _replace(fresh, folder)
+            replace(fresh, folder)
     except BaseException:
         with suppress(OSError):
             remove(fresh)
         raise
     sync_folder(folder.parent)
-
-
-def point(link: Path, target: str) -> None:
-    """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new.
-
-    Windows lets few users make links: there it may be a file with the name of the target, see `pointed`.
-    """
-    temporary = link.with_name(temporary_name())
-    with operation("link", link):
-        try:
-            temporary.symlink_to(target)
-        except OSError as error:
-            if getattr(error, "winerror", None) is None:
-                raise
-            temporary.write_text(target, encoding="utf-8")
-    try:
-        with operation("rename", link):
-            _replace(temporary, link)
-    except BaseException:
-        with suppress(OSError), operation("unlink", link):
-            temporary.unlink()
-        raise
-    sync_folder(link.parent)
-
-
-def pointed(link: Path) -> Path:
-    """Follow what `point` made to the target; anything else is given back as it is."""
-    if link.is_file() and link.stat().st_size <= _LONGEST_NAME:
-        target = link.parent / link.read_text("utf-8", "replace")
-        return target if target.parent == link.parent and target.is_dir() else link
-    return link
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -268,7 +236,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 def rename(path: Path, name: str) -> None:
     """Give a file or folder another name in its folder."""
     with operation("rename", path):
-        _replace(path, path.with_name(name))
+        replace(path, path.with_name(name))
 
 
 def remove(path: Path) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
-from segmeter.files import atomic_write, fresh_folder, pointed, write_bytes, write_json
+from segmeter.files import atomic_write, fresh_folder, write_bytes, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.foreign import is_pickle, real_path, suspect
@@ -28,6 +28,7 @@ from segmeter.models.checkpoints.manifest import (
     MANIFEST,
     STATE,
     WEIGHTS,
+    pointed,
     read_manifest,
     settle_file,
     verify_file,
