@@ -148,26 +148,26 @@ def gpu_labels(rounds: int) -> list[Row]:
 
 
 def gpu_probs(rounds: int) -> list[Row]:
-    """Repeated 256 MiB: the pinned pool against pageable copies, and the bare pinned copy as the link's limit."""
+    """Repeated 256 MiB: pinned results against pageable copies, and the bare pinned copy as the link's limit."""
     probs = torch.rand(4, 16, 1024, 1024, device="cuda")
     nbytes, repeats = probs.numel() * 4, 4
     pinned = torch.empty(probs.shape, pin_memory=True)
 
-    with HostCopier(device="cuda", slot_bytes=nbytes) as copier:
+    copier = HostCopier(device="cuda")
 
-        def pool() -> None:
-            waiting = [copier.submit(probs, case_id="0")]
-            for number in range(1, repeats):
-                waiting.append(copier.submit(probs, case_id=str(number)))
-                waiting.pop(0).result()
+    def submit_ahead() -> None:
+        waiting = [copier.submit(probs, case_id="0")]
+        for number in range(1, repeats):
+            waiting.append(copier.submit(probs, case_id=str(number)))
             waiting.pop(0).result()
+        waiting.pop(0).result()
 
-        ours, theirs, link = interleave(
-            rounds,
-            pool,
-            lambda: [probs.cpu().numpy() for _ in range(repeats)],
-            lambda: [copy_pinned(pinned, probs) for _ in range(repeats)],
-        )
+    ours, theirs, link = interleave(
+        rounds,
+        submit_ahead,
+        lambda: [probs.cpu().numpy() for _ in range(repeats)],
+        lambda: [copy_pinned(pinned, probs) for _ in range(repeats)],
+    )
     work = "float32 probabilities, repeated 256 MiB, GPU"
     speed = f"{repeats * nbytes / ours / 1e6:.1f} of {repeats * nbytes / link / 1e6:.1f} GB/s"
     return [
@@ -182,44 +182,46 @@ def copy_pinned(pinned: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def gpu_ring(rounds: int) -> Row:
-    """Two slots under a consumer that takes as long as the copy; both sides copy to pinned memory."""
+    """One result ahead of a consumer that takes as long as the copy; both sides copy to pinned memory."""
     source = torch.rand(16 * MIB, device="cuda")
     pinned, repeats = torch.empty(source.shape, pin_memory=True), 20
     (copy_ms,) = interleave(rounds, lambda: copy_pinned(pinned, source))
+    copier = HostCopier(device="cuda")
 
-    def consume(*_: object) -> None:
+    def consume() -> None:
         end = time.perf_counter() + copy_ms / 1000
         while time.perf_counter() < end:
             time.sleep(0)
 
-    with HostCopier(device="cuda", slots=2, slot_bytes=source.numel() * 4, consume=consume) as copier:
+    def ahead() -> None:
+        pending = copier.submit(source, case_id="0")
+        for number in range(1, repeats + 1):
+            following = copier.submit(source, case_id=str(number)) if number < repeats else pending
+            pending.result()
+            consume()
+            pending = following
 
-        def pool() -> None:
-            for number in range(repeats):
-                copier.submit(source, case_id=str(number))
-            copier.drain()
+    def synchronous() -> None:
+        for _ in range(repeats):
+            copy_pinned(pinned, source)
+            consume()
 
-        def synchronous() -> None:
-            for _ in range(repeats):
-                copy_pinned(pinned, source)
-                consume()
-
-        ours, theirs = interleave(rounds, pool, synchronous)
-    return compare("two slots under a consumer as long as the copy, GPU", "synchronous copies", 1.8, ours, theirs)
+    ours, theirs = interleave(rounds, ahead, synchronous)
+    return compare("one result ahead of a consumer as long as the copy, GPU", "synchronous copies", 1.8, ours, theirs)
 
 
 def gpu_checks(rounds: int) -> Row:
     """Labels with the record of every check, against the same labels without one."""
     logits = torch.randn(16, 19, 1024, 1024, device="cuda")
-    with HostCopier(device="cuda", slot_bytes=16 * MIB) as copier:
+    copier = HostCopier(device="cuda")
 
-        def checked() -> None:
-            copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=19).result()
+    def checked() -> None:
+        copier.submit_labels(logits, case_id="a", task="multiclass", num_classes=19).result()
 
-        def unchecked() -> None:
-            copier.submit(logits.max(dim=1)[1].to(torch.uint8), case_id="a").result()
+    def unchecked() -> None:
+        copier.submit(logits.max(dim=1)[1].to(torch.uint8), case_id="a").result()
 
-        ours, theirs = interleave(rounds, checked, unchecked)
+    ours, theirs = interleave(rounds, checked, unchecked)
     overhead = ours / theirs - 1
     return Row(
         work="overhead of every check together, GPU",

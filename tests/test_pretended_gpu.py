@@ -37,7 +37,6 @@ def predictions(device, **values):
         for number in range(5)
     ]
     predictor = Predictor(make_tiny(), InferenceConfig(batch_size=2, **values), torch.device(device))
-    predictor.plan_memory()
     return list(predictor.predict(samples, probs=True, loss=FocalLoss("multiclass", ignore_index=255)))
 
 
@@ -54,9 +53,9 @@ def test_predictions_are_those_of_the_cpu_and_nothing_waits(values):
         np.testing.assert_allclose(ours.loss, theirs.loss, rtol=1e-5)
 
 
-def test_uploads_pass_through_pinned_buffers_that_are_used_in_turn():
+def test_uploads_pass_through_pinned_memory():
     with pretended_gpu() as gpu:
-        upload = Uploader("cuda", slots=2)
+        upload = Uploader("cuda")
         tensors = [upload([np.full((2, 3), number, np.int16)] * (1 + number % 2)) for number in range(6)]
     assert [tensor.unique().tolist() for tensor in tensors] == [[number] for number in range(6)]
     assert gpu.waits == []

@@ -54,7 +54,7 @@ _PUBLIC = {
     "probs_to_numpy": "segmeter.bridge.decode",
     "HostCopier": "segmeter.bridge.host_copier",
     "PendingArray": "segmeter.bridge.host_copier",
-    "Transport": "segmeter.bridge.transport",
+    "Transport": "segmeter.bridge.host_copier",
 }
 
 _RENAMED = {"Exporter": "HostCopier"}  # until 1.0

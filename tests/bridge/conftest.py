@@ -1,4 +1,4 @@
-"""Copiers that every test of the pinned pool is run with."""
+"""Copiers that every test of the copier is run with."""
 
 import pytest
 

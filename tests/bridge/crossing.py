@@ -10,7 +10,7 @@ class Crossing(TorchDispatchMode):
     Parameters
     ----------
     is_host
-        Says of a tensor whether its memory is the host's; on the CPU a test names the pool's buffers instead.
+        Says of a tensor whether its memory is the host's.
     """
 
     def __init__(self, is_host) -> None:
@@ -24,9 +24,3 @@ class Crossing(TorchDispatchMode):
         if source is not None and self._is_host(result) and not self._is_host(args[source]):
             self.nbytes += result.numel() * result.element_size()
         return result
-
-
-def inside(buffers):
-    """Whether a tensor lies in one of the buffers."""
-    starts = {buffer.untyped_storage().data_ptr() for buffer in buffers}
-    return lambda tensor: tensor.untyped_storage().data_ptr() in starts

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.decode import decode_labels, labels_to_numpy, probs_to_numpy
+from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.errors import InputError
 
 SHAPES = {"multiclass": (2, 5, 6, 7), "binary": (2, 1, 6, 7), "multilabel": (2, 3, 6, 7)}
@@ -40,9 +40,6 @@ def test_labels_agree_with_the_definition(task, threshold, dtype):
     assert labels.flags.c_contiguous
     assert labels.flags.writeable
     np.testing.assert_array_equal(labels, reference(logits, task, threshold))
-    decoded = decode_labels(logits, task=task, threshold=threshold)
-    assert decoded.dtype == torch.uint8
-    np.testing.assert_array_equal(decoded.numpy(), labels)
 
 
 @pytest.mark.parametrize("layout", ["channels_last", "expanded", "cropped", "inference", "requires_grad"])
@@ -119,19 +116,17 @@ def test_the_label_dtype_follows_classes_and_ignore_value(num_classes, ignore_in
 
 
 def test_more_than_256_classes_decode_to_uint16():
-    """Mutation seen to fail: decode_labels is always uint8."""
+    """Mutation seen to fail: always uint8."""
     logits = torch.zeros(1, 300, 1, 2)
     logits[0, 299, 0, 0] = 1
     logits[0, 256, 0, 1] = 1
     labels = labels_to_numpy(logits, task="multiclass", num_classes=300)
     assert labels.dtype == np.uint16
     assert labels.tolist() == [[[299, 256]]]
-    assert decode_labels(logits, task="multiclass").dtype == torch.uint16
 
 
 CALLS = {
     "labels_to_numpy": to_labels,
-    "decode_labels": lambda logits, task: decode_labels(logits, task=task),
     "probs_to_numpy": lambda logits, task: probs_to_numpy(logits, task=task),
 }
 

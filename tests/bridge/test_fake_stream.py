@@ -9,9 +9,7 @@ from tests.bridge.fake_stream import FakeTransport, is_poison
 def naive(transport, source):
     """What is often written: start a non-blocking copy and hand out its destination at once."""
     host = torch.empty_like(source)
-    event = transport.event()
-    transport.start([(host, source)], event)
-    return host.numpy(), event
+    return host.numpy(), transport.start([(host, source)])
 
 
 def test_reading_before_the_wait_sees_poison():

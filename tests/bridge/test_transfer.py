@@ -1,45 +1,46 @@
-"""Fetching a packed tensor: the values, the dtype that arrives, and the record of its checks."""
+import math
 
-import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.device_check import Rule, measure
-from segmeter.bridge.transfer import Transfer, fetch, read_only
+from segmeter.bridge.transfer import Rule, measure, raise_if_bad
 from segmeter.errors import InputError
 
 
-def make_transfer(payload, *, arrives=None, bad=None):
-    rule = Rule(where="test", argument="tensor", text="to be good", remedy="", shape=(3,), values=torch.int64)
-    record = None if bad is None else measure(torch.tensor(bad), torch.arange(3), torch.arange(3))
-    return Transfer(payload=payload, arrives=arrives or payload.dtype, record=record, rule=rule, private=False)
+def rule(values):
+    return Rule(where="here", argument="tensor", text="to be good", remedy="Do it.", shape=(2, 3), values=values.dtype)
 
 
-def test_the_size_is_that_of_what_crosses():
-    assert make_transfer(torch.zeros(2, 3, dtype=torch.bfloat16), arrives=torch.float32).nbytes == 12
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int16, torch.int64])
+def test_a_record_tells_count_range_and_first_position(dtype):
+    """Bad are the values 5 and 7, at (0, 2) and (1, 1). Mutation seen to fail: `first` taken from the last."""
+    values = torch.tensor([[1, 2, 5], [3, 7, -4]]).to(dtype)
+    record = measure(values > 4, values, values)
+    assert record.shape == (6,)
+    low, high = (-4.0, 7.0) if dtype.is_floating_point else (-4, 7)
+    message = f"here: expected `tensor` to be good, got min {low} and max {high}, 2 bad value(s), "
+    with pytest.raises(InputError) as caught:
+        raise_if_bad(record.numpy(), rule(values), "x/1")
+    assert str(caught.value) == message + "the first at index (0, 2) of case 'x/1'. Do it."
 
 
-def test_a_dtype_that_numpy_lacks_is_widened_on_the_host():
-    payload = torch.tensor([1.0, 0.1], dtype=torch.bfloat16)
-    found = fetch(make_transfer(payload, arrives=torch.float32))
-    assert found.dtype == torch.float32
-    assert found.tolist() == [1.0, 0.10009765625]  # 0.1 in 8 bits
+def test_a_record_counts_nan_and_infinity():
+    """Mutation seen to fail: infinities are not counted."""
+    values = torch.tensor([[math.nan, 1, math.inf], [-math.inf, math.nan, 2]])
+    record = measure(~values.isfinite(), values, values)
+    with pytest.raises(InputError, match=r"min nan and max nan, 4 bad value\(s\) \(2 NaN, 2 infinite\), .* \(0, 0\)"):
+        raise_if_bad(record.numpy(), rule(values), None)
 
 
-def test_the_values_are_written_to_the_memory_that_is_given():
-    out = torch.zeros(3, dtype=torch.int64)
-    assert fetch(make_transfer(torch.arange(3)), out=out) is out
-    assert out.tolist() == [0, 1, 2]
+def test_large_integers_are_told_exactly():
+    """Mutation seen to fail: integers go through float64."""
+    values = torch.full((2, 3), 2**53 + 1)
+    record = measure(values > 0, values, values)
+    with pytest.raises(InputError, match="min 9007199254740993 and max 9007199254740993"):
+        raise_if_bad(record.numpy(), rule(values), None)
 
 
-def test_a_bad_value_is_an_error_with_its_place():
-    with pytest.raises(InputError, match=r"`tensor` to be good, got min 0 and max 2, 1 bad .*at index \(1,\)"):
-        fetch(make_transfer(torch.arange(3), bad=[False, True, False]))
-    assert fetch(make_transfer(torch.arange(3), bad=[False] * 3)).tolist() == [0, 1, 2]
-
-
-def test_read_only_is_the_same_array():
-    array = np.zeros(2)
-    assert read_only(array) is array
-    with pytest.raises(ValueError, match="read-only"):
-        array[0] = 1
+def test_good_values_leave_no_record_on_the_cpu_and_pass_elsewhere():
+    values = torch.zeros(2, 3)
+    assert measure(values > 1, values, values) is None
+    raise_if_bad(torch.zeros(6, dtype=torch.int64).numpy(), rule(values), None)

@@ -19,7 +19,7 @@ def test_arrays_arrive_as_they_are(dtype, turn):
 
 
 def test_every_upload_has_memory_of_its_own():
-    upload = Uploader("cpu", slots=2)
+    upload = Uploader("cpu")
     tensors = [upload([np.full((2, 3), number, np.uint8)]) for number in range(5)]
     assert [int(tensor[0, 0, 0]) for tensor in tensors] == [0, 1, 2, 3, 4]
 

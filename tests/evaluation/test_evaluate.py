@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from segmeter.bridge.transport import open_transport
+from segmeter.bridge.host_copier import open_transport
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.config import FolderConfig

@@ -1,4 +1,4 @@
-"""Predictions through the ring: on the fake stream of the bridge's tests, where what is read too early is poison."""
+"""Predictions that cross beside the computation, on a fake stream where what is read too early is poison."""
 
 import gc
 import weakref
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
-from segmeter.bridge.transport import open_transport
+from segmeter.bridge.host_copier import open_transport
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, RunError
 from segmeter.inference import async_results as outbox
@@ -30,10 +30,11 @@ class Log(FakeTransport):
         super().__init__()
         self.calls: list[str] = []
 
-    def start(self, copies, event):
-        super().start(copies, event)
+    def start(self, copies):
+        event = super().start(copies)
         event.name = f"{len(self.starts) - 1}"
         self.calls.append(f"send {event.name}")
+        return event
 
     def wait(self, event):
         super().wait(event)
@@ -86,7 +87,7 @@ MIXED = [*samples(5), *samples(2, (9, 9), start=5), *samples(1, start=7)]
 @pytest.mark.parametrize("values", [{}, {"flips": True}, {"tile": 32}], ids=str)
 @pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
 def test_each_case_gets_its_own_labels_probs_and_loss(task, values):
-    """Against the synchronous calls, case by case; the shapes differ, so that slots grow.
+    """Against the synchronous calls, case by case; the shapes differ, so that batches do.
 
     Mutations seen to fail: no wait (poison); the rows of a batch without a copy; the loss always of the first case.
     """
@@ -157,8 +158,21 @@ def test_logits_are_dropped_when_their_batch_is_on_its_way():
 
 
 @pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("dtype", ["float16", "uint8"])
+def test_probabilities_cross_in_the_dtype_that_is_asked_for(dtype):
+    """Rounded on the device as the host rounds them. Mutation seen to fail: always float32."""
+    for values in ({}, {"tile": 32}):
+        wide = predictor(**values).predict(samples(2, (40, 50)), probs=True)
+        found = predictor(**values).predict(samples(2, (40, 50)), probs=True, probs_dtype=dtype)
+        for ours, theirs in zip(found, wide, strict=True):
+            rounded = np.rint(theirs.probs * np.float32(255)) if dtype == "uint8" else theirs.probs
+            assert ours.probs.dtype == dtype
+            np.testing.assert_array_equal(ours.probs, rounded.astype(dtype))
+
+
+@pytest.mark.usefixtures("either")
 def test_predictions_can_all_be_kept():
-    """They own their memory: a ring whose slots they held would block. Mutation seen to fail: rows without a copy."""
+    """They own their memory. Mutation seen to fail: rows without a copy."""
     kept = list(predictor().predict(samples(20), probs=True))
     assert len({each.labels.tobytes() for each in kept}) == len({each.probs.tobytes() for each in kept}) == 20
 
@@ -228,13 +242,6 @@ def test_the_ignore_value_decides_the_dtype_of_labels():
     wide = predictor(stub(lambda image: image, ignore_index=1000))
     [found] = wide.predict(samples(1))
     assert found.labels.dtype == labels_of(wide, wide.logits([MIXED[0].image])).dtype == np.uint16
-
-
-def test_a_prediction_that_is_given_up_leaves_no_thread_and_no_slot(stream):
-    taken = predictor().predict(samples(9))
-    next(taken)
-    taken.close()
-    assert stream.done == len(stream.queue)
 
 
 @pytest.mark.gpu

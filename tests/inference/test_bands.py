@@ -24,14 +24,13 @@ def target_of(seed=0):
 
 
 def outbox(*, probs=False):
-    return Outbox(CPU, make_spec(3), threshold=0.5, batch_size=1, probs=probs)
+    return Outbox(CPU, make_spec(3), threshold=0.5, probs="float32" if probs else None)
 
 
 def decoded(logits, *, probs=False, target=None, loss=None):
     rows = None if target is None else ArrayRows(target)
-    with outbox(probs=probs) as box:
-        bands = iter(logits.split(HEIGHTS, 1))
-        yield from decode_bands(bands, box, case_id="case1", target=rows, loss=loss)
+    bands = iter(logits.split(HEIGHTS, 1))
+    yield from decode_bands(bands, outbox(probs=probs), case_id="case1", target=rows, loss=loss)
 
 
 def test_bands_hold_the_labels_and_probabilities_of_the_whole():

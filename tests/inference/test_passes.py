@@ -1,9 +1,10 @@
+import logging
+
 import pytest
 import torch
 
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import RunSizes
 from segmeter.inference.passes import Passes
 from segmeter.progress import Stages
 from tests.models.parts import make_tiny
@@ -12,8 +13,8 @@ CPU = torch.device("cpu")
 
 
 def passes_of(segmenter, *, batch_size=4, tile_batch=4, stages=None):
-    sizes = RunSizes(batch_size=batch_size, tile_batch=tile_batch)
-    return Passes(segmenter, InferenceConfig(precision="float32"), CPU, sizes=sizes, stages=stages or Stages())
+    config = InferenceConfig(precision="float32", batch_size=batch_size, tile_batch=tile_batch)
+    return Passes(segmenter, config, CPU, stages=stages or Stages())
 
 
 def batch(count=5, side=32):
@@ -62,7 +63,7 @@ def test_memory_that_runs_out_halves_the_batch_once_and_then_fails():
     passes, images = passes_of(segmenter, batch_size=4), batch(4)
     found = passes.run(images)
     handle.remove()
-    assert passes.sizes.batch_size == 2
+    assert passes.batch_size == 2
     torch.testing.assert_close(found, passes_of(segmenter, batch_size=2).run(images), rtol=0, atol=0)
     fail_above(0)
     with pytest.raises(RunError, match=r"memory"):
@@ -87,3 +88,36 @@ def test_the_time_of_passes_is_added_up():
     first = stages.seconds()["forward"]
     passes.run(batch(1))
     assert stages.seconds()["forward"] > first > 0
+
+
+def failing_above(most):
+    """A segmenter that has no memory for more than `most` images or tiles at a time."""
+    segmenter = make_tiny()
+
+    def hook(module, inputs):
+        if len(inputs[0]) > most:
+            raise MemoryError("full")
+
+    segmenter.register_forward_pre_hook(hook)
+    return segmenter
+
+
+def test_the_batch_is_halved_from_the_images_there_are_until_one_is_too_large(caplog):
+    passes = passes_of(failing_above(1), batch_size=64)
+    with caplog.at_level(logging.WARNING):
+        passes.run(batch(6))
+    assert (passes.batch_size, passes.tile_batch) == (1, 4)
+    assert [record.getMessage() for record in caplog.records] == [
+        "out of memory: 3 images at a time from here on (the same results)",
+        "out of memory: 1 images at a time from here on (the same results)",
+    ]
+    with pytest.raises(RunError, match=r"one image of 160 x 160\. Set inference\.tile=64 and"):
+        passes_of(failing_above(0)).run(batch(1, side=160))
+
+
+def test_tiles_are_halved_in_number_but_never_in_size():
+    passes = passes_of(failing_above(1), tile_batch=2)
+    passes.run(batch(2), tile=32)
+    assert (passes.batch_size, passes.tile_batch) == (4, 1)
+    with pytest.raises(RunError, match=r"one tile of 32 x 32. Set inference\.tile below 32"):
+        passes_of(failing_above(0)).run(batch(2), tile=32)

@@ -367,7 +367,7 @@ def test_18_memory_that_runs_out_beside_the_forward_pass_names_the_case(where, m
     image = np.zeros((4, 4, 3), np.uint8)
     samples = [Sample(case_id=name, image=image, target=image[..., 0]) for name in ("a", "b", "c")]
     if where == "an upload":
-        monkeypatch.setattr(run, "_images", full)
+        monkeypatch.setattr(run, "_uploader", full)
     loss = full if where == "the loss" else build_loss(FocalConfig(), spec=make_spec())
     message = r"^inference: case 'a', 2 at a time: out of memory\. Set inference.batch_size=1 and an inference.tile, or"
     with pytest.raises(RunError, match=message):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.inference.tta import averaged_logits, choose_views
+from segmeter.inference.tta import averaged_logits, choose_views, see, undo
 
 FLIPS = choose_views(flips=True, rotations=False)
 KINDS = {
@@ -30,20 +30,20 @@ def uneven(image):
 def test_the_views_are_all_mirrors_and_turns_once_and_are_undone(kind):
     image = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     views = choose_views(**KINDS[kind])
-    found = [view.of(torch.from_numpy(image.copy())).numpy() for view in views]
+    found = [see(torch.from_numpy(image.copy()), view).numpy() for view in views]
     assert {each.tobytes() for each in map(np.ascontiguousarray, found)} == {
         np.ascontiguousarray(each).tobytes() for each in seen(image)[kind]
     }
     for view, each in zip(views, found, strict=True):
-        np.testing.assert_array_equal(view.undo(torch.from_numpy(each.copy())).numpy(), image)
-    assert views[0].of(torch.zeros(1, 2)).shape == (1, 2)
+        np.testing.assert_array_equal(undo(torch.from_numpy(each.copy()), view).numpy(), image)
+    assert see(torch.zeros(1, 2), views[0]).shape == (1, 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
 def test_every_kind_of_image_can_be_turned(dtype):
     image = torch.arange(6).view(1, 1, 2, 3).to(dtype)
     for view in choose_views(flips=True, rotations=True):
-        assert torch.equal(view.undo(view.of(image)).to(torch.float32), image.to(torch.float32))
+        assert torch.equal(undo(see(image, view), view).to(torch.float32), image.to(torch.float32))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,7 +52,7 @@ def test_views_average_probabilities(task, channels, kind):
     image = torch.randn(2, channels, 3, 4, generator=torch.Generator().manual_seed(0))
     to_probs = torch.sigmoid if task != "multiclass" else lambda logits: torch.softmax(logits, 1)
     views = choose_views(**KINDS[kind])
-    mean = sum(to_probs(view.undo(uneven(view.of(image))).double()) for view in views) / len(views)
+    mean = sum(to_probs(undo(uneven(see(image, view)), view).double()) for view in views) / len(views)
     found = averaged_logits(image, uneven, views=views, task=task)
     assert found.dtype == torch.float32
     torch.testing.assert_close(to_probs(found.double()), mean, rtol=1e-5, atol=1e-6)

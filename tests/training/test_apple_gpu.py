@@ -12,8 +12,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from segmeter.bridge.device_check import measure
 from segmeter.bridge.kernels.argmax import winners
+from segmeter.bridge.transfer import measure
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
 from segmeter.inference.precision import pick_dtype

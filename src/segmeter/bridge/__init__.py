@@ -2,8 +2,7 @@
 
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier, PendingArray
-from segmeter.bridge.scalars import read_scalars
-from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_numpy import read_scalars, to_numpy
 from segmeter.bridge.to_torch import to_torch
 
 __all__ = [

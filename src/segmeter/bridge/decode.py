@@ -1,7 +1,7 @@
-"""logits -> labels or probs, decoded where the logits are, so that one byte per pixel crosses."""
+"""Decodes logits into labels or probabilities where the logits are, so that one byte per pixel crosses."""
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from functools import cache
 from typing import Literal, get_args
@@ -10,50 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.device_check import Rule, measure, raise_if_bad
 from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, wanted_label_dtype
 from segmeter.bridge.kernels import fused
 from segmeter.bridge.kernels.argmax import winners
 from segmeter.bridge.tensor_checks import check_tensor
-from segmeter.bridge.transfer import Transfer, fetch
+from segmeter.bridge.transfer import Rule, Transfer, fetch, measure
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 
 ProbsDtype = Literal["float32", "float16", "uint8"]
 _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or a diverged model."
-
-
-def decode_labels(logits: Tensor, *, task: Task, threshold: float = 0.5) -> Tensor:
-    """Decode logits on their own device, and wait for the check.
-
-    `HostCopier.submit_labels` does the same without waiting.
-
-    Parameters
-    ----------
-    logits
-        (B, K, H, W), floating; binary (B, 1, H, W).
-    task
-        multiclass: the largest channel wins, the first among equals. binary and multilabel: 1 where
-        sigmoid(logit) > threshold, decided exactly, on the logit.
-    threshold
-        0 to 1; not used by multiclass.
-
-    Returns
-    -------
-    (B, H, W), multilabel (B, K, H, W): uint8, or uint16 for more than 256 classes; on the device of `logits`.
-
-    Raises
-    ------
-    InputError
-        A logit is NaN or infinite (with the first position), or the shape or dtype does not fit the task.
-    """
-    num_classes = logits.shape[1] if task == "multiclass" and logits.ndim > 1 else 2
-    wanted = wanted_label_dtype("decode_labels", num_classes=num_classes, ignore_index=None, dtype="auto")
-    transfer = _pack_logits("decode_labels", logits, task=task, threshold=threshold, dtype=TORCH[wanted])
-    if transfer.record is not None and transfer.rule is not None:
-        raise_if_bad(transfer.record.cpu().numpy(), transfer.rule, None)
-    return transfer.payload
 
 
 def labels_to_numpy(
@@ -70,10 +37,11 @@ def labels_to_numpy(
     Parameters
     ----------
     logits_or_labels
-        Floating: logits (B, K, H, W), binary (B, 1, H, W), decoded on their device as `decode_labels` does.
+        Floating: logits (B, K, H, W), binary (B, 1, H, W), decoded on their device.
         Integer or bool: labels of any shape, which are only checked.
     task, threshold
-        As for `decode_labels`.
+        multiclass: the largest channel wins, the first among equals. binary and multilabel: 1 where
+        sigmoid(logit) > threshold, 0 to 1, decided exactly, on the logit.
     num_classes
         K, background included; binary 2.
     ignore_index
@@ -186,44 +154,38 @@ def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> 
     if dtype == "uint8":
         probs = (probs * 255).round_().clamp_(0, 255)
     wanted = TORCH[np.dtype(dtype)]
-    lows, highs = torch.aminmax(tensor.contiguous(), dim=1) if tensor.numel() else (tensor[:, :0], tensor[:, :0])
-    return _transfer(where, probs.to(wanted).contiguous(), lows=lows, highs=highs)
+    extremes = torch.aminmax(tensor.contiguous(), dim=1) if tensor.numel() else None
+    return _finite(where, probs.to(wanted).contiguous(), extremes=extremes)
 
 
 def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Transfer:
     """Decode logits into a payload of 1 or 2 bytes per pixel, with the record of the check for finite logits."""
-    known_name(where, "task", task, TASKS)
     tensor = _check_logits(where, logits, task)
     if task == "multiclass":
-        return _pack_argmax(where, tensor, dtype)
+        shape = tuple(tensor.shape[:1] + tensor.shape[2:])
+        flat = tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None]
+        if fused.takes(flat, channels=flat.shape[1]):
+            found, record = fused.argmax_labels(flat, dtype)
+            return _finite(where, found.view(shape), record=record)
+        found, extremes = winners(flat, dtype)
+        limits = None if extremes is None else [each.view(shape) for each in extremes]
+        return _finite(where, found.view(shape), extremes=limits)
     threshold = real_number(where, "threshold", threshold)
     if not 0 <= threshold <= 1:
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
-    if task == "binary":
-        tensor = tensor.squeeze(1)
+    tensor = tensor.squeeze(1) if task == "binary" else tensor
     level = decision_level(threshold, double=tensor.dtype == torch.float64)
     if fused.takes(tensor):
-        return _fused_transfer(where, *fused.threshold_labels(tensor, level, dtype))
+        found, record = fused.threshold_labels(tensor, level, dtype)
+        return _finite(where, found, record=record)
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
-    return _transfer(where, (wide > level).to(dtype).contiguous(), lows=tensor, highs=tensor)
-
-
-def _pack_argmax(where: str, tensor: Tensor, dtype: torch.dtype) -> Transfer:
-    shape = tuple(tensor.shape[:1] + tensor.shape[2:])
-    flat = tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None]
-    if fused.takes(flat, channels=flat.shape[1]):
-        found, record = fused.argmax_labels(flat, dtype)
-        return _fused_transfer(where, found.view(shape), record)
-    found, extremes = winners(flat, dtype)
-    if extremes is None:
-        return _transfer(where, found.view(shape))
-    return _transfer(where, found.view(shape), lows=extremes[0].view(shape), highs=extremes[1].view(shape))
+    return _finite(where, (wide > level).to(dtype).contiguous(), extremes=(tensor, tensor))
 
 
 def _pack_given(
     where: str, tensor: Tensor, *, num_classes: int, ignore_index: int | None, dtype: torch.dtype
 ) -> Transfer:
-    """Labels that were decoded before: each value must be a class or the ignore value."""
+    """Pack labels that were decoded before: each value must be a class or the ignore value."""
     if tensor.dtype == torch.uint64 or tensor.is_complex():
         raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
     values = tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
@@ -241,23 +203,22 @@ def _pack_given(
     return Transfer(payload=packed, arrives=dtype, record=record, rule=rule, private=private)
 
 
-def _transfer(where: str, payload: Tensor, *, lows: Tensor | None = None, highs: Tensor | None = None) -> Transfer:
-    """A payload computed from logits, and the record of whether those were finite where that is not known."""
-    if lows is None or highs is None or not lows.numel():
-        return Transfer(payload=payload, arrives=payload.dtype, record=None, rule=None, private=True)
-    bad = ~(lows.isfinite() & highs.isfinite())
-    rule = _finite_rule(where, tuple(bad.shape), lows.dtype)
-    return Transfer(payload=payload, arrives=payload.dtype, record=measure(bad, lows, highs), rule=rule, private=True)
+def _finite(
+    where: str, payload: Tensor, *, extremes: Sequence[Tensor] | None = None, record: Tensor | None = None
+) -> Transfer:
+    """A payload computed from logits, with the record of whether these were finite.
 
-
-def _fused_transfer(where: str, payload: Tensor, record: Tensor) -> Transfer:
-    """A payload whose record was written by the kernel that decoded it."""
-    rule = replace(_finite_rule(where, tuple(payload.shape), torch.float32), sortable=True)
+    The kernel that decoded them wrote `record`, or else it is measured on `extremes`, the lowest and highest logits of
+    each pixel; with neither they are known to be finite.
+    """
+    shape, values, sortable = tuple(payload.shape), torch.float32, record is not None
+    if extremes is not None and extremes[0].numel():
+        lows, highs = extremes
+        shape, values = tuple(lows.shape), lows.dtype
+        record = measure(~(lows.isfinite() & highs.isfinite()), lows, highs)
+    words = {"where": where, "argument": "logits", "text": "to be finite", "remedy": _FINITE}
+    rule = Rule(**words, shape=shape, values=values, sortable=sortable)
     return Transfer(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
-
-
-def _finite_rule(where: str, shape: tuple[int, ...], values: torch.dtype) -> Rule:
-    return Rule(where=where, argument="logits", text="to be finite", remedy=_FINITE, shape=shape, values=values)
 
 
 def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:

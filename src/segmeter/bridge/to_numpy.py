@@ -1,5 +1,6 @@
-"""Tensor -> ndarray: complete on return, exact, and clear about who owns the memory."""
+"""Turns tensors into arrays: complete on return, exact, and clear about who owns the memory."""
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -7,10 +8,9 @@ import torch
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from segmeter.bridge.device_check import Rule, measure
 from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, cast, comparable, wanted_dtype
 from segmeter.bridge.tensor_checks import check_tensor
-from segmeter.bridge.transfer import Transfer, fetch, read_only
+from segmeter.bridge.transfer import Rule, Transfer, fetch, measure
 from segmeter.checks import expected, known_name
 from segmeter.errors import InputError
 
@@ -87,7 +87,58 @@ the first at index (1,). Pass a wider dtype.
     array: np.ndarray = fetch(transfer).numpy()
     if fresh:
         return array
-    return array.copy() if copy else read_only(array)
+    array = array.copy() if copy else array
+    array.flags.writeable = bool(copy)
+    return array
+
+
+def read_scalars(scalars: Sequence[Tensor]) -> list[float]:
+    """Read numbers that were left on the device, such as the losses since the last log line.
+
+    Parameters
+    ----------
+    scalars
+        0-d, real, all on one device. NaN and infinity are read as they are.
+
+    Returns
+    -------
+    One float per tensor; integers are exact up to 2**53, and refused beyond.
+
+    Raises
+    ------
+    InputError
+        A tensor has axes or is complex, the devices differ, or an integer has no float.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from segmeter.bridge import read_scalars
+    >>> read_scalars([torch.tensor(0.5), torch.tensor(3)])
+    [0.5, 3.0]
+    """
+    if not scalars:
+        return []
+    for index, scalar in enumerate(scalars):
+        if scalar.ndim or scalar.is_complex() or scalar.device != scalars[0].device:
+            given = f"{scalar.dtype} of shape {tuple(scalar.shape)} on {scalar.device} at position {index}"
+            raise InputError(expected("read_scalars", "scalars", "to be real and 0-d, on one device", given))
+    here = [scalar.detach() for scalar in scalars]
+    if here[0].device.type == "mps":
+        here = [scalar.cpu() for scalar in here]  # one by one, as an Apple GPU has no float64
+    # one int64 row for both kinds: floats travel as the bits of their float64
+    floating = [scalar.is_floating_point() for scalar in here]
+    row = to_numpy(
+        torch.stack(
+            [
+                each.to(torch.float64).view(torch.int64) if inexact else each.to(torch.int64)
+                for each, inexact in zip(here, floating, strict=True)
+            ]
+        )
+    )
+    for value, inexact in zip(row.tolist(), floating, strict=True):
+        if not inexact and int(float(value)) != value:
+            raise InputError(expected("read_scalars", "scalars", "to be integers that a float holds exactly", value))
+    return [float(bits.view(np.float64) if inexact else bits) for bits, inexact in zip(row, floating, strict=True)]
 
 
 def pack(where: str, tensor: Tensor, dtype: np.dtype | None, check: Check) -> Transfer:

@@ -1,12 +1,12 @@
-"""ndarray -> tensor: any layout and byte order, always fresh memory, never a changed value."""
+"""Turns arrays into tensors: any layout and byte order, always fresh memory, never a changed value."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.device_check import Rule, measure, raise_if_bad
 from segmeter.bridge.dtypes import TORCH, cast, comparable
 from segmeter.bridge.tensor_checks import check_device
+from segmeter.bridge.transfer import Rule, measure, raise_if_bad
 from segmeter.checks import expected
 from segmeter.errors import InputError
 

@@ -1,18 +1,105 @@
-"""A packed tensor with the record of its checks, and the blocking way to bring it to the host."""
+"""Moves a tensor that was packed on its device to the host, together with the record of its checks.
 
+Checks must not make the host wait for the device, so they write six integers beside the payload. These cross on the
+same stream, and the host reads them when it takes the result.
+"""
+
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.device_check import Rule, raise_if_bad
 from segmeter.bridge.dtypes import NUMPY
+from segmeter.checks import expected
+from segmeter.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """The rule that the values have to keep, in the words of the error.
+
+    `shape` turns the flat index into a position; `values` is the dtype in which min and max were measured. `sortable`
+    says that a kernel combined them as int32 of the same order, which knows no NaN.
+    """
+
+    where: str
+    argument: str
+    text: str
+    remedy: str
+    shape: tuple[int, ...]
+    values: torch.dtype
+    sortable: bool = False
+
+
+def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
+    """Write the record of a check on the device of `bad`, without waiting for it.
+
+    It holds the number of bad values, of NaN and of infinities among them, the flat index of the first bad one, and the
+    bits of the smallest and of the largest value.
+
+    Parameters
+    ----------
+    bad
+        bool, any shape: where a value breaks the rule.
+    low, high
+        Smallest and largest values, of the shape of `bad`; NaN and infinity are counted in both.
+
+    Returns
+    -------
+    (6,) int64, or None on the CPU where nothing is bad: there the answer costs no wait.
+    """
+    if bad.device.type == "cpu" and not bool(bad.any()):
+        return None
+    flat = bad.flatten()
+    numbers = (
+        flat.sum(),
+        (bad & (low.isnan() | high.isnan())).sum(),
+        (bad & (low.isinf() | high.isinf())).sum(),
+        flat.to(torch.uint8).argmax(),
+        _bits(low.amin()),
+        _bits(high.amax()),
+    )
+    return torch.stack(numbers)
+
+
+def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
+    """Raise the InputError that a (6,) int64 `record` stands for; a record without bad values passes."""
+    bad, nan, inf, first, *limits = (int(value) for value in record)
+    if bad == 0:
+        return
+    position = tuple(int(index) for index in np.unravel_index(first, rule.shape))
+    if rule.sortable:  # the bits of a float32 from an int32 that sorts as it does
+        limits = [bits ^ 0x7FFFFFFF if bits < 0 else bits for bits in limits]
+    low, high = (math.nan, math.nan) if rule.sortable and nan else (_number(bits, rule.values) for bits in limits)
+    kinds = f" ({nan} NaN, {inf} infinite)" if nan or inf else ""
+    given = f"min {low!r} and max {high!r}, {bad} bad value(s){kinds}, the first at index {position}"
+    if case_id is not None:
+        given += f" of case {case_id!r}"
+    raise InputError(expected(rule.where, rule.argument, rule.text, given, rule.remedy))
+
+
+def _bits(value: Tensor) -> Tensor:
+    """A 0-d number as int64: itself or, of a float, its bits; so that counts and values share one record."""
+    if not value.is_floating_point():
+        return value.to(torch.int64)
+    if value.dtype == torch.float64:
+        return value.view(torch.int64)
+    return value.to(torch.float32).view(torch.int32).to(torch.int64)
+
+
+def _number(bits: int, values: torch.dtype) -> float:
+    """Read back what `_bits` wrote."""
+    if not values.is_floating_point:
+        return bits
+    kind, size = (np.float64, np.int64) if values == torch.float64 else (np.float32, np.int32)
+    return float(np.array(bits, size).view(kind))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """Something packed on the device, ready to cross.
+    """A tensor that was packed on its device, ready to cross.
 
     Parameters
     ----------
@@ -33,42 +120,38 @@ class Transfer:
     rule: Rule | None
     private: bool
 
-    @property
-    def nbytes(self) -> int:
-        return self.payload.numel() * self.payload.element_size()
+    def check(self, record: Tensor | None, case_id: str | None = None) -> None:
+        """Raise what a record says that has arrived on the host."""
+        if record is not None and self.rule is not None:
+            raise_if_bad(record.numpy(), self.rule, case_id)
+
+    def good_rows(self, record: Tensor | None) -> int | None:
+        """How many rows of the first axis come before the first bad value; None where all are good."""
+        if record is None or self.rule is None or int(record[0]) == 0:
+            return None
+        return int(record[3]) // math.prod(self.rule.shape[1:])
 
 
 def fetch(transfer: Transfer, *, out: Tensor | None = None) -> Tensor:
     """Bring a packed tensor to the host and wait for it; return `out`, or else a CPU tensor of dtype `arrives`.
 
-    The payload and its record are queued on the same stream, and the host waits once for both.
+    The payload and its record are queued on the same stream, and the host waits once for both. Fresh memory is
+    pageable, as pinning it for one use costs more than it saves.
     """
     payload, record = transfer.payload, transfer.record
     if payload.device.type == "cuda":
-        payload, record = _fetch_cuda(payload, record, out)
+        with torch.cuda.device(payload.device):
+            direct = out is not None and out.dtype == payload.dtype
+            host = out if direct and out is not None else torch.empty_like(payload, device="cpu")
+            payload = host.copy_(payload, non_blocking=True)
+            if record is not None:
+                record = torch.empty_like(record, device="cpu").copy_(record, non_blocking=True)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record()
+            done.synchronize()
     elif payload.device.type != "cpu":
         payload, record = payload.cpu(), None if record is None else record.cpu()
-    if record is not None and transfer.rule is not None:
-        raise_if_bad(record.numpy(), transfer.rule, None)
+    transfer.check(record)
     if out is not None:
         return out if payload is out else out.copy_(payload)
     return payload if payload.dtype in NUMPY else payload.to(transfer.arrives)
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    """Forbid writing to `array`, and return it."""
-    array.flags.writeable = False
-    return array
-
-
-def _fetch_cuda(payload: Tensor, record: Tensor | None, out: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Queue both copies, then wait on one event; fresh memory is pageable, as pinning it for one use costs more."""
-    direct = out is not None and out.dtype == payload.dtype
-    with torch.cuda.device(payload.device):
-        host = out if direct and out is not None else torch.empty_like(payload, device="cpu")
-        host.copy_(payload, non_blocking=True)
-        arriving = None if record is None else torch.empty_like(record, device="cpu").copy_(record, non_blocking=True)
-        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        done.record()
-        done.synchronize()
-    return host, arriving

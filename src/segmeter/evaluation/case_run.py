@@ -14,7 +14,7 @@ from segmeter.data.location import UNKNOWN, Location
 from segmeter.distributed.batches import BatchOf, Part, split_passes
 from segmeter.evaluation.large.cases import check_whole_maps, predict_lines, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.export.config import ExportConfig, LabelsFormat
+from segmeter.export.config import ExportConfig, LabelsFormat, ProbsDtype
 from segmeter.export.writer import Writer
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.predictor import Loss, Predictor
@@ -61,11 +61,13 @@ class CaseRun:
     resume: bool = False
     batches: Sequence[BatchOf] | None = None
 
-    def predictions(self, cases: range, *, probs: bool, loss: Loss | None = None) -> Iterator[Prediction]:
+    def predictions(
+        self, cases: range, *, probs: bool, probs_dtype: ProbsDtype = "float32", loss: Loss | None = None
+    ) -> Iterator[Prediction]:
         """Predict some cases, in the batches of the whole run."""
         size = self.predictor.config.batch_size
         for part in [cases] if self.batches is None else split_passes(self.batches, cases, size):
-            yield from self.predictor.predict(Part(self.dataset, part), probs=probs, loss=loss)
+            yield from self.predictor.predict(Part(self.dataset, part), probs=probs, probs_dtype=probs_dtype, loss=loss)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,6 +122,8 @@ def run_cases(
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
+    in_full = probs or job.export.confidence  # else they cross to the host as they are written
+    probs_dtype = "float32" if in_full else job.export.probs_dtype
     probs = job.export.needs_probs or probs
     if job.resume and streamed.intersection(rest):
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
@@ -135,7 +139,9 @@ def run_cases(
                 if part.start in streamed:
                     found: Iterator[Finished] = iter([finish_lines(job, part.start, measure, loss)])
                 else:
-                    found = _finish(job, job.predictions(part, probs=probs, loss=loss), measure)
+                    found = _finish(
+                        job, job.predictions(part, probs=probs, probs_dtype=probs_dtype, loss=loss), measure
+                    )
                 for case in found:
                     export_case(writer, case, job.export)
                     yield case

@@ -122,16 +122,22 @@ class Writer:
                 plane = labels if number is None else labels[number]
             self._put_labels(case_id, folder, plane, colours)
 
-    def write_probs(self, case_id: str, probs: NDArray[np.float32]) -> None:
-        """Queue probabilities, (C, H, W) float32 in [0, 1], as probs/<case>; raises as `write_labels` does."""
-        if probs.dtype != np.float32 or probs.ndim != 3 or not probs.size:
+    def write_probs(self, case_id: str, probs: NDArray[Any]) -> None:
+        """Queue probabilities (C, H, W) as probs/<case>: float32 in [0, 1], or already in ``export.probs_dtype``.
+
+        Raises
+        ------
+        InputError, RunError
+            As `write_labels` does.
+        """
+        dtype = self.config.probs_dtype
+        if probs.dtype not in (np.float32, np.dtype(dtype)) or probs.ndim != 3 or not probs.size:
             given = f"{probs.dtype} {probs.shape} for case {case_id!r}"
             raise InputError(expected("write_probs", "probs", "(C, H, W) float32", given))
-        if not (probs.min() >= 0 and probs.max() <= 1):  # NaN fails both
+        if probs.dtype.kind == "f" and not (probs.min() >= 0 and probs.max() <= 1):  # NaN fails both
             given = f"{probs.min()} to {probs.max()} for case {case_id!r}"
             raise InputError(expected("write_probs", "probs", "to be in [0, 1]", given, "Apply softmax or sigmoid."))
         suffix, write = {**_PROBS, "tiff": (".tif", self._tiff(case_id))}[self.config.probs_format]
-        dtype = self.config.probs_dtype
         named = suffix if dtype == "float32" else f".{dtype}{suffix}"
         self._put(case_id, f"probs/{safe_id(case_id)}{named}", _rounded(probs, dtype), write)
 

@@ -1,49 +1,46 @@
-"""A batch of images or tiles on the device -> its logits: in evaluation mode, within memory, on the clock."""
+"""Runs a segmenter over a batch of images or tiles on the device: in evaluation mode, within memory, on the clock."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.memory import MemoryPlan
-from segmeter.inference.oom_fallback import RunSizes, is_out_of_memory
+from segmeter.inference.oom_fallback import is_out_of_memory
 from segmeter.inference.precision import autocast
 from segmeter.inference.tta import averaged_logits, choose_views
 from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
 from segmeter.progress import Stages
 
+_LOG = logging.getLogger(__name__)
+_LEAST_TILE = 64
+
 
 class Passes:
     """Forward passes of a segmenter, with test-time augmentation, as an `InferenceConfig` says.
+
+    `batch_size` and `tile_batch` are the images and tiles per pass. They are halved when memory runs out, and stay
+    smaller for the images that follow. The tile stays as it is: another one would change the results, and these must
+    not depend on what else the machine does.
 
     Parameters
     ----------
     segmenter
         On `device`.
-    sizes
-        How much is run at once; it shrinks where memory runs out.
     stages
         Where the time of the passes is added up; on a GPU it is the device's own.
-
-    `memory` bounds the batches from the beginning, where it is set.
     """
 
     def __init__(
-        self,
-        segmenter: Segmenter | Ensemble,
-        config: InferenceConfig,
-        device: torch.device,
-        *,
-        sizes: RunSizes,
-        stages: Stages,
+        self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device, *, stages: Stages
     ) -> None:
-        self.sizes = sizes
+        self.batch_size, self.tile_batch = config.batch_size, config.tile_batch
         self._segmenter, self._config, self._device, self._stages = segmenter, config, device, stages
         self._views = choose_views(flips=config.flips, rotations=config.rotations)
-        self.memory: MemoryPlan | None = None
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -56,10 +53,6 @@ class Passes:
         finally:
             for module in learning:  # not train(): that would wake modules that were frozen
                 module.training = True
-
-    def settle(self) -> None:
-        """Add up the time of all passes, after their results have been taken."""
-        self._settle(wait=True)
 
     def run(self, batch: Tensor, *, tile: int | None = None) -> Tensor:
         """Logits of images, or of tiles of `tile` pixels, in as many passes as memory asks for.
@@ -78,26 +71,38 @@ class Passes:
         RunError
             Memory ran out for a single one.
         """
-        height, width = batch.shape[-2:]
-        most = len(batch) if self.memory is None else self.memory.most(height, width, tile=tile)
         while True:
+            size = min(len(batch), self.batch_size if tile is None else self.tile_batch)
             try:
                 with self._timed(), torch.inference_mode(), autocast(self._device, self._config.precision):
-                    size = min(most, self.sizes.batch_size if tile is None else self.sizes.tile_batch)
                     parts = [self._forward(batch[start : start + size]) for start in range(0, len(batch), size)]
                     return torch.cat(parts) if len(parts) > 1 else parts[0]
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 fault = error.with_traceback(None)  # its frames hold the tensors that did not fit
-            self.sizes.shrink(fault, count=min(most, len(batch)), tile=tile, height=height, width=width)
+            if size == 1:
+                raise RunError(_advice(*batch.shape[-2:], tile=tile)) from fault
+            what = "images" if tile is None else "tiles"
+            _LOG.warning("out of memory: %d %s at a time from here on (the same results)", size // 2, what)
+            setattr(self, "batch_size" if tile is None else "tile_batch", size // 2)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def settle(self, *, wait: bool = True) -> None:
+        """Add up the time of the passes that the device has done; `wait` is for after all results were taken."""
+        while self._marks:
+            before, after = self._marks[0]
+            if wait:
+                after.synchronize()
+            elif not after.query():  # type: ignore[no-untyped-call]
+                return
+            self._stages.add("forward", before.elapsed_time(after) / 1000)
+            self._marks.pop(0)
 
     def _forward(self, images: Tensor) -> Tensor:
-        return averaged_logits(images, self._network, views=self._views, task=self._segmenter.card.spec.task)
-
-    def _network(self, image: Tensor) -> Tensor:
-        logits: Tensor = self._segmenter(image)
-        return logits.float()
+        task = self._segmenter.card.spec.task
+        return averaged_logits(images, lambda seen: self._segmenter(seen).float(), views=self._views, task=task)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -111,15 +116,16 @@ class Passes:
         yield
         after.record(stream)
         self._marks.append((before, after))
-        self._settle()
+        self.settle(wait=False)
 
-    def _settle(self, *, wait: bool = False) -> None:
-        """Add up the passes that the device has done."""
-        while self._marks:
-            before, after = self._marks[0]
-            if wait:
-                after.synchronize()  # the results of the last ones have been taken anyway
-            elif not after.query():  # type: ignore[no-untyped-call]
-                return
-            self._stages.add("forward", before.elapsed_time(after) / 1000)
-            self._marks.pop(0)
+
+def _advice(height: int, width: int, *, tile: int | None) -> str:
+    """Say what to set where one image, or one tile of it, is too much."""
+    what, remedy = "one tile", f"Set inference.tile below {tile}"
+    if tile is None:
+        smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
+        what, remedy = "one image", f"Set inference.tile={smaller}"
+    return (
+        f"inference: out of memory for {what} of {height} x {width}. {remedy} and inference.tile_batch=1, "
+        "or run on device=cpu."
+    )

@@ -1,6 +1,6 @@
-"""images -> logits -> labels: a segmenter run over any number of images of any size."""
+"""Runs a segmenter over any number of images of any size."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from segmeter.bridge.decode import ProbsDtype
 from segmeter.bridge.uploader import Uploader
 from segmeter.checks import expected
 from segmeter.data.dataset import Indexed
@@ -21,8 +22,7 @@ from segmeter.inference.allocator import give_back_freed_memory
 from segmeter.inference.async_results import Outbox, Prediction, not_finite
 from segmeter.inference.bands import Band, BandLoss, decode_bands, sums_by_bands
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.memory import MemoryPlan, plan_memory
-from segmeter.inference.oom_fallback import RunSizes, advised
+from segmeter.inference.oom_fallback import advised
 from segmeter.inference.passes import Passes
 from segmeter.inference.precision import pick_dtype
 from segmeter.inference.prefetch import one_behind, read_ahead, same_shape_groups
@@ -63,37 +63,13 @@ class Predictor:
         self.config = config
         self.device = device
         self.stages = Stages()
-        self._images, self._targets = Uploader(device), Uploader(device, slots=2 * config.batch_size)
-        sizes = RunSizes(batch_size=config.batch_size, tile_batch=config.tile_batch)
-        self._passes = Passes(self.segmenter, config, device, sizes=sizes, stages=self.stages)
+        self._uploader = Uploader(device)
+        self._passes = Passes(self.segmenter, config, device, stages=self.stages)
         self._report: Callable[[float], None] = lambda images: None
 
     def watch(self, report: Callable[[float], None]) -> None:
         """Have `report` called after each pass over tiles with the images of the batch that are done, such as 0.25."""
         self._report = report
-
-    def plan_memory(self, known: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        """Measure one small pass, and bound the batches of all by the memory that is free now.
-
-        Batches differ in speed alone: the tile, and with it the results, are those of the configuration.
-
-        Parameters
-        ----------
-        known
-            What an earlier call gave, to take the same batches; None measures.
-
-        Returns
-        -------
-        What was chosen, in values that JSON has; None where this system does not say how much memory is free.
-        """
-        if known is not None:
-            self._passes.memory = MemoryPlan(**known)
-        else:
-            channels = self.segmenter.card.in_channels
-            with self._passes.evaluating():
-                self._passes.memory = plan_memory(self._passes.run, channels=channels, device=self.device)
-        plan = self._passes.memory
-        return None if plan is None else plan.to_dict()
 
     def logits(self, images: Sequence[np.ndarray]) -> Tensor:
         """Logits of images of one shape.
@@ -118,13 +94,18 @@ class Predictor:
         shape = _only_shape(images)
         with self._passes.evaluating():
             if self.config.tile_of(*shape[:2]) is None:
-                return self._passes.run(self._upload(self._images, images).permute(0, 3, 1, 2))
+                return self._passes.run(self._upload(images).permute(0, 3, 1, 2))
             return torch.stack(
                 [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
             )
 
     def predict(
-        self, samples: Iterable[Sample] | Indexed[Sample], *, probs: bool = False, loss: Loss | None = None
+        self,
+        samples: Iterable[Sample] | Indexed[Sample],
+        *,
+        probs: bool = False,
+        probs_dtype: ProbsDtype = "float32",
+        loss: Loss | None = None,
     ) -> Iterator[Prediction]:
         """Go through samples in their order, those of one shape together, while the next ones are being read.
 
@@ -135,7 +116,9 @@ class Predictor:
         samples
             A data set, or anything that yields samples. About three times `batch_size` of them are in memory at a time.
         probs
-            Whether probabilities are kept, which are 4 bytes per pixel and channel.
+            Whether probabilities are kept.
+        probs_dtype
+            The type in which they cross to the host; "float32" takes 4 bytes per pixel and channel.
         loss
             From logits (1, num_channels, H, W) and a target with a batch axis to a tensor, of the same shape for every
             case; run on each case that has a target.
@@ -154,10 +137,10 @@ class Predictor:
         """
         size = self.config.batch_size
         groups = same_shape_groups(read_ahead(samples, 2 * size, stages=self.stages), size)
-        with self._outbox(size, probs=probs) as outbox:
-            batches = (self._send(outbox, group, loss) for group in groups)
-            for batch in one_behind(batches) if outbox.overlaps else batches:
-                yield from batch
+        outbox = self._outbox(probs_dtype if probs else None)
+        batches = (self._send(outbox, group, loss) for group in groups)
+        for batch in one_behind(batches) if outbox.overlaps else batches:
+            yield from batch
         self._passes.settle()
 
     def stream(
@@ -191,13 +174,12 @@ class Predictor:
         As `predict`.
         """
         give_back_freed_memory()  # what the check of the files has left
-        with self._outbox(1, probs=probs) as outbox:
-            yield from self._decoded(outbox, image, case_id, target, loss)
+        yield from self._decoded(self._outbox("float32" if probs else None), image, case_id, target, loss)
         self._passes.settle()
 
-    def _outbox(self, batch_size: int, *, probs: bool) -> Outbox:
+    def _outbox(self, probs: ProbsDtype | None) -> Outbox:
         spec, threshold = self.segmenter.card.spec, self.config.threshold
-        return Outbox(self.device, spec, threshold=threshold, batch_size=batch_size, probs=probs, stages=self.stages)
+        return Outbox(self.device, spec, threshold=threshold, probs=probs, stages=self.stages)
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
         tiled = self.config.tile_of(*group[0].image.shape[:2]) is not None
@@ -259,25 +241,22 @@ class Predictor:
             with self.stages.timed("read"):
                 return _read_extended(image, grid, *span)
 
-        if isinstance(image, ArrayRows):
-            blocks: Iterator[np.ndarray] = (_read_extended(image, grid, *span) for span in grid.rows.spans())
-        else:
-            blocks = map_in_threads(read, grid.rows.spans(), threads=1, ahead=1, name="read")
-        for block in blocks:
-            yield self._upload(self._images, [block])[0].permute(2, 0, 1)
+        in_memory, spans = isinstance(image, ArrayRows), grid.rows.spans()
+        for block in map(read, spans) if in_memory else map_in_threads(read, spans, threads=1, ahead=1, name="read"):
+            yield self._upload([block])[0].permute(2, 0, 1)
 
     def _upload_target(self, sample: Sample) -> Tensor | None:
         target = sample.target
         if target is None:
             return None
         wide = target.astype(np.int32) if target.dtype == np.uint16 else target  # torch indexes no uint16
-        return self._upload(self._targets, [wide])
+        return self._upload([wide])
 
-    def _upload(self, uploader: Uploader, arrays: Sequence[np.ndarray]) -> Tensor:
+    def _upload(self, arrays: Sequence[np.ndarray]) -> Tensor:
         # channels are last in memory as they were in the file: a transposed view is channels_last without a copy
         with self.stages.timed("transfer"):
             self.stages.crossed("to the device", sum(array.nbytes for array in arrays))
-            return uploader(arrays)
+            return self._uploader(arrays)
 
 
 def _check_tile(config: InferenceConfig, segmenter: Segmenter | Ensemble) -> None:

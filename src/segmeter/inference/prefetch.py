@@ -1,8 +1,10 @@
-"""Samples -> samples read ahead in threads -> groups of one shape."""
+"""Reads samples ahead in threads, and collects them into groups of one shape."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
+
+from numpy.typing import NDArray
 
 from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.sample import Sample
@@ -54,45 +56,40 @@ def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int, *, stages: S
 def same_shape_groups(samples: Iterable[Sample], size: int) -> Iterator[Sequence[Sample]]:
     """Collect consecutive samples whose images have one shape and dtype, at most `size` of them.
 
-    When reading the next sample fails, what was read before it comes first, and then the error.
+    When reading the next sample fails, the samples before it come first, and then the error.
     """
     group: list[Sample] = []
-    source = iter(samples)
-    while True:
-        fault: Exception | None = None
-        sample: Sample | None = None
-        try:
-            sample = next(source, None)
-        except Exception as error:
-            fault = error
-        if group and (sample is None or len(group) == size or not _alike(group[0], sample)):
+    for sample in _with_end(samples):
+        image = getattr(sample, "image", None)
+        if group and (image is None or len(group) == size or not _alike(group[0].image, image)):
             yield group
             group = []
-        if fault is not None:
-            raise fault
-        if sample is None:
-            return
-        group.append(sample)
+        if isinstance(sample, Exception):
+            raise sample
+        if sample is not _END:
+            group.append(cast(Sample, sample))
 
 
 def one_behind(items: Iterable[Item]) -> Iterator[Item]:
     """Yield each item when the next one has been made; when making that fails, the item comes first, then the error."""
-    source, held = iter(items), _END
-    while True:
-        fault: Exception | None = None
-        made: object = _END
-        try:
-            made = next(source, _END)
-        except Exception as error:
-            fault = error
+    held: object = _END
+    for item in _with_end(items):
         if held is not _END:
             yield cast(Item, held)
-        if fault is not None:
-            raise fault
-        if made is _END:
-            return
-        held = made
+        if isinstance(item, Exception):
+            raise item
+        held = item
 
 
-def _alike(first: Sample, second: Sample) -> bool:
-    return first.image.shape == second.image.shape and first.image.dtype == second.image.dtype
+def _with_end(items: Iterable[Item]) -> Iterator[object]:
+    """Yield the items, and then `_END`, or the exception that making the next one raised."""
+    try:
+        yield from items
+    except Exception as error:
+        yield error
+    else:
+        yield _END
+
+
+def _alike(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    return first.shape == second.shape and first.dtype == second.dtype

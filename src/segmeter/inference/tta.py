@@ -1,7 +1,6 @@
-"""Test-time augmentation: an image, its mirror images and its quarter turns -> logits of the mean probabilities."""
+"""Test-time augmentation: averages the probabilities of an image, its mirror images and its quarter turns."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -10,23 +9,7 @@ from segmeter.models.ensemble import mean_logits
 
 _PLANE = (-2, -1)
 
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """One way to look at an image: mirrored left-right or not, and then turned by quarters."""
-
-    mirrored: bool
-    quarters: int
-
-    def of(self, image: Tensor) -> Tensor:
-        """The image (..., H, W) as it is seen; an odd number of quarter turns swaps height and width."""
-        mirrored = image.flip(-1) if self.mirrored else image
-        return mirrored.rot90(self.quarters, _PLANE) if self.quarters else mirrored
-
-    def undo(self, seen: Tensor) -> Tensor:
-        """Turn and mirror back."""
-        upright = seen.rot90(-self.quarters, _PLANE) if self.quarters else seen
-        return upright.flip(-1) if self.mirrored else upright
+View = tuple[bool, int]  # mirrored left-right or not, and then turned by quarters
 
 
 def choose_views(*, flips: bool, rotations: bool) -> tuple[View, ...]:
@@ -34,15 +17,27 @@ def choose_views(*, flips: bool, rotations: bool) -> tuple[View, ...]:
 
     Examples
     --------
-    >>> len(choose_views(flips=False, rotations=False)), len(choose_views(flips=True, rotations=False))
-    (1, 4)
+    >>> choose_views(flips=True, rotations=False)
+    ((False, 0), (True, 0), (False, 2), (True, 2))
     >>> len(choose_views(flips=False, rotations=True)), len(choose_views(flips=True, rotations=True))
     (4, 8)
     """
     quarters = (0, 1, 2, 3) if rotations else (0, 2) if flips else (0,)
-    return tuple(
-        View(mirrored=side, quarters=turn) for turn in quarters for side in ((False, True) if flips else (False,))
-    )
+    return tuple((mirrored, turn) for turn in quarters for mirrored in ((False, True) if flips else (False,)))
+
+
+def see(image: Tensor, view: View) -> Tensor:
+    """Mirror and turn an image (..., H, W); an odd number of quarter turns swaps height and width."""
+    mirrored, quarters = view
+    image = image.flip(-1) if mirrored else image
+    return image.rot90(quarters, _PLANE) if quarters else image
+
+
+def undo(seen: Tensor, view: View) -> Tensor:
+    """Turn and mirror back."""
+    mirrored, quarters = view
+    seen = seen.rot90(-quarters, _PLANE) if quarters else seen
+    return seen.flip(-1) if mirrored else seen
 
 
 def averaged_logits(
@@ -66,11 +61,9 @@ def averaged_logits(
     (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN where any view is NaN or
     infinite.
     """
-    if len(views) == 1:
-        return views[0].undo(forward(views[0].of(image)))
 
     def predictions() -> Iterator[Tensor]:
         for view in views:
-            yield view.undo(forward(view.of(image)))
+            yield undo(forward(see(image, view)), view)
 
-    return mean_logits(predictions(), task)
+    return next(predictions()) if len(views) == 1 else mean_logits(predictions(), task)

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import torch
 
-from segmeter.bridge.device_check import Rule, raise_if_bad
 from segmeter.bridge.kernels import fused
+from segmeter.bridge.transfer import Rule, raise_if_bad
 from segmeter.errors import InputError
 
 SHAPES = [(1, 1, 5), (2, 2, 1), (3, 19, 333), (1, 5, 4100), (2, 150, 40), (1, 300, 9)]

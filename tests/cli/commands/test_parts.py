@@ -1,4 +1,4 @@
-"""The parts that several commands need: devices, threads and memory of resumed runs, identities, shards, cards."""
+"""The parts that several commands need: devices, threads of resumed runs, identities, shards, cards."""
 
 import json
 import logging
@@ -11,7 +11,6 @@ import torch
 
 from segmeter.cli.commands import _parts
 from segmeter.cli.commands._parts import (
-    choose_memory,
     keep_threads,
     model_card,
     open_device,
@@ -51,37 +50,6 @@ def test_each_process_of_a_machine_takes_a_gpu_of_its_own(kept, monkeypatch):
     assert kept == []
     with pytest.raises(ConfigError, match="`device` to be here, got 'cuda:2', with 2 GPUs found"):
         open_device("auto", 2)
-
-
-class Planner:
-    """Stands for a predictor: takes the plan of an earlier run, or makes one of its own."""
-
-    def plan_memory(self, known=None):
-        if known is None:
-            return {"batch": 1}
-        if not isinstance(known, dict) or set(known) != {"batch"}:
-            raise TypeError("not a plan")
-        return known
-
-
-@pytest.mark.parametrize(
-    ("record", "batch"),
-    [
-        ('{"memory": {"batch": 7}}', 7),
-        ('{"memory": {"batches": 7}}', 1),
-        ('{"memory": null}', 1),
-        ("{}", 1),
-        ("[]", 1),
-        ("{", 1),
-        (None, 1),
-    ],
-    ids=["known", "of another version", "not planned", "without", "a list", "damaged", "gone"],
-)
-def test_a_resumed_run_takes_the_memory_that_it_took_before(record, batch, tmp_path):
-    if record is not None:
-        (tmp_path / "run.json").write_text(record)
-    assert choose_memory(Planner(), tmp_path) == {"memory": {"batch": batch}}
-    assert choose_memory(Planner(), None) == {"memory": {"batch": 1}}
 
 
 def put_manifest(path: Path, **identity) -> Path:

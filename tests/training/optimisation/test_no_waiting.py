@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from segmeter.bridge.scalars import read_scalars
+from segmeter.bridge import read_scalars
 from segmeter.classes import ClassSpec
 from segmeter.losses import focal
 from segmeter.losses.build import build_loss

@@ -23,10 +23,8 @@ from segmeter.export.config import ExportConfig
 from segmeter.export.series import Series, find_series
 from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
-from segmeter.inference.predictor import Predictor
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
-from segmeter.records import read_run
 from segmeter.schema import as_plain
 from segmeter.threads import share_cores
 
@@ -57,16 +55,6 @@ def open_device(name: str, local: int = 0) -> torch.device:
     if device.type == "cpu":
         keep_freed_memory()
     return device
-
-
-def choose_memory(predictor: Predictor, resumed: Path | None) -> dict[str, Any]:
-    """What run.json says about the memory of passes; a resumed run takes what it took before."""
-    try:
-        known = read_run(resumed).get("memory") if resumed else None
-        chosen = predictor.plan_memory(known)
-    except (OSError, ValueError, TypeError):  # a damaged run.json decides no result
-        chosen = predictor.plan_memory()
-    return {"memory": chosen}
 
 
 def keep_threads(device: torch.device, resumed: Path | None) -> None:

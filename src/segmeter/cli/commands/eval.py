@@ -8,7 +8,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
+from segmeter.cli.commands._parts import keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.job import Job
@@ -57,7 +57,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     computed = {"precision": predictor.precision}
     identity = run_identity(config.replace(loss=weighted), facts, device, **computed) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    facts |= choose_memory(predictor, resumed) | computed
+    facts |= computed
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         summary = evaluate(
             Evaluation(

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from segmeter.cli.commands._parts import choose_memory, keep_threads, open_device, open_series, run_identity, take_shard
+from segmeter.cli.commands._parts import keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.job import Job
@@ -42,7 +42,7 @@ def run(config: PredictConfig, job: Job) -> None:
     computed = {"precision": predictor.precision}
     identity = run_identity(config, facts, device, **computed) | shard
     accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    facts |= choose_memory(predictor, resumed) | computed
+    facts |= computed
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         count = predict(
             PredictionRun(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.scalars import read_scalars
+from segmeter.bridge import read_scalars
 from segmeter.checks import shorten
 from segmeter.errors import RunError
 
