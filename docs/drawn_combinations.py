@@ -15,7 +15,7 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
-from segmeter.metrics.cases.columns import MeasureColumn
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig

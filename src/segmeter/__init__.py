@@ -43,7 +43,7 @@ _PUBLIC = {
     "compare": "segmeter.metrics.summary.compare:compare_runs",
     "MetricsConfig": "segmeter.metrics.config.metrics",
     "CaseRow": "segmeter.metrics.cases.table",
-    "MeasureColumn": "segmeter.metrics.cases.columns",
+    "MeasureColumn": "segmeter.metrics.cases.table",
     "read_cases": "segmeter.metrics.cases.stored",
     "read_spec": "segmeter.metrics.cases.stored",
     "focal_loss": "segmeter.losses.focal",

@@ -13,10 +13,10 @@ from segmeter.classes import ClassSpec as ClassSpec
 from segmeter.errors import SegmeterError as SegmeterError
 from segmeter.losses.focal import FocalLoss as FocalLoss
 from segmeter.losses.focal import focal_loss as focal_loss
-from segmeter.metrics.cases.columns import MeasureColumn as MeasureColumn
 from segmeter.metrics.cases.stored import read_cases as read_cases
 from segmeter.metrics.cases.stored import read_spec as read_spec
 from segmeter.metrics.cases.table import CaseRow as CaseRow
+from segmeter.metrics.cases.table import MeasureColumn as MeasureColumn
 from segmeter.metrics.config.metrics import MetricsConfig as MetricsConfig
 from segmeter.metrics.objects.scores import InstanceMatch as InstanceMatch
 from segmeter.metrics.objects.scores import match_instances as match_instances

@@ -10,9 +10,8 @@ from segmeter.classes import ClassSpec
 from segmeter.evaluation.compare import compare, estimate_memory
 from segmeter.files import write_json
 from segmeter.metrics.cases import table
-from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics import bootstrap, draws
 from segmeter.metrics.summary import scoreboard

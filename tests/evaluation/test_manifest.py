@@ -19,8 +19,7 @@ from segmeter.evaluation.manifest import (
     read_records,
     read_run_manifest,
 )
-from segmeter.metrics.cases.columns import columns_of
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from tests.metrics.build import class_spec
 
 IDENTITY = {"data": {"names": ("a", "b"), "key": None}, "metrics": {"seed": 0}}
@@ -58,7 +57,11 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
         depth=4,
         spacing=(0.1, 1 / 3, 3.0),
         changed_pixels={"fill": 3},
-        measured=tuple(columns_of("b", {"hd": float("inf"), "nsd@1": float("nan")}, {"tp": np.float64(1 / 3)})),
+        measured=(
+            MeasureColumn("hd", "b", float("inf")),
+            MeasureColumn("nsd@1", "b", float("nan")),
+            MeasureColumn("tp", "b", 1 / 3, summed=True),
+        ),
         extra={"missing": 1.0},
         target_crc32=2**32 - 1,
     )

@@ -3,8 +3,7 @@
 import numpy as np
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.columns import encode_key, split_scores
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.cases.typed import class_regions, lay_out_run
 
 NAMES = ("sky", "road", "car", "tree", "pole")
@@ -18,7 +17,9 @@ def class_spec(num_classes=3, task="multiclass", ignore_index=255):
 def case_row(case_id, counts, *, scores=None, **fields):
     """A row; `scores` by the names that files give them, such as "hd95/car" and "sum:tp/car"."""
     if scores is not None:
-        fields["measured"], fields["extra"] = split_scores(scores)
+        keys = {name: decode_key(name) for name in scores}
+        fields["measured"] = tuple(MeasureColumn(k[0], k[1], scores[name], k[2]) for name, k in keys.items() if k)
+        fields["extra"] = {name: value for name, value in scores.items() if not keys[name]}
     return CaseRow(case_id=case_id, height=4, width=5, counts=np.asarray(counts, np.int64), **fields)
 
 

@@ -1,8 +1,8 @@
-from .cases.columns import MeasureColumn as MeasureColumn
 from .cases.stored import read_cases as read_cases
 from .cases.stored import read_spec as read_spec
 from .cases.stored import write_cases as write_cases
 from .cases.table import CaseRow as CaseRow
+from .cases.table import MeasureColumn as MeasureColumn
 from .config.conventions import Convention as Convention
 from .config.measures import MEASURES as MEASURES
 from .config.measures import MeasureConfig as MeasureConfig

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
-from segmeter.metrics.cases.columns import columns_of
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, columns_of
 from segmeter.metrics.summary.summarise import summarise
 from tests.data.crafted import BINARY
 

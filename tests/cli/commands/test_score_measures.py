@@ -15,7 +15,7 @@ from tests.data.crafted import put
 RUN = ["score", "predictions=predictions", "references=references", "data.num_classes=2", "data.task=binary"]
 RUN += ["metrics.bootstrap=20", "run.name=x"]
 PLUGIN = """
-from segmeter.metrics.cases.columns import MeasureColumn
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.metrics import MEASURES
 from segmeter.metrics.config.measures import MeasureConfig
 

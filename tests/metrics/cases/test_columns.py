@@ -1,8 +1,10 @@
 """Columns of measures: their names in files, there and back, and what is no measure's column."""
 
+import numpy as np
 import pytest
 
-from segmeter.metrics.cases.columns import MeasureColumn, columns_of, decode_key, encode_key, split_scores
+from segmeter.metrics.cases.table import MeasureColumn, as_table, decode_key, encode_key
+from tests.metrics.build import case_row
 
 
 @pytest.mark.parametrize(
@@ -21,12 +23,7 @@ def test_a_name_reads_back_as_its_column(key, name):
 
 
 def test_scores_of_a_file_are_parted_into_columns_and_the_rest():
-    measured, extra = split_scores({"hd/car": 1.5, "missing": 0.0, "sum:tp/car": 2.0})
-    assert measured == (MeasureColumn("hd", "car", 1.5), MeasureColumn("tp", "car", 2.0, summed=True))
-    assert extra == {"missing": 0.0}
-
-
-def test_values_come_before_sums():
-    found = list(columns_of("car", {"hd": 1}, {"tp": 2, "hd": 3}))
-    assert [column.key for column in found] == [("hd", "car", False), ("tp", "car", True), ("hd", "car", True)]
-    assert [column.value for column in found] == [1.0, 2.0, 3.0]
+    row = case_row("a", np.eye(2), scores={"hd/car": 1.5, "missing": 0.0, "sum:tp/car": 2.0})
+    (found,) = as_table([row])
+    assert found.measured == (MeasureColumn("hd", "car", 1.5), MeasureColumn("tp", "car", 2.0, summed=True))
+    assert found.extra == {"missing": 0.0}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.cases import table
-from segmeter.metrics.cases.typed import class_regions, region_totals
+from segmeter.metrics.cases.typed import class_regions, stack_totals
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from tests.metrics.build import case_row, class_spec, random_rows
 
@@ -12,7 +12,7 @@ GROUPS = {"ground": ("sky", "road"), "all": ("sky", "road", "car")}
 
 
 def margins(rows, spec, regions):
-    found = region_totals(rows, spec, regions)
+    found = stack_totals(rows, spec, regions)
     return {name: getattr(found, name).tolist() for name in ("tp", "target", "predicted", "total")}
 
 
@@ -65,6 +65,6 @@ def test_single_classes_are_the_same_beside_a_group_and_alone():
     beside = margins(rows, spec, {"car": [2], "sky": [0], "both": [0, 2]})
     assert {name: [each[:2] for each in values] for name, values in beside.items()} == alone
     planes = random_rows(4, task="multilabel")
-    found = region_totals(planes, class_spec(3, "multilabel"), {"road": [1]})
+    found = stack_totals(planes, class_spec(3, "multilabel"), {"road": [1]})
     assert found.tp[:, 0].tolist() == [int(row.counts[1, 1, 1]) for row in planes]
     assert found.total[:, 0].tolist() == [int(row.counts[1].sum()) for row in planes]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.arrays import divide
-from segmeter.metrics.cases.columns import columns_of
 from segmeter.metrics.cases.stored import read_cases, write_cases
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config import scores
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -102,7 +102,7 @@ class _Broken:
                 value = 0 if maps.instances is None else maps.instances.max()
             elif self.fault == "kept":  # what other measures have left
                 value = len(maps.kept)
-            yield from columns_of(region.name, {"broken": float(value)}, {})
+            yield MeasureColumn("broken", region.name, float(value))
 
     def summarise(self, sums):
         return {}

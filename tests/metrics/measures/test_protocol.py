@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.cases.columns import MeasureColumn, columns_of
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.measures import MEASURES, BoundaryConfig, ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.measures.protocol import CaseMaps, Region, build_measures, find_regions, measure_case
@@ -128,7 +128,15 @@ def test_two_measures_of_one_column_are_refused():
 def test_sums_that_can_not_be_added_up_are_refused():
     maps = case_of(*blobs(), class_spec(4))
     with pytest.raises(InputError, match="`measures` to give finite sums, got nan for sum:area/car"):
-        measure_case(maps, [lambda seen: columns_of("car", {"area": math.nan}, {"area": math.nan})])
+        measure_case(
+            maps,
+            [
+                lambda seen: [
+                    MeasureColumn("area", "car", math.nan),
+                    MeasureColumn("area", "car", math.nan, summed=True),
+                ]
+            ],
+        )
 
 
 @pytest.mark.parametrize(

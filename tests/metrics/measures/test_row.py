@@ -7,7 +7,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.cases.columns import MeasureColumn
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import make_row, measure_row
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.stored import read_cases, write_cases
-from segmeter.metrics.cases.table import as_table
+from segmeter.metrics.cases.table import MeasureColumn, as_table
 from segmeter.metrics.config.measures import BoundaryConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise

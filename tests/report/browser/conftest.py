@@ -13,9 +13,8 @@ from segmeter.classes import ClassSpec
 from segmeter.cli.runs.sweep_table import SweepJob, write_sweep
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_json
-from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.config.measures import ErrorTypesConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.columns import MeasureColumn
 from segmeter.metrics.cases.stored import case_table
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.config.measures import InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.metrics.cases.columns import MeasureColumn
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.data import gathered

@@ -8,7 +8,8 @@ a case may take kilobytes.
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from functools import cache
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,6 @@ from segmeter.checks import expected, known_kind, shorten, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn, decode_key, encode_key, split_scores
 
 BLOCK = 4096  # rows handled at a time: bounds the memory
 TERMS = ("loss_sums", "loss_denominators")
@@ -27,6 +27,8 @@ HASHES = ("target_crc32", "objects_crc32")  # by which targets are compared
 CHANGED, SCORE = "changed_", "extra_"  # start the names of columns that only some runs have
 UNKNOWN = -1  # a checksum that is not there, or the depth of an image
 Edges = tuple[tuple[float, ...] | None, str]  # spacing and unit of a case
+ColumnKey = tuple[str, str, bool]  # metric, region, and whether it is summed
+_SUM = "sum:"  # starts the names of columns that are added up over cases
 _LISTED = 8  # values named in one message
 FIXED = {
     "height": pa.int64(),
@@ -38,6 +40,59 @@ FIXED = {
     **dict.fromkeys(TERMS, pa.list_(pa.float64())),
     **dict.fromkeys(HASHES, pa.int64()),
 }
+
+
+class MeasureColumn(NamedTuple):
+    """One number that a measure gives for a case.
+
+    Parameters
+    ----------
+    metric
+        Such as "hd95" or "nsd@2"; no "/".
+    region
+        The class, or group of classes, that was measured.
+    value
+        NaN is undefined, inf a failure; finite where it is summed.
+    summed
+        False: a value of the case, of which means are taken. True: a number that is added up over the cases, from which
+        the measure computes a score of the whole data set.
+    """
+
+    metric: str
+    region: str
+    value: float
+    summed: bool = False
+
+    @property
+    def key(self) -> ColumnKey:
+        """What distinguishes the column: metric, region, summed."""
+        return self.metric, self.region, self.summed
+
+
+@cache
+def encode_key(key: ColumnKey) -> str:
+    """Name of a column in a file.
+
+    Examples
+    --------
+    >>> encode_key(("hd95", "car", False)), encode_key(("sizes_tp@small", "car", True))
+    ('hd95/car', 'sum:sizes_tp@small/car')
+    """
+    metric, region, summed = key
+    return f"{_SUM if summed else ''}{metric}/{region}"
+
+
+@cache
+def decode_key(name: str) -> ColumnKey | None:
+    """Key of the column with this name in a file; None for a score that no measure gives.
+
+    Examples
+    --------
+    >>> decode_key("sum:tp/a/b"), decode_key("missing")
+    (('tp', 'a/b', True), None)
+    """
+    metric, slash, region = name.removeprefix(_SUM).partition("/")
+    return (metric, region, name.startswith(_SUM)) if slash else None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -131,40 +186,6 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     return pa.table(columns)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaseBlock:
-    """Some thousand cases as arrays.
-
-    Parameters
-    ----------
-    case_ids
-        Of the n cases.
-    counts : (n, ...), int64
-        As of `CaseRow`.
-    shapes : (n, 3), int64
-        Depth, height and width; the depth of an image is `UNKNOWN`.
-    hashes : (n, 2), int64
-        Checksums of the target and of its objects, or `UNKNOWN`.
-    edges
-        Spacing and unit of each case.
-    measured
-        Columns (n,) of the measures by their keys; NaN where a case has none.
-    loss : (n,)
-        NaN where there is none.
-    loss_terms
-        Of each case, a sum and a denominator for each part of its loss.
-    """
-
-    case_ids: list[str]
-    counts: NDArray[np.int64]
-    shapes: NDArray[np.int64]
-    hashes: NDArray[np.int64]
-    edges: list[Edges]
-    measured: dict[ColumnKey, FloatArray]
-    loss: FloatArray
-    loss_terms: list[tuple[tuple[float, float], ...]]
-
-
 class CaseTable(Sequence[CaseRow]):
     """Rows of cases, kept as columns and read when they are asked for; threads may share it.
 
@@ -199,15 +220,16 @@ class CaseTable(Sequence[CaseRow]):
     @overload
     def __getitem__(self, index: slice) -> "CaseTable": ...
     def __getitem__(self, index: int | slice) -> "CaseRow | CaseTable":
-        if not isinstance(index, slice):
-            place = range(len(self))[index]
-            return self._rows(self.read(place, place + 1))[0]
         places = range(len(self))[index]
+        if isinstance(places, int):
+            return self._rows(self.read(places, places + 1))[0]
         if places.step != 1:
             return self.take(list(places))
         first = places.start
         return CaseTable(
-            self.case_ids[index], lambda start, stop: self.read(first + start, first + stop), self.counts_shape
+            self.case_ids[first : places.stop],
+            lambda start, stop: self.read(first + start, first + stop),
+            self.counts_shape,
         )
 
     def __iter__(self) -> Iterator[CaseRow]:
@@ -223,30 +245,13 @@ class CaseTable(Sequence[CaseRow]):
         """Rows at some places, in their order, in memory."""
         return self.in_memory(self.read(0, len(self)).take(places), self.counts_shape)
 
-    def blocks(self) -> Iterator[CaseBlock]:
-        """Yield some thousand rows at a time as arrays, without making a `CaseRow`."""
-        for part in self.parts():
-            table = part.combine_chunks()
-            keys = {name: decode_key(name.removeprefix(SCORE)) for name in table.column_names if name.startswith(SCORE)}
-            plain = _plain_columns(table)
-            yield CaseBlock(
-                case_ids=plain["case_id"],
-                counts=self.counts(table),
-                shapes=np.stack([_integers(table, name) for name in ("depth", "height", "width")], axis=1),
-                hashes=np.stack([_integers(table, name) for name in HASHES], axis=1),
-                edges=list(zip(plain["spacing"], plain["unit"], strict=True)),
-                measured={key: floats_of(table[name]) for name, key in keys.items() if key},
-                loss=floats_of(table["loss"]),
-                loss_terms=plain["loss_terms"],
-            )
-
     def counts(self, table: pa.Table) -> NDArray[np.int64]:
         """Counts (n, ...) of the rows of a part."""
         flat = table["confusion"].combine_chunks().flatten()
         return np.asarray(flat, np.int64).reshape(len(table), *self.counts_shape)
 
     def _rows(self, table: pa.Table) -> list[CaseRow]:
-        plain, counts = _plain_columns(table), self.counts(table)
+        plain, counts = plain_columns(table), self.counts(table)
         further = [name for name in table.column_names if name.startswith((CHANGED, SCORE))]
         values = {name: table[name].to_pylist() for name in further}
         return [
@@ -264,14 +269,14 @@ def floats_of(column: pa.ChunkedArray) -> FloatArray:
     return np.asarray(column.cast(pa.float64()), np.float64)
 
 
-def _integers(table: pa.Table, name: str) -> NDArray[np.int64]:
+def whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
     """Numbers of a column that files of early versions lack; null is `UNKNOWN`."""
     if name not in table.column_names:
         return np.full(len(table), UNKNOWN)
     return np.asarray(pc.fill_null(table[name], UNKNOWN), np.int64)
 
 
-def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
+def plain_columns(table: pa.Table) -> dict[str, list[Any]]:
     """Arguments of rows that do not depend on what was measured; files of early versions lack some."""
     known, absent = set(table.column_names), [None] * len(table)
     columns = {name: table[name].to_pylist() if name in known else absent for name in ("case_id", *FIXED)}
@@ -289,18 +294,16 @@ def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
 
 def _further(values: Mapping[str, Any]) -> dict[str, Any]:
     """Changed pixels of post-processing steps, measures, and other scores of a case."""
-    scores = {
-        name.removeprefix(SCORE): np.nan if value is None else value
-        for name, value in values.items()
-        if name.startswith(SCORE)
-    }
-    changed = {
-        name.removeprefix(CHANGED): value
-        for name, value in values.items()
-        if name.startswith(CHANGED) and value is not None
-    }
-    measured, extra = split_scores(scores)
-    return {"changed_pixels": changed, "measured": measured, "extra": extra}
+    changed, measured, extra = dict[str, int](), list[MeasureColumn](), dict[str, float]()
+    for name, value in values.items():
+        score, number = name.removeprefix(SCORE), np.nan if value is None else value
+        if name.startswith(CHANGED):
+            changed |= {} if value is None else {name.removeprefix(CHANGED): value}
+        elif key := decode_key(score):
+            measured.append(MeasureColumn(key[0], key[1], number, key[2]))
+        else:
+            extra[score] = number
+    return {"changed_pixels": changed, "measured": tuple(measured), "extra": extra}
 
 
 def as_table(rows: Sequence[CaseRow]) -> CaseTable:

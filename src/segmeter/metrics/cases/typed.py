@@ -5,75 +5,73 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.columns import ColumnKey
-from segmeter.metrics.cases.table import CaseRow, Edges, as_table
+from segmeter.metrics.cases.table import (
+    HASHES,
+    SCORE,
+    CaseRow,
+    ColumnKey,
+    Edges,
+    as_table,
+    decode_key,
+    floats_of,
+    plain_columns,
+    whole_numbers,
+)
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals
 
 STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Margins:
     """The margins of R regions in N cases, in 32 bits where they fit.
 
-    The regions share a column of totals until there is a case in which these differ, as there may be of multilabel.
-
     Parameters
     ----------
-    count
-        N.
-    regions
-        R.
+    columns
+        Those of `ClassTotals.columns`: 4 R arrays (N,). Regions of one map share the array of their totals.
     """
 
-    def __init__(self, count: int, regions: int) -> None:
-        self.count = count
-        self.regions = regions
-        self._own: list[NDArray[np.integer]] = [np.zeros(count, np.int32) for _ in range(3 * regions)]
-        self._totals: list[NDArray[np.integer]] = [np.zeros(count, np.int32)]
-
-    def put(self, part: slice, margins: ClassTotals) -> None:
-        """Fill in some cases."""
-        own, totals = [*margins.tp.T, *margins.target.T, *margins.predicted.T], margins.total.T
-        if len(self._totals) == 1 and (totals != totals[:1]).any():
-            self._totals = [self._totals[0].copy() for _ in totals]
-        for held, found in ((self._own, own), (self._totals, totals[: len(self._totals)])):
-            for place, values in enumerate(found):
-                if np.abs(values).max(initial=0) > np.iinfo(held[place].dtype).max:
-                    held[place] = held[place].astype(np.int64)
-                held[place][part] = values
-
-    @property
-    def columns(self) -> list[NDArray[np.integer]]:
-        """Those of `ClassTotals.columns`: 4 R arrays (N,), of which the totals may be one array."""
-        return [*self._own, *(self._totals * self.regions)[: self.regions]]
+    columns: list[NDArray[np.integer]]
 
     @property
     def target(self) -> list[NDArray[np.integer]]:
         """Pixels of each region in the targets, (N,) each."""
-        return self._own[self.regions : 2 * self.regions]
+        regions = len(self.columns) // 4
+        return self.columns[regions : 2 * regions]
 
     def totals(self, region: int) -> ClassTotals:
         """Margins (N,) of one region, int64."""
-        tp, target, predicted, total = (one.astype(np.int64) for one in self.columns[region :: self.regions])
+        columns = self.columns[region :: len(self.columns) // 4]
+        tp, target, predicted, total = (one.astype(np.int64) for one in columns)
         return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunColumns:
-    """All cases of a run, some hundred bytes each; parameters that `CaseBlock` has are as there, of all N cases.
+    """All N cases of a run, some hundred bytes each.
 
     Parameters
     ----------
+    case_ids
+        In the order of the rows.
     margins
         Of R regions.
+    shapes : (N, 3), int64
+        Depth, height and width; the depth of an image is `UNKNOWN`.
+    hashes : (N, 2), int64
+        Checksums of the target and of its objects, or `UNKNOWN`.
     spacings
         The distinct pairs of spacing and unit.
     spacing : (N,)
         Which of `spacings` each case has.
+    measured
+        Columns (N,) of the measures by their keys; NaN where a case has none.
     counts
         Of all cases together.
     loss : (N,)
@@ -96,75 +94,64 @@ class RunColumns:
 
 def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]]) -> RunColumns:
     """Lay out one case or more, in their order, with the margins of regions, each a class or several."""
-    count, members = len(rows), list(regions.values())
-    margins = Margins(count, len(members))
-    shapes, hashes = np.empty((count, 3), np.int64), np.empty((count, 2), np.int64)
-    spacing, places = np.empty(count, np.int32), dict[Edges, int]()
-    total, loss, terms = np.zeros(spec.counts_shape, np.int64), np.empty(count), list[FloatArray | None]()
-    case_ids, measured, done = list[str](), dict[ColumnKey, FloatArray](), 0
-    for block in as_table(rows).blocks():
-        part = slice(done, done := done + len(block.case_ids))
-        case_ids += block.case_ids
-        shapes[part], hashes[part] = block.shapes, block.hashes
-        spacing[part] = [places.setdefault(edges, len(places)) for edges in block.edges]
-        margins.put(part, region_margins(block.counts, spec, members))
-        _put_measured(measured, block.measured, part, count)
-        total += block.counts.sum(axis=0)
-        loss[part] = block.loss
-        terms.append(np.array(block.loss_terms) if len({len(one) for one in block.loss_terms}) == 1 else None)
-    known = [each for each in terms if each is not None and each.size]
-    same = len(known) == len(terms) and len({each.shape[1] for each in known}) == 1
+    table, members = as_table(rows), list(regions.values())
+    spacings, total = dict[Edges, int](), np.zeros(spec.counts_shape, np.int64)
+    margins = [_narrow_columns(region_margins(np.empty((0, *spec.counts_shape), np.int64), spec, members), spec)]
+    case_ids, measured = list[str](), dict[ColumnKey, FloatArray]()
+    columns = [(np.empty(0, np.int32), np.empty((0, 5), np.int64), np.empty(0))]
+    lengths, loss_terms = set[int](), list[FloatArray]()
+    for part in map(pa.Table.combine_chunks, table.parts()):
+        values, counts, done = plain_columns(part), table.counts(part), len(case_ids)
+        total += counts.sum(axis=0)
+        margins.append(_narrow_columns(region_margins(counts, spec, members), spec))
+        case_ids += values["case_id"]
+        lengths |= {len(terms) for terms in values["loss_terms"]}
+        if len(lengths) == 1:
+            loss_terms.append(np.array(values["loss_terms"]))
+        edges = zip(values["spacing"], values["unit"], strict=True)
+        spacing = np.array([spacings.setdefault(each, len(spacings)) for each in edges], np.int32)
+        integers = [whole_numbers(part, name) for name in ("depth", "height", "width", *HASHES)]
+        columns.append((spacing, np.stack(integers, axis=1), floats_of(part["loss"])))
+        for name in part.column_names:
+            if name.startswith(SCORE) and (key := decode_key(name.removeprefix(SCORE))):
+                whole = measured.setdefault(key, np.full(len(rows), np.nan))
+                whole[done : len(case_ids)] = floats_of(part[name])
+    spacing, whole_columns, loss = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    joined = [np.concatenate(parts) for parts in zip(*margins, strict=True)]
     return RunColumns(
         case_ids=case_ids,
-        margins=margins,
-        shapes=shapes,
-        hashes=hashes,
-        spacings=list(places),
+        margins=Margins(columns=joined + joined[-1:] * (4 * len(members) - len(joined))),
+        shapes=whole_columns[:, :3],
+        hashes=whole_columns[:, 3:],
+        spacings=list(spacings),
         spacing=spacing,
         measured=measured,
         counts=total,
         loss=loss,
-        loss_terms=np.concatenate(known) if same else None,
+        loss_terms=np.concatenate(loss_terms) if len(lengths) == 1 and lengths != {0} else None,
     )
 
 
-def measured_columns(rows: Sequence[CaseRow]) -> dict[ColumnKey, FloatArray]:
-    """Columns (N,) of the measures by their keys; NaN where a case has none."""
-    measured, done = dict[ColumnKey, FloatArray](), 0
-    for block in as_table(rows).blocks() if rows else ():
-        part = slice(done, done := done + len(block.case_ids))
-        _put_measured(measured, block.measured, part, len(rows))
-    return measured
+def _narrow_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.integer]]:
+    """The columns of some cases' margins, in 32 bits where they fit; regions of one map have one total."""
+    columns = list(margins.columns().T)
+    if not spec.is_multilabel:
+        del columns[3 * len(columns) // 4 + 1 :]
+    most = np.iinfo(np.int32).max
+    return [one.astype(np.int32 if one.max(initial=0) <= most else np.int64) for one in columns]
 
 
-def _put_measured(
-    measured: dict[ColumnKey, FloatArray], found: Mapping[ColumnKey, FloatArray], part: slice, count: int
-) -> None:
-    for key, values in found.items():
-        if key not in measured:
-            measured[key] = np.full(count, np.nan)
-        measured[key][part] = values
+def stack_totals(
+    rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]] | None = None
+) -> ClassTotals:
+    """Margins (N, R) of the classes, or of regions, each a class or several; int64.
 
-
-def region_totals(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]]) -> ClassTotals:
-    """Margins (N, R) of regions, each a class or several: exact, as a region's counts are sums of the matrix's cells.
-
-    Parameters
-    ----------
-    rows
-        N cases.
-    spec
-        The classes.
-    regions
-        Name of a region to the indices of its classes; of one class each for multilabel.
+    They are exact, as a region's counts are sums of the matrix's cells. Only some thousand matrices are copied at a
+    time.
     """
-    members = list(regions.values())
-    columns, done = np.empty((len(rows), 4 * len(members)), np.int64), 0
-    table = as_table(rows)
-    for part in table.parts():
-        margins = region_margins(table.counts(part), spec, members)
-        columns[done : (done := done + len(part))] = margins.columns()
-    return ClassTotals.from_columns(columns)
+    table, members = as_table(rows), list((class_regions(spec, {}) if regions is None else regions).values())
+    parts = [region_margins(table.counts(part), spec, members).columns() for part in table.parts()]
+    return ClassTotals.from_columns(np.concatenate(parts) if parts else np.empty((0, 4 * len(members)), np.int64))
 
 
 def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
@@ -186,20 +173,6 @@ def class_regions(spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> dict[
     return {name: [k] for k, name in enumerate(spec.names)} | {
         name: [spec.names.index(one) for one in members] for name, members in groups.items()
     }
-
-
-def stack_totals(rows: Sequence[CaseRow], spec: ClassSpec) -> ClassTotals:
-    """Margins (N, K), int64, of all rows; only some thousands of confusion matrices are copied at a time."""
-    return region_totals(rows, spec, class_regions(spec, {}))
-
-
-def sum_counts(rows: Sequence[CaseRow], spec: ClassSpec) -> NDArray[np.int64]:
-    """Counts of all cases together."""
-    total = np.zeros(spec.counts_shape, np.int64)
-    table = as_table(rows)
-    for part in table.parts():
-        total += table.counts(part).sum(axis=0)
-    return total
 
 
 def divide_terms(terms: NDArray[np.float64]) -> float:

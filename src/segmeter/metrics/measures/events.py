@@ -1,17 +1,16 @@
 """Numbers of matched, missed, split and merged objects of each class and group, and a row per object."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from scipy import ndimage
 
 from segmeter.metrics.arrays import FloatArray, IntArray
-from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.cases.objects import join_objects, pack_objects
 from segmeter.metrics.map_checks import union_box
 from segmeter.metrics.measures.objects import numbered_objects, overlaps_of
-from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Name, Region, RegionMeasure, regions_of
+from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.matching import (
     INSTANCE_EVENTS,
     TARGET_EVENTS,
@@ -29,24 +28,22 @@ _NUMBERS = tuple(dict.fromkeys([*TARGET_EVENTS, *INSTANCE_EVENTS[:4]]))
 class ObjectEvents(RegionMeasure):
     """Events of the objects of each region, and their rows in objects.parquet."""
 
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+    first = ("events_matched",)
+
+    def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         tables = []
         for region in self.regions:
             overlaps = overlaps_of(maps, region, self.config)
             chosen = choose_pairs(overlaps, self.config.threshold)
             numbers = find_events(overlaps, chosen).numbers()
-            yield from columns_of(region.name, {}, {f"events_{name}": numbers[name] for name in _NUMBERS})
+            yield region, {}, {f"events_{name}": numbers[name] for name in _NUMBERS}
             if self.config.table:
                 tables.append(self._table(maps, region, overlaps, chosen))
         if tables:
             maps.kept[OBJECTS] = join_objects(tables)
 
-    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        return {
-            (f"objects_{name}", region): sums[f"events_{name}", region]
-            for region in regions_of(sums, "events_matched")
-            for name in _NUMBERS
-        }
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        return {f"objects_{name}": sums[f"events_{name}"] for name in _NUMBERS}
 
     def _table(self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray) -> bytes:
         """A row per object of either side, the target's first, by ascending id."""

@@ -1,8 +1,8 @@
 """Measures of the masks of a case: surfaces, boundary bands, centrelines, types of errors, topology, and lesions."""
 
 import math
-from collections.abc import Iterable, Mapping
-from itertools import combinations
+from collections.abc import Iterator, Mapping
+from itertools import combinations, product
 from typing import Any, Literal
 
 import numpy as np
@@ -11,10 +11,9 @@ from scipy import ndimage
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide
-from segmeter.metrics.cases.columns import MeasureColumn, columns_of
 from segmeter.metrics.config.scores import NUMBERS, SUFFIXES
 from segmeter.metrics.map_checks import union_box
-from segmeter.metrics.measures.protocol import CaseMaps, Name, RegionMeasure, regions_of
+from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
 from segmeter.metrics.pixels.error_types import TYPES, border_width, error_types, iou_gain
 from segmeter.metrics.surfaces.boundary_iou import band_width, boundary_iou
@@ -23,15 +22,14 @@ from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics_by
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
 _POINTS = ("inside_target", "points_mask", "inside_mask", "points_target")
-_SIDES = ("fp", "fn")
-
-Numbers = dict[str, float]
+_SIDES_AND_TYPES = list(product(enumerate(("fp", "fn")), enumerate(TYPES)))
+_COUNTING = ("brats", "picai")  # the challenges with numbers of lesions
 
 
 class Surface(RegionMeasure):
     """Distances between the surfaces of each class and group."""
 
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+    def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         config = self.config
         for surface in SUFFIXES if config.surface == "both" else (config.surface,):
             options: dict[str, Any] = {
@@ -44,7 +42,7 @@ class Surface(RegionMeasure):
                 members = sorted({k for _, k in held})  # a group of one class is measured once
                 found = surface_metrics_by_class(target, labels, classes=members, **values, **options)
                 for region, k in held:
-                    yield from columns_of(region.name, self._values(found[members.index(k)], SUFFIXES[surface]), {})
+                    yield region, self._values(found[members.index(k)], SUFFIXES[surface]), {}
 
     def _values(self, scores: SurfaceMetrics, suffix: str) -> Numbers:
         values: Numbers = {f"{name}{suffix}": getattr(scores, name) for name in _DISTANCES}
@@ -52,51 +50,47 @@ class Surface(RegionMeasure):
         for i, tolerance in enumerate(scores.tolerances):
             values[f"nsd{suffix}@{tolerance:g}"] = scores.nsd[i]
             if self.config.surface == "both" and not suffix:
-                share = math.nan if scores.status == "both_empty" else float(either[i])
-                values[f"nsd_mean@{tolerance:g}"] = share
+                values[f"nsd_mean@{tolerance:g}"] = math.nan if scores.status == "both_empty" else either[i]
         return values
 
 
 class Boundary(RegionMeasure):
-    """Boundary IoU of each class and group, and the sums behind that of the data set."""
+    """Boundary IoU of each class and group."""
 
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+    first = ("boundary_common",)
+
+    def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         width = self.config.width or band_width(maps.shape, self.config.ratio)
         for target, labels, values, held in maps.passes(self.regions):
             scores = boundary_iou(target, labels, width=width, **values)
             for region, k in held:
                 common = scores.counts[k, k]
                 union = scores.counts[k].sum() + scores.counts[:, k].sum() - common
-                sums = {"boundary_common": common, "boundary_union": union}
-                yield from columns_of(region.name, {"boundary_iou": scores.iou[k]}, sums)
+                yield region, {"boundary_iou": scores.iou[k]}, {"boundary_common": common, "boundary_union": union}
 
-    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        return {
-            ("boundary_iou", region): divide(sums["boundary_common", region], sums["boundary_union", region])
-            for region in regions_of(sums, "boundary_common")
-        }
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        return {"boundary_iou": divide(sums["boundary_common"], sums["boundary_union"])}
 
 
 class ClDice(RegionMeasure):
-    """Centreline Dice of each class and group, and the sums behind that of the data set."""
+    """Centreline Dice of each class and group."""
 
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
-        for region in self.regions:
-            found = centreline_dice(*maps.masks(region))
-            sums = {f"cldice_{part}": getattr(found, part) for part in _POINTS}
-            yield from columns_of(region.name, {"cldice": found.cldice}, sums)
+    first = ("cldice_points_mask",)
 
-    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        return {
-            ("cldice", region): cldice_of_counts(*(sums[f"cldice_{part}", region] for part in _POINTS))
-            for region in regions_of(sums, "cldice_points_mask")
-        }
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        found = centreline_dice(*maps.masks(region))
+        return {"cldice": found.cldice}, {f"cldice_{part}": getattr(found, part) for part in _POINTS}
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        return {"cldice": cldice_of_counts(*(sums[f"cldice_{part}"] for part in _POINTS))}
 
 
 class ErrorTypes(RegionMeasure):
-    """Wrong pixels of each class and group by type, and the sums behind those of the data set."""
+    """Wrong pixels of each class and group by type."""
 
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+    first = ("errors_tp",)
+
+    def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         if len(maps.shape) != 2:
             rule = "to have two spatial axes for error types"
             remedy = "Set data.flat=true." if maps.shape[0] == 1 else "Leave out this measure."
@@ -105,78 +99,69 @@ class ErrorTypes(RegionMeasure):
         for target, labels, values, held in maps.passes(self.regions):
             found = error_types(target, labels, width=width, **values)
             for region, k in held:
-                counts, right = found.counts[k], int(found.right[k])
-                shares = divide(counts.sum(axis=0), counts.sum() + right)
-                named = {f"{kind}_errors": float(share) for kind, share in zip(TYPES, shares, strict=True)}
-                sums = {f"errors_{_SIDES[s]}_{TYPES[t]}": counts[s, t] for s, t in np.ndindex(counts.shape)}
-                yield from columns_of(region.name, named, sums | {"errors_tp": right})
+                named = {f"{kind}_errors": share for kind, share in zip(TYPES, found.share[k], strict=True)}
+                sums = {f"errors_{side}_{kind}": found.counts[k, s, t] for (s, side), (t, kind) in _SIDES_AND_TYPES}
+                yield region, named, sums | {"errors_tp": found.right[k]}
 
-    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        found: dict[Name, FloatArray] = {}
-        for region in regions_of(sums, "errors_tp"):
-            sides = [[sums[f"errors_{side}_{kind}", region] for kind in TYPES] for side in _SIDES]
-            counts, right = np.moveaxis(np.array(sides), -1, 0), sums["errors_tp", region]
-            shares = divide(counts.sum(axis=1), (counts.sum(axis=(1, 2)) + right)[:, None])
-            gains = iou_gain(counts, right)
-            for t, kind in enumerate(TYPES):
-                found[f"{kind}_errors", region], found[f"{kind}_gain", region] = shares[:, t], gains[:, t]
-        return found
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        flat = np.stack([sums[f"errors_{side}_{kind}"] for (_, side), (_, kind) in _SIDES_AND_TYPES], axis=-1)
+        counts, right = flat.reshape(-1, 2, len(TYPES)), sums["errors_tp"]
+        shares, gains = divide(counts.sum(axis=1), (counts.sum(axis=(1, 2)) + right)[:, None]), iou_gain(counts, right)
+        scores: dict[str, FloatArray] = {}
+        for t, kind in enumerate(TYPES):
+            scores |= {f"{kind}_errors": shares[:, t], f"{kind}_gain": gains[:, t]}
+        return scores
 
 
 class Topology(RegionMeasure):
     """How far the topology of each class and group is off; a side without the class is infinitely far off."""
 
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
-        for region in self.regions:
-            yield from columns_of(region.name, self._errors(*maps.masks(region)), {})
-
-    def _errors(self, target: BoolArray, labels: BoolArray) -> Numbers:
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        target, labels = maps.masks(region)
         names = [*(f"betti{i}_error" for i in range(target.ndim)), "euler_error"]
         held = bool(target.any()), bool(labels.any())
         if not all(held):
-            return dict.fromkeys(names, math.inf if any(held) else math.nan)
+            return dict.fromkeys(names, math.inf if any(held) else math.nan), {}
         box = union_box(target, labels)
         one, other = (betti_numbers(mask[box], self.config.connectivity) for mask in (target, labels))
         euler = [sum((-1) ** i * b for i, b in enumerate(numbers)) for numbers in (one, other)]
         values = [abs(a - b) for a, b in zip((*one, euler[0]), (*other, euler[1]), strict=True)]
-        return dict(zip(names, map(float, values), strict=True))
+        return dict(zip(names, values, strict=True)), {}
 
 
 class Lesions(RegionMeasure):
     """Scores of the lesions of each class and group, as challenges define them."""
 
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
-        for region in self.regions:
-            target, labels = maps.masks(region)
-            for challenge in self.config.conventions:
-                yield from columns_of(region.name, *self._score(challenge, target, labels, maps.spacing))
+    first = ("brats_tp", "picai_tp")
 
-    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        scores: dict[Name, FloatArray] = {}
-        for challenge in ("brats", "picai"):
-            for region in regions_of(sums, f"{challenge}_tp"):
-                numbers = {name: sums[f"{challenge}_{name}", region] for name in NUMBERS}
-                scores |= {(f"{challenge}_{name}", region): number for name, number in numbers.items()}
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        config, (target, labels) = self.config, maps.masks(region)
+        values, sums = Numbers(), Numbers()
+        for challenge in config.conventions:
+            if challenge == "brats":
+                found = brats_lesions(
+                    target, labels, spacing=maps.spacing, dilation=config.dilation, least=config.least
+                )
+                values |= {"brats_dice": found.dice, "brats_hd95": found.hd95}
+                sums |= {f"brats_{name}": getattr(found, name) for name in NUMBERS}
+            elif challenge == "picai":
+                numbers = picai_lesions(target, labels, overlap=config.overlap)
+                sums |= {f"picai_{name}": n for name, n in zip(NUMBERS, numbers, strict=True)}
+            elif challenge == "autopet":
+                fp, fn = autopet_volumes(target, labels, voxel=float(np.prod(maps.spacing)))
+                values |= {"autopet_fp_volume": fp, "autopet_fn_volume": fn}
+            else:
+                values["cc_dice"] = regional_dice(target, labels).mean()
+        return values, sums
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        scores: dict[str, FloatArray] = {}
+        for challenge in _COUNTING:
+            if f"{challenge}_tp" in sums:
+                numbers = {f"{challenge}_{name}": sums[f"{challenge}_{name}"] for name in NUMBERS}
                 tp, fp, fn = numbers.values()
-                scores[f"{challenge}_f1", region] = divide(2 * tp, 2 * tp + fp + fn)
+                scores |= numbers | {f"{challenge}_f1": divide(2 * tp, 2 * tp + fp + fn)}
         return scores
-
-    def _score(
-        self, challenge: str, target: BoolArray, labels: BoolArray, spacing: tuple[float, ...]
-    ) -> tuple[Numbers, Numbers]:
-        """Values and sums of one challenge."""
-        config = self.config
-        if challenge == "brats":
-            found = brats_lesions(target, labels, spacing=spacing, dilation=config.dilation, least=config.least)
-            sums = {f"brats_{name}": float(getattr(found, name)) for name in NUMBERS}
-            return {"brats_dice": found.dice, "brats_hd95": found.hd95}, sums
-        if challenge == "picai":
-            numbers = picai_lesions(target, labels, overlap=config.overlap)
-            return {}, {f"picai_{name}": float(n) for name, n in zip(NUMBERS, numbers, strict=True)}
-        if challenge == "autopet":
-            fp, fn = autopet_volumes(target, labels, voxel=float(np.prod(spacing)))
-            return {"autopet_fp_volume": fp, "autopet_fn_volume": fn}, {}
-        return {"cc_dice": float(regional_dice(target, labels).mean())}, {}
 
 
 def betti_numbers(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Measures of the objects of a case: matches, average precision, overlaps, partitions, scores by size, and content."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,11 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide
-from segmeter.metrics.cases.columns import MeasureColumn, columns_of
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.measures import CITYSCAPES_SIZES, InstanceIouConfig, ObjectsConfig
 from segmeter.metrics.config.scores import NUMBERS
 from segmeter.metrics.map_checks import union_box
-from segmeter.metrics.measures.protocol import CaseMaps, Name, Region, RegionMeasure, regions_of
+from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps
 from segmeter.metrics.objects.scores import (
     aggregated_jaccard,
@@ -25,13 +25,12 @@ from segmeter.metrics.objects.scores import (
     partition_scores,
 )
 
-Numbers = dict[str, float]
-
 OF_A_CLASS = ("object_size", "touches_border")
 BRIGHTNESS = ("brightness", "image")  # metric and region
 CONTENT = (*OF_A_CLASS, BRIGHTNESS[0])  # of reference and image alone, so that no two runs differ in them
 
 _SIZES = {1: ("small", "large"), 2: ("small", "medium", "large")}
+_QUALITIES = ("pq", "sq", "rq", "object_dice")
 _IIOU = ("iiou_found", "iiou_objects", "iiou_pixels", "iiou_fp")
 
 
@@ -85,46 +84,16 @@ def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overla
     return found
 
 
-class _Objects(RegionMeasure):
-    """A measure of the objects of each region: columns of a case, and scores of the data set from their sums."""
-
-    first: ClassVar[str]  # a sum that every region has
-
-    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
-        for region in self.regions:
-            yield from columns_of(region.name, *self.case(maps, region))
-
-    def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        scores: dict[Name, FloatArray] = {}
-        for region in regions_of(sums, self.first):
-            own = self.whole({metric: total for (metric, where), total in sums.items() if where == region}, region)
-            scores |= {(name, region): score for name, score in own.items()}
-        return scores
-
-    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """Values and sums of a case, by metric."""
-        raise NotImplementedError
-
-    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """Scores of the data set from sums over cases."""
-        raise NotImplementedError
-
-    def _alone(self, sums: Numbers, *names: str) -> Numbers:
-        """Scores of a case that are those of a data set of this case alone."""
-        scores = self.whole({name: np.array([value], np.float64) for name, value in sums.items()}, "")
-        return {name: scores[name][0] for name in names}
-
-
 def _count(overlaps: Overlaps, chosen: NDArray[np.int64]) -> Numbers:
     """Matched, spurious and missed objects."""
     numbers = len(chosen), len(overlaps.spurious(chosen)), len(overlaps.target_ids) - len(chosen)
     return dict(zip(NUMBERS, numbers, strict=True))
 
 
-class Instances(_Objects):
+class Instances(RegionMeasure):
     """Objects that match."""
 
-    first = "instances_tp"
+    first = ("instances_tp",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Qualities over the matches, and what they are made of."""
@@ -133,35 +102,30 @@ class Instances(_Objects):
         sums = {f"instances_{name}": number for name, number in _count(overlaps, chosen).items()}
         sums["instances_iou"] = overlaps.iou()[chosen].sum()
         sums["instances_dice"] = overlaps.dice()[chosen].sum()
-        values = {name: score[0] for name, score in _qualities({n: np.array([v]) for n, v in sums.items()}).items()}
+        values = Numbers()
         if self.config.distances:
             numbered = numbered_objects(maps, region, self.config)
             masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
             values["object_masd"], sums["instances_masd"] = masd.mean() if masd.size else np.nan, masd.sum()
-        return values, sums
+        scores = self.alone(sums)
+        return {name: scores[name] for name in _QUALITIES} | values, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The same of all objects, and their numbers."""
-        distances = (
-            {"object_masd": divide(sums["instances_masd"], sums["instances_tp"])} if self.config.distances else {}
-        )
-        return _qualities(sums) | distances | {name: sums[f"instances_{name}"] for name in NUMBERS}
+        tp, total = sums["instances_tp"], sums["instances_iou"]
+        objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
+        qualities = (divide(total, objects), divide(total, tp), divide(tp, objects), divide(sums["instances_dice"], tp))
+        scores = dict(zip(_QUALITIES, qualities, strict=True))
+        if self.config.distances:
+            scores["object_masd"] = divide(sums["instances_masd"], tp)
+        return scores | {name: sums[f"instances_{name}"] for name in NUMBERS}
 
 
-def _qualities(sums: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    tp, total = sums["instances_tp"], sums["instances_iou"]
-    objects = tp + (sums["instances_fp"] + sums["instances_fn"]) / 2
-    quality = {"pq": divide(total, objects), "sq": divide(total, tp), "rq": divide(tp, objects)}
-    return quality | {"object_dice": divide(sums["instances_dice"], tp)}
-
-
-class AveragePrecision(_Objects):
+class AveragePrecision(RegionMeasure):
     """The share of right objects at each threshold of IoU."""
 
     @property
-    def first(self) -> str:  # type: ignore[override]
-        """The sum of the first threshold."""
-        return f"ap_tp@{self.config.thresholds[0]:g}"
+    def first(self) -> tuple[str, ...]:
+        return (f"ap_tp@{self.config.thresholds[0]:g}",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """From an IoU of 0.5 on an object has at most one partner, so that all pairs above a threshold are matches."""
@@ -170,7 +134,7 @@ class AveragePrecision(_Objects):
         for threshold in self.config.thresholds:
             numbers = _count(overlaps, np.flatnonzero(iou > threshold))
             sums |= {f"ap_tp@{threshold:g}": numbers["tp"], f"ap_all@{threshold:g}": sum(numbers.values())}
-        return self._alone(sums, "ap"), sums
+        return {"ap": self.alone(sums)["ap"]}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """The precision at each threshold, and its mean."""
@@ -179,10 +143,10 @@ class AveragePrecision(_Objects):
         return {"ap": np.mean(list(scores.values()), axis=0)} | scores
 
 
-class Aji(_Objects):
+class Aji(RegionMeasure):
     """The aggregated Jaccard index."""
 
-    first = "aji_common"
+    first = ("aji_common",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """The index, and its two sums."""
@@ -194,10 +158,10 @@ class Aji(_Objects):
         return {"aji": divide(sums["aji_common"], sums["aji_union"])}
 
 
-class Sizes(_Objects):
+class Sizes(RegionMeasure):
     """Found and missed objects by the size in the target, spurious ones by the predicted size."""
 
-    first = "sizes_tp@small"
+    first = ("sizes_tp@small",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""
@@ -222,10 +186,10 @@ class Sizes(_Objects):
         return scores
 
 
-class Partition(_Objects):
+class Partition(RegionMeasure):
     """How the prediction cuts the pixels of the target's objects."""
 
-    first = "partition_common"
+    first = ("partition_common",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """A side without objects is a failure, which no other partition is worse than.
@@ -253,10 +217,10 @@ class Partition(_Objects):
         return {"are": 1 - divide(2 * sums["partition_common"], sums["partition_pairs"])}
 
 
-class InstanceIou(_Objects):
+class InstanceIou(RegionMeasure):
     """IoU in which every object of a class weighs the same."""
 
-    first = "iiou_found"
+    first = ("iiou_found",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """The found shares of all objects together, objects, their pixels, and false positives."""
@@ -272,8 +236,7 @@ class InstanceIou(_Objects):
         sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)
         spurious = int(np.count_nonzero((labels == 1) & (target == 0)))
         sums = dict(zip(_IIOU, (float((found / sizes).sum()), len(ids), int(sizes.sum()), spurious), strict=True))
-        scored = self.whole({name: np.array([total]) for name, total in sums.items()}, region.name)
-        return {"iiou": scored["iiou"][0]}, sums
+        return self.alone(sums, region.name), sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """The score of all objects, each of average size."""
@@ -302,14 +265,16 @@ def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: t
 class Content(RegionMeasure):
     """Facts that the reference and the image of a case show, by which cases are sliced."""
 
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        mask = maps.masks(region)[0]
+        numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
+        sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
+        edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
+        shown = (np.median(sizes), any(edges)) if sizes.size else (np.nan, np.nan)
+        return dict(zip(OF_A_CLASS, shown, strict=True)), {}
+
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
-        for region in self.regions:
-            mask = maps.masks(region)[0]
-            numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
-            sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
-            edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
-            shown = (float(np.median(sizes)), float(any(edges))) if sizes.size else (np.nan, np.nan)
-            yield from columns_of(region.name, dict(zip(OF_A_CLASS, shown, strict=True)), {})
+        yield from super().__call__(maps)
         if maps.image is not None:  # the mean over pixels and channels, of integers as a share of the largest
             image = maps.image
             largest = np.iinfo(image.dtype).max if image.dtype.kind in "iu" else 1

@@ -12,7 +12,7 @@ from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.cases.columns import ColumnKey, MeasureColumn, decode_key, encode_key
+from segmeter.metrics.cases.table import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
@@ -21,6 +21,7 @@ from segmeter.metrics.map_checks import check_maps, check_spacing
 OBJECTS = "objects"  # in `CaseMaps.kept`: the rows of objects.parquet that a measure leaves
 
 Name = tuple[str, str]  # metric, and class or group
+Numbers = dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,15 +148,52 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class RegionMeasure:
-    """A measure of ours, of each of its regions, as the registry builds it from its settings."""
+    """A measure of ours, of each of its regions, as the registry builds it from its settings.
+
+    A subclass defines `case`, or `measure` where one pass serves several regions; and `first` and `whole` where its
+    sums give scores of the data set.
+    """
 
     config: Any
     spec: ClassSpec = field(kw_only=True)
     regions: tuple[Region, ...] = field(kw_only=True)
 
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+        for region, values, sums in self.measure(maps):
+            for metric, value in values.items():
+                yield MeasureColumn(metric, region.name, float(value))
+            for metric, value in sums.items():
+                yield MeasureColumn(metric, region.name, float(value), summed=True)
+
+    def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
+        """Yield each region with its values and its sums by metric."""
+        for region in self.regions:
+            yield region, *self.case(maps, region)
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        """Measure one region: values of the case, and sums over cases, by metric."""
+        raise NotImplementedError
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Sums of which every region has one; without them there are no scores of the data set."""
+        return ()
+
+    def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
+        """Compute scores of the data set from sums over cases."""
+        raise NotImplementedError
+
+    def alone(self, sums: Numbers, region: str = "") -> Numbers:
+        """Compute the scores of a data set of one case."""
+        scores = self.whole({name: np.array([value], np.float64) for name, value in sums.items()}, region)
+        return {name: float(score[0]) for name, score in scores.items()}
+
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
-        """Give no score of the data set."""
-        return {}
+        scores: dict[Name, FloatArray] = {}
+        for region in dict.fromkeys(where for metric, where in sums if metric in self.first):
+            own = self.whole({metric: total for (metric, where), total in sums.items() if where == region}, region)
+            scores |= {(name, region): score for name, score in own.items()}
+        return scores
 
 
 def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...]:
@@ -227,14 +265,3 @@ def _check_column(column: MeasureColumn) -> None:
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
     """The metrics that are lengths, in the unit of the spacing."""
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))
-
-
-def regions_of(names: Iterable[Name], metric: str) -> list[str]:
-    """The classes and groups that have this metric.
-
-    Examples
-    --------
-    >>> regions_of([("tp", "car"), ("fp", "car"), ("tp", "bus")], "tp")
-    ['car', 'bus']
-    """
-    return [region for name, region in names if name == metric]

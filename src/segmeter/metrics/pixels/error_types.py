@@ -16,6 +16,7 @@ TYPES = ("boundary", "extent", "segment")
 RATIO = 0.01  # of the diagonal: what the paper chose
 
 _WIDEST = 1 << 14  # pixels
+_LEAST_SHIFT = 3  # blocks have an edge of 2^shift pixels, at least half the width of the boundary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +108,55 @@ def error_types(
     if ignore_index is not None:
         found = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(found.dtype)
     width = border_width(target.shape) if width is None else width
-    if not target.size:
-        return ErrorTypes(
-            counts=np.zeros((num_classes, 2, 3), np.int64), right=np.zeros(num_classes, np.int64), width=width
-        )
-    from segmeter.metrics.pixels._error_kernels import count_types  # numba: only where something is measured
-
-    counts, right = count_types(np.ascontiguousarray(truth), np.ascontiguousarray(found), num_classes, width)
+    counts, right = _count_types(np.ascontiguousarray(truth), np.ascontiguousarray(found), num_classes, width)
     return ErrorTypes(counts=counts, right=right, width=width)
+
+
+def _count_types(
+    truth: NDArray[Any], found: NDArray[Any], num_classes: int, width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the wrong pixels (K, 2, 3) of each class by type, and the right ones (K,).
+
+    `truth` is `num_classes` where a pixel is ignored; so is `found` where it holds no class.
+    """
+    counts = np.zeros((num_classes, 2, 3), np.int64)
+    if not truth.size:
+        return counts, counts[:, 0, 0]
+    from segmeter.metrics.pixels import _error_kernels as kernels  # numba: only where something is measured
+
+    shift = max(_LEAST_SHIFT, (width - 1).bit_length() - 1)
+    right, wrong, has_right, has_other = kernels.survey(truth, found, num_classes, shift)
+    reach = np.sqrt((width + 0.5) ** 2 - np.arange(width + 1.0) ** 2).astype(np.int64)
+    neighbours = np.ones(2, np.int64)  # the reach of the eight pixels around
+    same = np.flatnonzero(truth == found)
+    for side, own in enumerate((found, truth)):
+        values = own.reshape(-1)
+        places = wrong[values[wrong] != num_classes]
+        near = kernels.look_around(places, own, truth, found, True, reach, shift, has_right)
+        near[near] = kernels.look_around(places[near], own, truth, found, False, reach, shift, has_other)
+        seeds, has_seed = _keep(places[near], own, num_classes), np.zeros_like(has_right)
+        y, x = np.divmod(places[near], own.shape[1])
+        has_seed[values[places[near]], y >> shift, x >> shift] = True
+        near[~near] = kernels.look_around(places[~near], own, seeds, seeds, True, reach, shift, has_seed)
+        parts = kernels.number_parts(_keep(places[near], own, num_classes), num_classes)[places[near]]
+        adjoins = np.ones(parts.max(initial=0) + 1, bool)
+        for both, held in ((True, has_right), (False, has_other)):
+            beside = kernels.look_around(places[near], own, truth, found, both, neighbours, shift, held)
+            adjoins &= np.bincount(parts, beside, len(adjoins)) > 0
+        near[near] = adjoins[parts]
+        segments = kernels.number_parts(own, num_classes)
+        met = np.zeros(segments.max() + 1, bool)
+        met[segments[same]] = True
+        types = np.where(near, 0, np.where(met[segments[places]], 1, 2))
+        np.add.at(counts[:, side], (values[places], types), 1)
+    return counts, right
+
+
+def _keep(places: IntArray, classes: NDArray[Any], nothing: int) -> NDArray[Any]:
+    """The map of classes at some places, and `nothing` everywhere else."""
+    kept = np.full_like(classes, nothing)
+    kept.reshape(-1)[places] = classes.reshape(-1)[places]
+    return kept
 
 
 def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:

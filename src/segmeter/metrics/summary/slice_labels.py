@@ -14,7 +14,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.files import sha256_file
 from segmeter.metrics.arrays import FloatArray, divide
-from segmeter.metrics.cases.columns import encode_key
+from segmeter.metrics.cases.table import encode_key
 from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import BRIGHTNESS, CONTENT, OF_A_CLASS

@@ -144,7 +144,7 @@ def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> di
     margins = [board.run.margins.totals(k) for k in range(len(board.regions))]
     failed = {name: (one.target > 0) != (one.predicted > 0) for name, one in zip(board.regions, margins, strict=True)}
     among = [failed[region] for region in {region for _, region in board.measured} & set(board.counted)]
-    failed[MEAN] = np.any(among, axis=0) if among else np.zeros(board.run.margins.count, bool)
+    failed[MEAN] = np.any(among, axis=0) if among else np.zeros(len(board.run.case_ids), bool)
     measures: dict[str, dict[str, dict[str, Any]]] = {}
     for (metric, region), values in board.measured.items():
         used = values[~np.isnan(values)]

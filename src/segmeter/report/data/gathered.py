@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, divide
-from segmeter.metrics.cases.columns import MeasureColumn
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.cases.typed import class_statuses
 from segmeter.metrics.config.scores import is_number
 from segmeter.metrics.pixels.overlap import class_totals, headline_scores, score_totals
