@@ -31,8 +31,8 @@ from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.html import write_report
 from segmeter.report.page.runs import write_index
+from segmeter.report.pictures.flatten import draw_overlay, write_overlay
 from segmeter.report.pictures.layers import draw_layers, write_layers
-from segmeter.report.pictures.overlay import draw_overlay, write_overlay
 
 SEED = 20240917
 FEWER = "metrics.bootstrap=500"

@@ -1,5 +1,5 @@
 from .config import ReportConfig as ReportConfig
 from .html import write_report as write_report
-from .pictures.overlay import draw_overlay as draw_overlay
-from .pictures.overlay import write_overlay as write_overlay
+from .pictures.flatten import draw_overlay as draw_overlay
+from .pictures.flatten import write_overlay as write_overlay
 from .table import print_summary as print_summary

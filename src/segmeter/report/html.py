@@ -21,7 +21,7 @@ from segmeter.report.page.records import config_text, load_json, load_lines, loa
 from segmeter.report.page.render import render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
-from segmeter.report.pictures.chosen import choose_pictures
+from segmeter.report.pictures.chosen import choose_pictures, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES, read_notes
 from segmeter.report.table import shown_measures
 
@@ -143,10 +143,10 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
     if not notes:
         return {"sections": [("run", "Run")]}
     ids = sorted(each["case"] for each in notes)
-    shown = choose_pictures(folder, dict.fromkeys(ids), config)
+    (shown,), left_out = choose_pictures([folder], take_turns(dict.fromkeys(ids)), config, page=folder)
     columns = [Column(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
-    explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts)
+    explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)
     return {"explorer": explorer, "sections": [("cases", "Cases"), ("run", "Run")]}
 
 

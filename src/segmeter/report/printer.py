@@ -8,8 +8,6 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from segmeter.report.pictures.canvas import printable
-
 WIDTH = 110  # of plain text, columns; tables with longer names are wider
 _ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut
 _SHORTEST = 12  # that a name is folded to
@@ -57,3 +55,8 @@ class Printer:
 def _width(column: Column) -> int:
     cells = [column.header, *column.cells]
     return max(cell_len(cell.plain if isinstance(cell, Text) else str(cell)) for cell in cells)
+
+
+def printable(text: str) -> str:
+    """Replace what no font shows (control characters, half surrogates) by the replacement character."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

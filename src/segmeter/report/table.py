@@ -25,8 +25,7 @@ from segmeter.report.figures import (
     slice_title,
     slices,
 )
-from segmeter.report.pictures.canvas import printable
-from segmeter.report.printer import Printer
+from segmeter.report.printer import Printer, printable
 
 MOST_MEASURED = 40  # rows of measures; of more, those of single classes are left to the report
 

@@ -5,8 +5,8 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands.train import BATCH_PANEL, draw_batch
-from segmeter.report.pictures.canvas import GAP, MARGIN
-from segmeter.report.pictures.paint import paint_labels
+from segmeter.report.pictures.flatten import GAP, MARGIN, flatten
+from segmeter.report.pictures.layers import draw_layers
 
 SPEC = ClassSpec(task="multiclass", names=("ground", "cell"), colours=((0, 0, 0), (255, 0, 0)), ignore_index=255)
 
@@ -19,7 +19,9 @@ def test_images_stand_above_their_targets(tmp_path):
     assert path == tmp_path / "first_batch.png"
     with Image.open(path) as stored:
         picture = np.asarray(stored)
-    painted = paint_labels(images[1], targets[1], SPEC)
+    painted = flatten(
+        draw_layers(images[1], None, targets[1], SPEC, panel=BATCH_PANEL), "prediction", panel=BATCH_PANEL
+    )
     left = MARGIN + BATCH_PANEL + GAP
     tops = [row for row in range(len(picture)) if (picture[row, left : left + BATCH_PANEL] == 200).all()]
     assert len(tops) == BATCH_PANEL

@@ -11,10 +11,10 @@ from segmeter.evaluation.pieces import Piece
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
+from segmeter.report.pictures.chosen import choose_cases
 from segmeter.report.pictures.finished import case_scores
-from segmeter.report.pictures.gallery import choose_cases
+from segmeter.report.pictures.flatten import picture_path
 from segmeter.report.pictures.layers import layers_path
-from segmeter.report.pictures.overlay import picture_path
 from segmeter.report.pictures.worst import crops_path
 from tests.metrics.build import class_spec, random_rows
 

@@ -140,10 +140,10 @@ def test_volumes_leave_the_same_folder_with_one_slice_drawn(monkeypatch: pytest.
     titles: list[str] = []
     from segmeter.report.pictures import finished
 
-    draw = finished.draw_overlay
+    draw = finished.draw_picture
     monkeypatch.setattr(
         finished,
-        "draw_overlay",
+        "draw_picture",
         lambda *given, **named: (titles.append(named["title"]), draw(*given, **named))[1],
     )
     assert run("score", *VOLUMES) == 0

@@ -105,14 +105,14 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
     save_volume(tmp_path / "predictions/a.npz", labels)
     save_nifti(tmp_path / "images/a.nii.gz", image)
     job, given = scored(tmp_path), []
-    draw = finished.draw_overlay
-    monkeypatch.setattr(finished, "draw_overlay", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
+    draw = finished.draw_layers
+    monkeypatch.setattr(finished, "draw_layers", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
     draw_cases(job, images_of(tmp_path), DRAWN)
     ((shown, named),) = given
     np.testing.assert_array_equal(shown[0], image[1][..., None])
     np.testing.assert_array_equal(shown[1], target[1])
     np.testing.assert_array_equal(shown[2], labels[1])
-    assert named["title"] == "a, slice 2 of 4"
+    assert named["notes"]["slice"] == [2, 4]
     assert json.loads((job.folder / "worst/a/crop.json").read_text())["slice"] == 2
 
 

@@ -5,7 +5,7 @@ from segmeter.classes import ClassSpec
 from segmeter.cli.commands.train import CASE_PANEL, draw_validated
 from segmeter.data.sample import Sample
 from segmeter.inference.async_results import Prediction
-from segmeter.report.pictures.overlay import draw_overlay
+from segmeter.report.pictures.flatten import draw_overlay
 
 SPEC = ClassSpec(task="multiclass", names=("ground", "cell"), colours=((0, 0, 0), (255, 0, 0)), ignore_index=255)
 

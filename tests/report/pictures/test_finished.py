@@ -9,8 +9,8 @@ from PIL import Image
 from segmeter.errors import DataError
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.finished import DrawnCase, Scores, draw_run
+from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects
-from segmeter.report.pictures.overlay import draw_overlay
 from tests.metrics.build import class_spec
 
 SPEC = class_spec(2, "binary")

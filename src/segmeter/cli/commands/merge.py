@@ -22,11 +22,11 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.records import CONFIG, read_yaml
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.pictures.chosen import choose_cases
 from segmeter.report.pictures.finished import Scores, case_scores
-from segmeter.report.pictures.gallery import OVERLAYS, choose_cases
+from segmeter.report.pictures.flatten import OVERLAYS, picture_path
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import layers_path
-from segmeter.report.pictures.overlay import picture_path
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import crops_path, worst_rows, write_worst_list
 from segmeter.report.table import print_summary

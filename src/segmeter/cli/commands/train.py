@@ -37,9 +37,8 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.report.page.training import FIRST_BATCH
-from segmeter.report.pictures.canvas import compose
-from segmeter.report.pictures.overlay import class_entries, draw_overlay, panel_shape, resize_labels, write_overlay
-from segmeter.report.pictures.paint import display_image, ignored, paint_labels, resize
+from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay, flatten, write_overlay
+from segmeter.report.pictures.layers import draw_layers
 from segmeter.schema import as_plain
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment import Augment
@@ -248,22 +247,22 @@ def draw_batch(
     targets : (B, H, W), or (B, K, H, W) for multilabel, integer
         Classes of each pixel.
     """
-    samples = [_draw_sample(image, target, spec) for image, target in zip(images, targets, strict=True)]
-    panels = list(zip(case_ids, samples, strict=True))
-    legend = class_entries(list(targets), spec)
-    hatched = [("ignored", None)] if any(ignored(target, spec).any() for target in targets) else []
-    figure = f"{images.shape[2]} x {images.shape[1]} pixels"
+    drawn = [
+        draw_layers(image, None, target, spec, panel=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
+    ]
+    sides = [[flatten(layers, role, panel=BATCH_PANEL) for role in ("image", "prediction")] for layers in drawn]
+    gap = np.full((_GAP, sides[0][0].shape[1], 3), 22, np.uint8)
+    panels = [
+        (name, np.concatenate([image, gap, painted])) for name, (image, painted) in zip(case_ids, sides, strict=True)
+    ]
+    hatched = any(entry.get("hatched") for layers in drawn for each in layers.maps for entry in each.entries)
     picture = compose(
-        panels, title="first batch, as the network is given it", figure=figure, legend=[[*legend, *hatched]]
+        panels,
+        title="first batch, as the network is given it",
+        figure=f"{images.shape[2]} x {images.shape[1]} pixels",
+        legend=[[*class_legend(drawn), *([("ignored", None)] if hatched else [])]],
     )
     return write_overlay(folder, Path(FIRST_BATCH).stem, picture)
-
-
-def _draw_sample(image: NDArray[Any], target: NDArray[Any], spec: ClassSpec) -> NDArray[np.uint8]:
-    shape = panel_shape(image.shape[:2], BATCH_PANEL)
-    shown = resize(display_image(image), shape, smooth=True)
-    painted = paint_labels(shown, resize_labels(target, shape), spec)
-    return np.concatenate([shown, np.full((_GAP, shape[1], 3), 22, np.uint8), painted])
 
 
 def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> Path:

@@ -12,8 +12,7 @@ from segmeter.cli.runs.objective import better
 from segmeter.files import csv_bytes, write_bytes
 from segmeter.report.figures import quantity
 from segmeter.report.page.render import render
-from segmeter.report.pictures.canvas import printable
-from segmeter.report.printer import Printer
+from segmeter.report.printer import Printer, printable
 
 DONE = "done"
 

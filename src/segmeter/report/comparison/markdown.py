@@ -16,7 +16,7 @@ from segmeter.report.comparison.texts import (
     title,
 )
 from segmeter.report.figures import interval, number, probability, signed
-from segmeter.report.pictures.canvas import printable
+from segmeter.report.printer import printable
 
 MOST_SINGLE = 12  # metrics of single classes; of more, those that differ beyond chance
 _HEADINGS = {

@@ -19,8 +19,7 @@ from segmeter.report.comparison.texts import (
     title,
 )
 from segmeter.report.figures import interval, number, probability, signed
-from segmeter.report.pictures.canvas import printable
-from segmeter.report.printer import Printer
+from segmeter.report.printer import Printer, printable
 
 MOST_SINGLE = 40  # metrics of single classes; of more, those that differ beyond chance
 

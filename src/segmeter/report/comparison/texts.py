@@ -5,7 +5,7 @@ from typing import Any
 
 from segmeter.metrics.config.scores import MEAN, is_overall
 from segmeter.report.figures import AGGREGATES, SCORES, interval, number, probability, signed
-from segmeter.report.pictures.canvas import printable
+from segmeter.report.printer import printable
 
 CERTAIN = 0.05  # of adjusted p-values: what is below is called a difference
 OUTCOMES = {"pass": "met", "regression": "REGRESSION", "unknown": "can't be told"}

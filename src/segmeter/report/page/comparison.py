@@ -22,10 +22,10 @@ from segmeter.report.data.cases import ID, case_columns
 from segmeter.report.data.columns import Column
 from segmeter.report.data.gathered import HEADLINE, gather
 from segmeter.report.data.slices import slice_columns, slice_key
-from segmeter.report.page.evaluation import explorer_values, part_columns, script_json
+from segmeter.report.page.evaluation import explorer_values, part_columns
 from segmeter.report.page.records import load_json
 from segmeter.report.page.tables import cases_link, lost_slices
-from segmeter.report.pictures.chosen import Shown, choose_pairs
+from segmeter.report.pictures.chosen import choose_pictures, worst_first
 
 SCRIPTS = (
     *("dom", "numbers", "state", "cases", "axes", "sorting"),
@@ -57,11 +57,9 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     ids, headlines = tables[0][ID].values, [np.asarray(table[HEADLINE].values, float) for table in tables]
     spread = np.nanmax(headlines, axis=0, initial=-np.inf) - np.nanmin(headlines, axis=0, initial=np.inf)
     order = {case_id: -float(value) if np.isfinite(value) else None for case_id, value in zip(ids, spread, strict=True)}
-    shown, left_out = choose_pairs(list(folders.values()), order, config, page=folder)
+    shown, left_out = choose_pictures(list(folders.values()), worst_first(order), config, page=folder)
     facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
-    pictured = Shown(cases={name: {} for run in shown for name in run}, left_out=left_out)
-    explorer = explorer_values(columns, spec, pictured, config, facts=facts, left=left)
-    explorer["layers"] = script_json(shown)
+    explorer = explorer_values(columns, spec, shown, config, facts=facts, left=left, unshown=left_out)
     explorer["notes"] += unlisted
     return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
 

@@ -22,7 +22,7 @@ from segmeter.report.data.gathered import HEADLINE, Gathered, gather
 from segmeter.report.data.slices import slice_columns
 from segmeter.report.page import tables
 from segmeter.report.page.charts import calibration_charts
-from segmeter.report.pictures.chosen import Shown, choose_pictures
+from segmeter.report.pictures.chosen import choose_pictures, take_turns
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
@@ -45,7 +45,8 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     found = [*case_columns(cases, spec, summary, further=sliced), *_files(folder, cases.case_ids)]
     kept, left = part_columns(found)
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
-    shown = choose_pictures(folder, cases.headlines(), config, of_class=_worst_of_classes(cases))
+    order = take_turns(cases.headlines(), _worst_of_classes(cases))
+    (shown,), left_out = choose_pictures([folder], order, config, page=folder)
     matrix = summary.get("confusion_matrix")
     evaluation = {
         "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
@@ -70,7 +71,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     outside = [summary.get("invalid", {}).get(name, 0) for name in spec.names]
     facts = {"matrix": matrix, "outside": outside, "sort": HEADLINE, "size": "objects"}
     arrays = cells.arrays() if cells else {}
-    explorer = explorer_values(kept, spec, shown, config, facts=facts, left=left, arrays=arrays)
+    explorer = explorer_values(kept, spec, shown, config, facts=facts, left=left, arrays=arrays, unshown=left_out)
     return {"evaluation": evaluation, "explorer": explorer, "sections": _sections(evaluation)}
 
 
@@ -83,12 +84,13 @@ def part_columns(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]
 def explorer_values(
     columns: Sequence[Column],
     spec: ClassSpec,
-    shown: Shown,
+    shown: Any,
     config: ReportConfig,
     *,
     facts: Mapping[str, Any],
     left: Sequence[Column] = (),
     arrays: Mapping[str, Any] | None = None,
+    unshown: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Gather what the section of cases needs: ``data`` and ``layers``, as the scripts read them, and ``notes``.
 
@@ -96,12 +98,16 @@ def explorer_values(
     ----------
     columns
         What the page holds.
+    shown
+        Pictures by case, for several runs a list of these, as `choose_pictures` loads them.
     facts
         ``sort``, the key of the column that orders the cases, ``size``, that of the other axis, and further ones.
     left
         Columns that were left out, which is said.
     arrays
         Further whole numbers by name.
+    unshown
+        Cases whose pictures did not fit.
     """
     common = {
         "classes": list(spec.names),
@@ -110,16 +116,14 @@ def explorer_values(
         "linked": config.pictures == "link",
         "noPictures": _NO_PICTURES,
         "noPicture": _no_picture(shown),
-        "pictured": len(shown.cases),
     }
     notes = [] if not left else [f"Left out of this page, not of cases.csv: {', '.join(_groups(left))}."]
-    if shown.left_out:
-        some = ", ".join(shown.left_out[:8]) + (" and others" if len(shown.left_out) > 8 else "")
-        count = len(shown.left_out)
-        notes.append(f"{count} kept pictures left out by report.picture_mb={config.picture_mb:g}: {some}.")
+    if unshown:
+        some = ", ".join(unshown[:8]) + (" and others" if len(unshown) > 8 else "")
+        notes.append(f"{len(unshown)} kept pictures left out by report.picture_mb={config.picture_mb:g}: {some}.")
     return {
         "data": Markup(pack_page(common | dict(facts), columns, dict(arrays or {}))),  # Base64
-        "layers": script_json(shown.cases),
+        "layers": script_json(shown),
         "notes": notes,
     }
 
@@ -140,8 +144,8 @@ def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[Column]:
         yield Column(key="file", label="prediction", values=files, kind="text", group="case")
 
 
-def _no_picture(shown: Shown) -> str:
-    if not shown.cases:
+def _no_picture(shown: Any) -> str:
+    if not any(shown):
         return _NO_PICTURES
     kept = "the worst cases, the worst of each class and a sample"
     remedy = "report.overlays=-1 keeps all, and report.pictures=link shows all of them."

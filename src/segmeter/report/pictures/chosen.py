@@ -1,133 +1,123 @@
-"""Layers on disk -> those that a page shows, within a limit of bytes."""
+"""Chooses the cases that are worth a picture, and the pictures that fit into a page."""
 
 import base64
 import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from segmeter.files import safe_id
 from segmeter.records import read_own
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.gallery import worst_first
 from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path, read_notes
 
+_MOST_CLASSES = 64  # whose worst case is drawn
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """Pictures of a page.
 
-    Parameters
-    ----------
-    cases
-        Per case what `draw_layers` noted, with ``files``: by name, the content in Base64, or the path beside the page
-        where pictures are linked.
-    left_out
-        Cases whose pictures were kept but would have made the page too large.
+def choose_cases(
+    scores: Mapping[str, float | None],
+    config: ReportConfig,
+    class_scores: Mapping[str, Sequence[float]] | None = None,
+) -> set[str]:
+    """Choose the worst cases, the worst of each class, and a fair sample; scores of None and NaN are undefined."""
+    if config.overlays < 0:
+        return set(scores)
+    if not config.overlays:
+        return set()
+    worst = min(config.worst, config.overlays)
+    defined = {name: score for name, score in scores.items() if score is not None and not np.isnan(score)}
+    of_class = dict[int, tuple[float, str]]()
+    for name, values in (class_scores or {}).items():
+        for k, value in enumerate(values[:_MOST_CLASSES]):
+            if not np.isnan(value):
+                of_class[k] = min(of_class.get(k, (value, name)), (value, name))
+    sample = sorted(scores, key=_draw)[: config.overlays - worst]
+    return {*worst_first(defined)[:worst], *sample, *(name for _, name in of_class.values())}
+
+
+def worst_first(scores: Mapping[str, float | None]) -> list[str]:
+    """Case ids by rising score; undefined ones (None) last, equal ones by id.
+
+    Examples
+    --------
+    >>> worst_first({"b": 0.5, "a": None, "c": 0.1})
+    ['c', 'b', 'a']
     """
+    return sorted(scores, key=lambda name: (scores[name] is None, scores[name] or 0.0, name))
 
-    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    left_out: Sequence[str] = ()
+
+def take_turns(scores: Mapping[str, float | None], of_class: Sequence[str] = ()) -> list[str]:
+    """Order cases for a page: in turn the next worst, the worst of the next class, and the next of a fair sample."""
+    lists = (worst_first(scores), [name for name in of_class if name in scores], sorted(scores, key=_draw))
+    return list(dict.fromkeys(name for names in itertools.zip_longest(*lists) for name in names if name is not None))
+
+
+def _draw(case_id: str) -> str:
+    """The key that puts cases into the order of the fair sample."""
+    return hashlib.sha256(case_id.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def choose_pictures(
-    folder: Path,
-    scores: Mapping[str, float | None],
-    config: ReportConfig,
-    *,
-    of_class: Sequence[str] = (),
-) -> Shown:
-    """Load the layers of cases: in turn the next worst, the worst of the next class, and the next of a fair sample.
+    folders: Sequence[Path], order: Sequence[str], config: ReportConfig, *, page: Path
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Load the layers of the same cases from one run or several, until the page is full.
+
+    The image and the target are kept once, with the first run that has them.
 
     Parameters
     ----------
-    folder
-        The run's folder.
-    scores
-        Headline per case id, None where undefined.
+    folders
+        Of the runs.
+    order
+        The cases, the most important first.
     config
         Whether pictures are embedded, and how many bytes in all.
-    of_class
-        The worst case of each class.
+    page
+        The folder of the page, which linked pictures are named from.
+
+    Returns
+    -------
+    list of dict
+        Per run and case the notes of `draw_layers`, with ``files``: by name, the content in Base64, or the path.
+    list of str
+        Cases that have pictures, but would make the page too large.
     """
-    here = _pictured(folder, scores)
-    sample = sorted(here, key=lambda name: hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest())
-    lists = (worst_first(here), [name for name in of_class if name in here], sample)
-    order = dict.fromkeys(name for names in itertools.zip_longest(*lists) for name in names if name is not None)
-    left = int(config.picture_mb * 2**20)
-    cases: dict[str, Mapping[str, Any]] = {}
-    left_out: list[str] = []
-    for name in order:
-        notes, size = _load(layers_path(folder, name), linked_from=folder if config.pictures == "link" else None)
-        left -= size
+    left, left_out = int(config.picture_mb * 2**20), list[str]()
+    linked_from = page if config.pictures == "link" else None
+    here = [{path.parent.name for path in (folder / FOLDER).glob(f"*/{NOTES}")} for folder in folders]
+    found: list[dict[str, Any]] = [{} for _ in folders]
+    for name in order if any(here) else ():
+        runs = [number for number, names in enumerate(here) if safe_id(name) in names]
+        pictures = {number: _load(layers_path(folders[number], name), linked_from) for number in runs}
+        for number in runs[1:]:
+            _drop_shared(pictures[number])
+        left -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures.values())
         if left < 0:
-            left_out.append(name)
-        else:
-            cases[name] = notes
-    return Shown(cases=cases, left_out=left_out)
+            left_out += [name] if runs else []
+            continue
+        for number, picture in pictures.items():
+            found[number][name] = picture
+    return found, left_out
 
 
-def _pictured(folder: Path, scores: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The cases that have layers; the folder is listed once, as asking for each of many cases takes long."""
-    names = {path.parent.name for path in (folder / FOLDER).glob(f"*/{NOTES}")}
-    return {name: score for name, score in scores.items() if safe_id(name) in names} if names else {}
-
-
-def _load(place: Path, *, linked_from: Path | None) -> tuple[dict[str, Any], int]:
-    """What a page needs of a case's layers, embedded or linked from a folder, and how many characters that takes."""
+def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
+    """The notes of a case's layers and their files, embedded or linked from a folder."""
     notes = read_notes(place)
     names = ["image.webp", *(each["file"] for each in notes["maps"])]
     names_of_files = notes.pop("files", None)
     if linked_from is not None:
         address = quote(os.fsencode(os.path.relpath(place.resolve(), linked_from.resolve())))
-        contents = {name: f"{address}/{name}" for name in names}
+        files = {name: f"{address}/{name}" for name in names}
     else:
-        contents = {name: base64.b64encode(read_own(place / name)).decode() for name in _present(place, names)}
-    notes |= {"files": contents} | ({"names": names_of_files} if names_of_files else {})
-    return notes, len(json.dumps(notes)) if linked_from is None else 0
-
-
-def _present(place: Path, names: Sequence[str]) -> Iterator[str]:
-    return (name for name in names if (place / name).is_file())
-
-
-def choose_pairs(
-    folders: Sequence[Path], scores: Mapping[str, float | None], config: ReportConfig, *, page: Path
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Load the layers of the same cases from several runs, the lowest `scores` first.
-
-    The image and the target are kept once, with the first run that has them. `page` is the folder of the page, which
-    linked pictures are named from.
-
-    Returns
-    -------
-    list of dict
-        Per run what `Shown.cases` has.
-    list of str
-        Cases that were left out.
-    """
-    left, left_out = int(config.picture_mb * 2**20), list[str]()
-    linked_from = page if config.pictures == "link" else None
-    found: list[dict[str, Any]] = [{} for _ in folders]
-    pictured = {name for folder in folders for name in _pictured(folder, scores)}
-    for name in worst_first({name: score for name, score in scores.items() if name in pictured}):
-        places = [layers_path(folder, name) for folder in folders]
-        here = [number for number, place in enumerate(places) if (place / NOTES).is_file()]
-        pictures = {number: _load(places[number], linked_from=linked_from)[0] for number in here}
-        for number in here[1:]:
-            _drop_shared(pictures[number])
-        left -= 0 if linked_from else len(json.dumps(pictures))
-        if left < 0:
-            left_out.append(name)
-        else:
-            for number, picture in pictures.items():
-                found[number][name] = picture
-    return found, left_out
+        present = (name for name in names if (place / name).is_file())
+        files = {name: base64.b64encode(read_own(place / name)).decode() for name in present}
+    return notes | {"files": files} | ({"names": names_of_files} if names_of_files else {})
 
 
 def _drop_shared(picture: dict[str, Any]) -> None:

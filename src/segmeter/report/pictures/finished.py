@@ -6,7 +6,6 @@ is drawn again replaces all pictures that it had.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from segmeter.metrics.pixels.overlap import headline_scores, score_totals
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.gallery import OVERLAYS, choose_cases, worst_first
+from segmeter.report.pictures.chosen import choose_cases, worst_first
+from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, slice_objects
-from segmeter.report.pictures.overlay import draw_overlay, write_overlay
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
 
@@ -112,11 +111,21 @@ def draw_run(
         except DataError as error:
             return error.problems
         if case_id in drawn:
-            _draw(folder, case_id, case, spec, config, title=title, score=scores.headline[case_id], notes=notes)
+            maps = (case.image, case.target, case.labels, spec)
+            layers = draw_layers(*maps, panel=config.panel, objects=case.objects, notes=notes)
+            picture = draw_picture(layers, title=title, score=scores.headline[case_id], panel=config.panel)
+            write_overlay(folder / OVERLAYS, case_id, picture)
+            write_layers(folder, case_id, layers)
         if case_id in worst and case.target is not None:
-            maps = {"image": case.image, "target": case.target, "labels": case.labels}
             number = notes["slice"][0] if "slice" in notes else None
-            write_crops(folder, case_id, spec, **maps, step=case.step, slice_number=number)
+            write_crops(
+                *(folder, case_id, spec),
+                image=case.image,
+                target=case.target,
+                labels=case.labels,
+                step=case.step,
+                slice_number=number,
+            )
         return ()
 
     problems = [
@@ -144,24 +153,6 @@ def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, st
         objects=slice_objects(case.objects, target, labels, spec, place),
     )
     return flat, f"{case_id}, slice {place + 1} of {depth}", notes | {"slice": [place + 1, depth]}
-
-
-def _draw(
-    folder: Path,
-    case_id: str,
-    case: DrawnCase,
-    spec: ClassSpec,
-    config: ReportConfig,
-    *,
-    title: str,
-    score: float | None,
-    notes: Mapping[str, Any],
-) -> None:
-    maps = (case.image, case.target, case.labels, spec)
-    shown: Callable[..., Any] = partial(draw_overlay, panel=config.panel, objects=case.objects)
-    write_overlay(folder / OVERLAYS, case_id, shown(*maps, title=title, score=score))
-    layers = draw_layers(*maps, panel=config.panel, objects=case.objects, notes=notes)
-    write_layers(folder, case_id, layers)
 
 
 def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:

@@ -1,44 +1,41 @@
-"""One case -> the layers of its picture: the image, and indexed maps that a page colours as its reader wants.
+"""The layers of a case: its image, and indexed maps over it that a page colours and `flatten` makes one picture of.
 
-A map is a grey PNG. Its entries, such as the classes that occur, are spread evenly over the grey values: entry i of n
-has the value i * (255 // (n - 1)), so that a page tells them apart even where a screen's colours shift values by one.
+A map is stored as a grey PNG. Its entries, such as the classes that occur, are spread evenly over the grey values:
+entry i of n has the value i * (255 // (n - 1)), so that a page tells them apart even where a screen's colours shift
+values by one.
 """
 
-import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from pydantic import Field
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
+from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, remove, safe_id, write_bytes
 from segmeter.records import Form, read_json
+from segmeter.report.pictures.images import RGB, Mask, contours, display_image, encode, reduce_image, reduce_labels
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, find_kinds
-from segmeter.report.pictures.overlay import check_shapes, object_names, panel_shape, resize_labels
-from segmeter.report.pictures.paint import (
-    ERROR_COLOURS,
-    OBJECT_COLOURS,
-    contours,
-    display_image,
-    error_kinds,
-    ignored,
-    resize,
-)
+
+Entry = dict[str, Any]  # of a map: a class, or a name with a colour
 
 FOLDER = "pictures"  # of a run's folder
 NOTES = "layers.json"  # of a case's folder
 QUALITY = 82  # of the image, WebP
-_MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
-_PLANES = 6  # of a multilabel map: each combination is an entry
+MISSED: Colour = (255, 66, 140)
+FALSE: Colour = (64, 156, 255)
+WRONG: Colour = (255, 196, 0)
+MATCHED: Colour = (60, 200, 110)
+_OUTLINE: Colour = (255, 255, 255)
 _IGNORED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
-
-Entry = Mapping[str, Any]
+_MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
+_PLANES = 6  # of a multilabel map: each combination is an entry
 
 
 class _Map(Form):
@@ -49,31 +46,75 @@ class _Map(Form):
 
 
 class _Notes(Form):
-    """What is noted of a picture."""
+    """The notes of a picture."""
 
     case: str
     shown: list[int]
     maps: list[_Map]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layers:
-    """A case as a page shows it.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerMap:
+    """An indexed map that lies over the image.
 
     Parameters
     ----------
-    files
-        Contents by file name: ``image.webp``, ``target.png``, ``prediction.png``, ``errors.png``, further planes, and
-        outlines of objects, ``target-objects.png`` and ``prediction-objects.png``.
-    notes
-        ``size`` (rows, columns) of the case and ``shown`` of its layers; ``task``; ``classes``: name and colour of
-        those that occur, by number; ``maps``: for each map its ``role`` (target, prediction, errors), ``file`` and
-        ``entries`` (class, or name and colour), or ``planes`` for multilabel: the class of each bit; and what the
-        caller noted, such as the slice.
+    role, file
+        "target", "prediction" or "errors", and the name of its file.
+    index : (H, W), integer
+        The entry of each pixel; with `planes` a bit for each of these classes.
+    entries
+        A class, or a name and a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` lets the
+        image shine through, ``strong`` covers it, and ``hatched`` marks ignored pixels.
     """
 
-    files: Mapping[str, bytes]
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    role: str
+    file: str
+    index: NDArray[Any]
+    entries: Sequence[Entry] = ()
+    planes: Sequence[int] = ()
+
+    @property
+    def size(self) -> int:
+        """How many values the index may have."""
+        return 2 ** len(self.planes) if self.planes else len(self.entries)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layers:
+    """A case to be shown: `facts` are further plain values, such as the slice of a volume."""
+
+    image: RGB
+    maps: Sequence[LayerMap]
+    spec: ClassSpec
+    facts: Mapping[str, Any]
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Plain values that a page needs beside the files.
+
+        ``size`` (rows, columns) of the case and ``shown`` of its layers; ``task``; ``classes``: name and colour of
+        those that occur, by number; ``maps``: ``role``, ``file`` and ``entries`` or ``planes`` of each; and the facts.
+        """
+        found = {entry["class"] for each in self.maps for entry in each.entries if "class" in entry}
+        found |= {k for each in self.maps for k in each.planes}
+        maps = [
+            {"role": each.role, "file": each.file}
+            | ({"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)})
+            for each in self.maps
+        ]
+        classes = {str(k): {"name": self.spec.names[k], "colour": self.spec.colours[k]} for k in sorted(found)}
+        shown = {"shown": self.image.shape[:2], "task": self.spec.task, "classes": classes, "maps": maps}
+        return shown | dict(self.facts)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Contents by file name: ``image.webp``, and a grey PNG of each map."""
+        files = {"image.webp": encode(self.image, "WEBP", quality=QUALITY, method=2)}
+        for each in self.maps:
+            spread = each.index * (255 // max(1, each.size - 1))
+            files[each.file] = encode(spread.astype(np.uint8), "PNG", compress_level=9)
+        return files
 
 
 def draw_layers(
@@ -86,34 +127,49 @@ def draw_layers(
     objects: Objects = NO_OBJECTS,
     notes: Mapping[str, Any] | None = None,
 ) -> Layers:
-    """Make the layers of a case; arrays as `draw_overlay` takes them.
+    """Make the layers of a case.
 
     Parameters
     ----------
+    image
+        (H, W, C) uint8, uint16 or float; see `display_image`.
+    target, labels
+        (H, W) integer; multilabel (K, H, W) in {0, 1}. `target` is None where there is no reference.
     panel
         Longest side, pixels: larger cases are reduced, maps to the value at each pixel's centre. Nothing is enlarged.
+    objects
+        Of maps (H, W): each object gets an outline. Where both sides are known, the errors are those of objects.
     notes
         Further facts of the picture, such as the slice of a volume; plain values.
+
+    Raises
+    ------
+    InputError
+        The shapes do not go together.
     """
-    check_shapes("draw_layers", image, target, labels)
+    _check_shapes(image, target, labels)
     size = (int(image.shape[0]), int(image.shape[1]))
-    shape = panel_shape(size, panel) if max(size) > panel else size
-    found = resize_labels(labels, shape)
-    files = {"image.webp": _webp(resize(display_image(image), shape, smooth=True))}
-    maps = _label_maps("prediction", found, spec, files)
+    share = min(1.0, panel / max(size))
+    shape = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
+    found = reduce_labels(labels, shape)
+    maps = _label_maps("prediction", found, spec)
     if target is not None:
-        wanted = resize_labels(target, shape)
-        maps += _label_maps("target", wanted, spec, files)
-        if objects.matched and target.ndim == 2:
-            maps += _object_maps(objects, target, labels, spec, shape, files)
-        else:
-            maps.append(_error_map(wanted, found, spec, files))
-    facts = {"size": size, "shown": shape, "task": spec.task, "classes": _classes(maps, spec), "maps": maps}
-    return Layers(files=files, notes=facts | dict(notes or {}))
+        maps += _label_maps("target", reduce_labels(target, shape), spec)
+    if target is not None and target.ndim == 2 and objects.matched:
+        maps += _object_maps(objects, target, labels, spec, shape)
+    else:
+        sides = {"target": objects.target, "prediction": objects.prediction}
+        maps += [
+            _outlines(role, [("object", _OUTLINE, each)], shape) for role, each in sides.items() if each is not None
+        ]
+        if target is not None:
+            maps.append(_error_map(reduce_labels(target, shape), found, spec))
+    facts = {"size": size} | dict(notes or {})
+    return Layers(image=reduce_image(display_image(image), shape), maps=maps, spec=spec, facts=facts)
 
 
 def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
-    """Names of a case's files by role, as the note ``files``; of several with their folders, which say the class."""
+    """Names of a case's files by role, as the note ``files``; several are named with their folders, the classes."""
     return {
         role: [_clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
         for role, paths in files.items()
@@ -127,26 +183,36 @@ def layers_path(folder: Path, case_id: str) -> Path:
 
 
 def write_layers(folder: Path, case_id: str, layers: Layers) -> Path:
-    """Write a case's layers into a folder of its own, which appears complete or not at all; returns it."""
+    """Write a case's layers into a folder of its own, which appears complete or not at all; return it."""
     place = layers_path(folder, case_id)
     if place.exists():
         remove(place)
     with fresh_folder(place) as fresh:
         for name, content in layers.files.items():
             write_bytes(fresh / name, content)
-        write_bytes(fresh / NOTES, json_bytes({"case": _clean(case_id)} | dict(layers.notes)))
+        write_bytes(fresh / NOTES, json_bytes({"case": _clean(case_id)} | layers.notes))
     return place
 
 
 def read_notes(place: Path) -> dict[str, Any]:
-    """Read what `write_layers` noted in a case's folder, with ``case``, its id.
+    """Read the notes in a case's folder, with ``case``, its id.
 
     Raises
     ------
     InputError
-        It is damaged.
+        They are damaged.
     """
     return read_json(place / NOTES, _Notes)
+
+
+def _check_shapes(image: NDArray[Any], target: NDArray[Any] | None, labels: NDArray[Any]) -> None:
+    where = "draw_layers"
+    if image.ndim != 3 or not image.size:
+        raise InputError(expected(where, "image", "(H, W, C)", image.shape))
+    if labels.ndim not in (2, 3) or labels.shape[-2:] != image.shape[:2]:
+        raise InputError(expected(where, "labels", f"of the image's size {image.shape[:2]}", labels.shape))
+    if target is not None and target.shape != labels.shape:
+        raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
 
 
 def _clean(text: str) -> str:
@@ -154,15 +220,15 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _classes(maps: Sequence[Entry], spec: ClassSpec) -> dict[str, Entry]:
-    entries = (entry["class"] for each in maps for entry in each.get("entries", ()) if "class" in entry)
-    planes = (k for each in maps for k in each.get("planes", ()))
-    return {str(k): {"name": spec.names[k], "colour": spec.colours[k]} for k in sorted({*entries, *planes})}
+def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
+    """Pixels (H, W) that hold the ignored value; of planes, in every one of them."""
+    mask = ~spec.valid(labels)
+    return np.asarray(mask.all(axis=0) if labels.ndim == 3 else mask)
 
 
-def _label_maps(role: str, labels: NDArray[Any], spec: ClassSpec, files: dict[str, bytes]) -> list[Entry]:
+def _label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
     if labels.ndim == 3:
-        return _plane_maps(role, labels, spec, files)
+        return _plane_maps(role, labels, spec)
     values, counts = np.unique(labels, return_counts=True)
     kept = np.sort(values[np.argsort(-counts, kind="stable")[:_MOST_ENTRIES]])
     entries = [_class_entry(int(value), spec) for value in kept]
@@ -171,119 +237,93 @@ def _label_maps(role: str, labels: NDArray[Any], spec: ClassSpec, files: dict[st
     if rare.any():
         entries.append({"name": "classes with fewer pixels", "colour": _UNKNOWN})
         index = np.where(rare, len(entries) - 1, index)
-    return [_map(role, f"{role}.png", index, entries, files)]
+    return [LayerMap(role=role, file=f"{role}.png", index=index, entries=entries)]
 
 
 def _class_entry(value: int, spec: ClassSpec) -> Entry:
     if value < spec.num_classes:
         return {"class": value}
     if value == spec.ignore_index:
-        return {"name": "ignored", "colour": _IGNORED}
+        return {"name": "ignored", "colour": _IGNORED, "hatched": True}
     return {"name": f"value {value}, no class", "colour": _UNKNOWN}
 
 
-def _plane_maps(role: str, labels: NDArray[Any], spec: ClassSpec, files: dict[str, bytes]) -> list[Entry]:
+def _plane_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
     """Maps of which each bit is a class; classes that do not occur have none."""
     present = [k for k in range(len(labels)) if (labels[k] == 1).any()]
-    maps: list[Entry] = []
+    maps = []
     for start in range(0, len(present), _PLANES):
         planes = present[start : start + _PLANES]
-        bits = sum((labels[k] == 1).astype(np.int64) << bit for bit, k in enumerate(planes))
+        bits = np.asarray(sum((labels[k] == 1).astype(np.int64) << bit for bit, k in enumerate(planes)))
         name = f"{role}.png" if not start else f"{role}-{start // _PLANES + 1}.png"
-        files[name] = _png(np.asarray(bits), 2 ** len(planes))
-        maps.append({"role": role, "file": name, "planes": planes})
-    if ignored(labels, spec).any():
-        entries: list[Entry] = [{"hidden": True}, {"name": "ignored", "colour": _IGNORED}]
-        maps.append(_map(role, f"{role}-ignored.png", ignored(labels, spec).astype(np.int64), entries, files))
-    return maps
+        maps.append(LayerMap(role=role, file=name, index=bits, planes=planes))
+    void = _ignored(labels, spec)
+    return [*maps, _kind_map(role, f"{role}-ignored.png", [_void(void)])] if void.any() else maps
 
 
-def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec, files: dict[str, bytes]) -> Entry:
-    names = ("missed", "false", "missed and false")
-    if target.ndim == 2:
+_Kind = tuple[Entry, Mask]
+
+
+def _kind_map(role: str, name: str, kinds: Sequence[_Kind]) -> LayerMap:
+    """A map of masks (H, W), the last of which is seen where they overlap; where none is, it shows nothing."""
+    index = np.zeros(kinds[0][1].shape, np.int64)
+    for number, (_, mask) in enumerate(kinds, start=1):
+        index[mask] = number
+    return LayerMap(role=role, file=name, index=index, entries=[{"hidden": True}, *(entry for entry, _ in kinds)])
+
+
+def _void(mask: Mask) -> _Kind:
+    return {"name": "ignored", "colour": _IGNORED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
+
+
+def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> LayerMap:
+    """Kinds of error: the target has a class and the prediction none, the other way round, or two classes differ."""
+    differ = (target != labels) & spec.valid(target)
+    missed, false = differ & (labels == 0), differ & (target == 0)
+    if target.ndim == 3:
+        names = ("missed", "false", "missed and false")
+        missed, false = missed.any(axis=0), false.any(axis=0)
+        masks = (missed & ~false, false & ~missed, missed & false)
+    else:
         first = spec.names[0]
         names = (f"missed: predicted as {first}", f"false: {first} in the target", "another class")
-    index = np.zeros(target.shape[-2:], np.int64)
-    kinds = list(zip(names, ERROR_COLOURS, error_kinds(target, labels, spec), strict=True))
-    kinds.append(("ignored", _IGNORED, ignored(target, spec)))
-    found = _kind_map(index, kinds, files)
-    for entry, (_, _, mask) in zip(found["entries"][1:], kinds, strict=True):
-        entry |= {} if mask.any() else {"absent": True}  # from the legend
-    return found
+        missed, false = (mask & spec.has_background for mask in (missed, false))
+        masks = (missed, false, differ & ~missed & ~false)
+    kinds: list[_Kind] = [
+        ({"name": name, "colour": colour} | ({} if mask.any() else {"absent": True}), mask)
+        for name, colour, mask in zip(names, (MISSED, FALSE, WRONG), masks, strict=True)
+    ]
+    return _kind_map("errors", "errors.png", [*kinds, _void(_ignored(target, spec))])
 
 
 def _object_maps(
-    objects: Objects,
-    target: NDArray[Any],
-    labels: NDArray[Any],
-    spec: ClassSpec,
-    shape: tuple[int, int],
-    files: dict[str, bytes],
-) -> list[Entry]:
+    objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec, shape: tuple[int, int]
+) -> list[LayerMap]:
     """Outlines of the objects of both sides, and all of them filled as errors."""
     kinds = find_kinds(objects, target, labels, spec)
-    void = resize(ignored(target, spec), shape, smooth=False)
-    matched, missed, false = zip(object_names(kinds, objects), OBJECT_COLOURS, strict=True)
+    where = "" if objects.kinds is None else " in the volume"
+    words = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
+    matched, missed, false = (f"{count} {name}" for count, name in zip(kinds.counts(), words, strict=True))
     sides = {
-        "target": [(*matched, kinds.found), (*missed, kinds.missed)],
-        "prediction": [(*matched, kinds.matched), (*false, kinds.spurious)],
+        "target": [(matched, MATCHED, kinds.found), (missed, MISSED, kinds.missed)],
+        "prediction": [(matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)],
     }
-    maps = [_outlines(role, drawn, shape, files) for role, drawn in sides.items()]
-    return [*maps, _object_map([*sides["prediction"][:1], sides["target"][1], sides["prediction"][1]], void, files)]
+    filled, edges = list[_Kind](), list[_Kind]()
+    for name, colour, numbers in (sides["prediction"][0], sides["target"][1], sides["prediction"][1]):
+        small = reduce_labels(numbers, shape)
+        filled.append(({"name": name, "colour": colour, "faint": True}, small > 0))
+        edges.append(({"name": name, "colour": colour, "strong": True}, (small > 0) & contours(small)))
+    void = _void(reduce_labels(_ignored(target, spec), shape))
+    outlines = [_outlines(role, drawn, shape) for role, drawn in sides.items()]
+    return [*outlines, _kind_map("errors", "errors.png", [*filled, void, *edges])]
 
 
-def _outlines(
-    role: str, kinds: Sequence[tuple[str, Colour, Any]], shape: tuple[int, int], files: dict[str, bytes]
-) -> Entry:
+def _outlines(role: str, kinds: Sequence[tuple[str, Colour, NDArray[Any]]], shape: tuple[int, int]) -> LayerMap:
     """The contour of each object, also where two touch."""
-    numbers = [resize(each, shape, smooth=False) for _, _, each in kinds]
-    edge = contours(np.where(numbers[1] > 0, numbers[1], numbers[0]))
-    drawn = [(name, colour, (each > 0) & edge) for (name, colour, _), each in zip(kinds, numbers, strict=True)]
-    found = _kind_map(np.zeros(shape, np.int64), drawn, files, role=role, name=f"{role}-objects.png")
-    for entry in found["entries"][1:]:
-        entry["strong"] = True
-    return found
-
-
-def _object_map(kinds: Sequence[tuple[str, Colour, Any]], void: NDArray[np.bool_], files: dict[str, bytes]) -> Entry:
-    """Matched, missed and false objects: each is filled, and its contour is an entry of its own."""
-    drawn = [(name, colour, resize(each, void.shape, smooth=False)) for name, colour, each in kinds]
-    filled = [(name, colour, each > 0) for name, colour, each in drawn]
-    edges = [(name, colour, (each > 0) & contours(each)) for name, colour, each in drawn]
-    found = _kind_map(np.zeros(void.shape, np.int64), [*filled, ("ignored", _IGNORED, void), *edges], files)
-    for entry in found["entries"][1:4]:
-        entry["faint"] = True
-    found["entries"][4] |= {} if void.any() else {"absent": True}
-    return found
-
-
-def _kind_map(
-    index: NDArray[np.int64],
-    kinds: Sequence[tuple[str, Colour, Any]],
-    files: dict[str, bytes],
-    *,
-    role: str = "errors",
-    name: str = "errors.png",
-) -> Entry:
-    for number, (_, _, mask) in enumerate(kinds, start=1):
-        index[mask] = number
-    named: list[Entry] = [{"name": words, "colour": colour} for words, colour, _ in kinds]
-    return _map(role, name, index, [{"hidden": True}, *named], files)
-
-
-def _map(role: str, name: str, index: NDArray[Any], entries: Sequence[Entry], files: dict[str, bytes]) -> Entry:
-    files[name] = _png(index, len(entries))
-    return {"role": role, "file": name, "entries": list(entries)}
-
-
-def _png(index: NDArray[Any], entries: int) -> bytes:
-    spread = index * (255 // max(1, entries - 1))
-    content = io.BytesIO()
-    Image.fromarray(spread.astype(np.uint8)).save(content, "PNG", compress_level=9)
-    return content.getvalue()
-
-
-def _webp(image: NDArray[np.uint8]) -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(image).save(content, "WEBP", quality=QUALITY, method=2)
-    return content.getvalue()
+    small = [reduce_labels(each, shape) for _, _, each in kinds]
+    edge = contours(np.where(small[-1] > 0, small[-1], small[0]))
+    drawn: list[_Kind] = [
+        ({"name": name, "colour": colour, "strong": True}, (each > 0) & edge)
+        for (name, colour, _), each in zip(kinds, small, strict=True)
+    ]
+    return _kind_map(role, f"{role}-objects.png", drawn)

@@ -69,16 +69,6 @@ class ObjectKinds:
     missed: Map
     spurious: Map
 
-    @property
-    def target(self) -> Map:
-        """All objects of the target."""
-        return np.where(self.missed > 0, self.missed, self.found)
-
-    @property
-    def prediction(self) -> Map:
-        """All predicted objects."""
-        return np.where(self.spurious > 0, self.spurious, self.matched)
-
     def counts(self) -> tuple[int, int, int]:
         """How many are matched, missed and spurious."""
         return tuple(len(np.setdiff1d(each, 0)) for each in (self.matched, self.missed, self.spurious))  # type: ignore[return-value]

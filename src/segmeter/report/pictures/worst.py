@@ -6,14 +6,12 @@ worst/<case>/target.png, prediction.png  of a multilabel task one per class: tar
 worst/<case>/crop.json                   where the crop lies
 """
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.export.labels import encode_labels_png
@@ -25,8 +23,8 @@ from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.pixels.overlap import headline_scores, score_totals
 from segmeter.records import read_json
 from segmeter.report.figures import headline
-from segmeter.report.pictures.gallery import worst_first
-from segmeter.report.pictures.paint import display_image
+from segmeter.report.pictures.chosen import worst_first
+from segmeter.report.pictures.images import display_image, encode
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
 EDGE = 256  # of a crop, pixels
@@ -165,8 +163,6 @@ def _planes(
 
 
 def _image_png(image: NDArray[Any]) -> bytes:
-    content = io.BytesIO()
     exact = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
     shown = np.ascontiguousarray(image if exact else display_image(image))
-    Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else shown).save(content, "PNG")
-    return content.getvalue()
+    return encode(shown[..., 0] if shown.shape[-1] == 1 else shown, "PNG")

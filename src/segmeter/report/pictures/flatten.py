@@ -1,0 +1,251 @@
+"""Flattens the layers of cases into one picture: panels side by side, with captions, a title and a legend."""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from segmeter.classes import ClassSpec, Colour
+from segmeter.files import make_folder, safe_id, write_bytes
+from segmeter.report.figures import headline, number
+from segmeter.report.pictures.images import RGB, contours, encode
+from segmeter.report.pictures.layers import LayerMap, Layers, draw_layers
+from segmeter.report.pictures.objects import NO_OBJECTS, Objects
+
+OVERLAYS = "overlays"  # of a run's folder
+PANEL = 480  # longest side of a panel, pixels
+INK: Colour = (236, 239, 244)
+FAINT: Colour = (150, 158, 171)
+PAPER: Colour = (22, 25, 31)
+MARGIN = 14
+GAP = 8  # between panels
+NARROWEST = 120  # a panel's column, so that its caption and the legend fit
+TINT, GREY_TINT = 0.45, 0.85  # share of a class colour over the grey image: of a pure one, and of a grey one
+HATCH = 8  # pixels from stripe to stripe over ignored pixels
+_GREY_WEIGHTS = (0.299, 0.587, 0.114)  # ITU-R BT.601 luma
+_TITLE, _CAPTION = 17, 13  # font sizes, pixels
+_LINE = 22  # height of a legend line
+_SWATCH = 13
+_LIKENESS = {0x2013: "-", 0x2014: "-", 0xD7: "x", 0xDF: "ss", 0x3BC: "u"}  # dashes, times, sharp s, mu
+
+Legend = Sequence[tuple[str, Colour | None]]  # names; without a colour they are hatched
+
+
+def draw_overlay(
+    image: NDArray[Any],
+    target: NDArray[Any] | None,
+    labels: NDArray[Any],
+    spec: ClassSpec,
+    *,
+    title: str = "",
+    score: float | None = None,
+    panel: int = PANEL,
+    objects: Objects = NO_OBJECTS,
+) -> RGB:
+    """Draw image | target | prediction | errors with a legend; without a target only image | prediction.
+
+    Parameters
+    ----------
+    image, target, labels, spec, objects
+        As `draw_layers` takes them.
+    title
+        The case id.
+    score
+        The headline of the case (see `figures.headline`), in [0, 1]; None or NaN is shown as "n/a" where there is a
+        target.
+    panel
+        Longest side of a panel, pixels. Smaller images are enlarged by a whole factor, larger ones reduced.
+
+    Returns
+    -------
+    (height, width, 3) uint8
+
+    Raises
+    ------
+    InputError
+        The shapes do not go together.
+    """
+    layers = draw_layers(image, target, labels, spec, panel=panel, objects=objects)
+    return draw_picture(layers, title=title, score=score, panel=panel)
+
+
+def draw_picture(layers: Layers, *, title: str, score: float | None, panel: int = PANEL) -> RGB:
+    """Set the panels of a case side by side; see `draw_overlay`."""
+    roles = [role for role in ("target", "prediction", "errors") if any(each.role == role for each in layers.maps)]
+    panels = [(role, flatten(layers, role, panel=panel)) for role in ("image", *roles)]
+    figure = f"{headline(layers.spec.headline)} {number(score, 3)}" if "target" in roles else ""
+    errors = {
+        entry["name"]: None if entry.get("hatched") else entry["colour"]
+        for each in layers.maps
+        if each.role == "errors"
+        for entry in each.entries
+        if not entry.get("hidden") and not entry.get("absent")
+    }
+    return compose(panels, title=title, figure=figure, legend=[class_legend([layers]), list(errors.items())])
+
+
+def class_legend(cases: Sequence[Layers]) -> Legend:
+    """Names and colours of the classes that occur in some cases, by number."""
+    found = {int(k): entry for layers in cases for k, entry in layers.notes["classes"].items()}
+    return [(found[k]["name"], found[k]["colour"]) for k in sorted(found)]
+
+
+def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
+    """Paint the maps of one role over the image; "image" is the image alone.
+
+    Labels tint a grey image and have a contour, errors lie over a dimmed one, and ignored pixels are hatched. Black
+    classes leave the image untinted, and so does class 0 of a binary task. Small images are enlarged by a whole factor.
+    """
+    factor = max(1, panel // max(layers.image.shape[:2]))
+    image = layers.image.repeat(factor, axis=0).repeat(factor, axis=1)
+    if role == "image":
+        return image
+    luma = (image @ np.array(_GREY_WEIGHTS))[..., None]
+    painted = np.repeat(luma * 0.45 if role == "errors" else luma * 0.75 + 32, 3, axis=-1)
+    flat = np.where(_stripes(image.shape[:2])[..., None], 150.0, 40 + 0.3 * luma)
+    for each in (each for each in layers.maps if each.role == role):
+        index = each.index.repeat(factor, axis=0).repeat(factor, axis=1)
+        colours, shares = _looks(each, layers.spec)
+        colour, share = colours[index], shares[index][..., None]
+        if each.file == f"{role}.png" and role != "errors":
+            edge = contours(index)[..., None] & (share > 0)
+            colour, share = np.where(edge, 0.75 * colour + 64, colour), np.where(edge, 1.0, share)
+        painted = painted * (1 - share) + colour * share
+        hatched = np.array([bool(entry.get("hatched")) for entry in each.entries] or [False] * each.size)
+        painted = np.where(hatched[index][..., None], flat, painted)
+    return np.asarray(np.rint(painted), np.uint8)
+
+
+def _stripes(shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    return np.asarray(np.add.outer(np.arange(shape[0]), np.arange(shape[1])) % HATCH < HATCH // 4)
+
+
+def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The colour (n, 3) and the share in [0, 1] of each value of a map."""
+    if each.planes:
+        bits = (np.arange(each.size)[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
+        count = bits.sum(axis=1)
+        colours = bits @ np.array([spec.colours[k] for k in each.planes], float) / np.maximum(count, 1)[:, None]
+        return colours, np.where(count > 0, TINT, 0.0)
+    found = [_look(entry, spec, strong=each.role == "errors") for entry in each.entries]
+    return np.array([colour for colour, _ in found], float), np.array([share for _, share in found], float)
+
+
+def _look(entry: dict[str, Any], spec: ClassSpec, *, strong: bool) -> tuple[Colour, float]:
+    if entry.get("hidden") or entry.get("hatched"):
+        return (0, 0, 0), 0.0
+    if "class" not in entry:
+        return entry["colour"], TINT if entry.get("faint") else 1.0 if entry.get("strong") else 0.85 if strong else TINT
+    k, colour = entry["class"], spec.colours[entry["class"]]
+    if not any(colour) or (k == 0 and spec.task == "binary"):
+        return colour, 0.0
+    return colour, TINT + (GREY_TINT - TINT) * min(colour) / max(colour)  # the greyer, the more of it is needed
+
+
+def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legend: Sequence[Legend]) -> RGB:
+    """Set panels of equal size side by side under a title and above a legend.
+
+    Parameters
+    ----------
+    panels
+        (caption, (H, W, 3) uint8).
+    title, figure
+        Text at the left and at the right of the top; the title is cut to fit.
+    legend
+        Groups of (name, colour); each begins a line and takes as many as it needs.
+    """
+    height, width = panels[0][1].shape[:2]
+    column = max(width, NARROWEST)
+    inner = len(panels) * column + (len(panels) - 1) * GAP
+    lines = [line for group in legend for line in _legend_lines(group, inner)]
+    top = MARGIN + 28 + 22
+    bottom = top + height + (12 + _LINE * len(lines) if lines else 0)
+    picture = Image.new("RGB", (inner + 2 * MARGIN, bottom + MARGIN), PAPER)
+    draw, font = ImageDraw.Draw(picture), _font(_TITLE)
+    taken = font.getlength(figure)
+    draw.text((MARGIN, MARGIN), fit(title, inner - taken - 2 * GAP, font), INK, font)
+    draw.text((MARGIN + inner - taken, MARGIN), figure, INK, font)
+    for index, (caption, panel) in enumerate(panels):
+        left = MARGIN + index * (column + GAP)
+        draw.text((left, top - 20), fit(caption, column, _font(_CAPTION)), FAINT, _font(_CAPTION))
+        picture.paste(Image.fromarray(panel), (left, top))
+    for index, line in enumerate(lines):
+        _draw_legend_line(draw, line, top + height + 12 + index * _LINE)
+    return np.asarray(picture)
+
+
+def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
+    """Write a picture as <case>.png, complete or not at all; return its path."""
+    path = picture_path(folder, case_id)
+    make_folder(folder)
+    write_bytes(path, encode(picture, "PNG", compress_level=3))  # as small as at 6, in less than half of its time
+    return path
+
+
+def picture_path(folder: Path, case_id: str) -> Path:
+    """Where the picture of a case is."""
+    return folder / f"{safe_id(case_id)}.png"
+
+
+def fit(text: str, width: float, font: ImageFont.FreeTypeFont) -> str:
+    """Cut `text` with an ellipsis so that it is at most `width` pixels wide."""
+    text = drawable(text)
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength(f"{text}…") > width:
+        text = text[:-1]
+    return f"{text}…" if text else ""
+
+
+def drawable(text: str) -> str:
+    """Write a text in ASCII, the letters that the font has: accents are dropped, other letters become "?".
+
+    Examples
+    --------
+    >>> drawable("Zelle, größer als 3 µm²"), drawable("細胞")
+    ('Zelle, grosser als 3 um2', '??')
+    """
+    plain = unicodedata.normalize("NFKD", text).translate(_LIKENESS)
+    letters = (letter for letter in plain if not unicodedata.combining(letter))
+    return "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in letters)
+
+
+@cache
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    """Load Pillow's own font, so that pictures are the same on every machine."""
+    return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size=size))
+
+
+def _entry_width(name: str) -> float:
+    return _SWATCH + 6 + _font(_CAPTION).getlength(name) + 18
+
+
+def _legend_lines(legend: Legend, inner: int) -> list[list[tuple[str, Colour | None]]]:
+    lines: list[list[tuple[str, Colour | None]]] = []
+    used = float(inner)
+    for name, colour in legend:
+        name = fit(name, inner - _SWATCH - 24, _font(_CAPTION))
+        if not lines or used + _entry_width(name) > inner:
+            lines.append([])
+            used = 0.0
+        lines[-1].append((name, colour))
+        used += _entry_width(name)
+    return lines
+
+
+def _draw_legend_line(draw: ImageDraw.ImageDraw, line: Legend, top: int) -> None:
+    left = float(MARGIN)
+    for name, colour in line:
+        box = (left, top + 3, left + _SWATCH, top + 3 + _SWATCH)
+        draw.rectangle(box, fill=colour or (60, 64, 72), outline=(110, 116, 128))
+        if colour is None:
+            for step in range(3, 2 * _SWATCH, 6):
+                start = (left + max(0, step - _SWATCH), top + 3 + min(step, _SWATCH))
+                draw.line((*start, left + min(step, _SWATCH), top + 3 + max(0, step - _SWATCH)), (160, 160, 160))
+        draw.text((left + _SWATCH + 6, top + 1), name, INK, _font(_CAPTION))
+        left += _entry_width(name)

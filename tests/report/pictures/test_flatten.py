@@ -1,0 +1,255 @@
+"""One picture of a case: panels in their places, painted layers, text that can't break it."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFont
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import InputError
+from segmeter.report.pictures.flatten import (
+    GAP,
+    INK,
+    MARGIN,
+    NARROWEST,
+    PAPER,
+    compose,
+    draw_overlay,
+    drawable,
+    fit,
+    flatten,
+    write_overlay,
+)
+from segmeter.report.pictures.layers import FALSE, MATCHED, MISSED, draw_layers
+from segmeter.report.pictures.objects import Objects
+from segmeter.report.printer import printable
+
+TOP = MARGIN + 50
+FONT = ImageFont.load_default(size=13)
+
+
+def panel(picture, index, shape):
+    left = MARGIN + index * (shape[1] + GAP)
+    return picture[TOP : TOP + shape[0], left : left + shape[1]]
+
+
+def painted(role, target, labels, spec, *, image=None, panel=1, **options):
+    """The picture of one role at the size of its maps."""
+    image = np.full((*labels.shape[-2:], 3), 100, np.uint8) if image is None else image
+    return flatten(draw_layers(image, target, labels, spec, panel=max(image.shape), **options), role, panel=panel)
+
+
+def test_four_panels_in_order_at_a_whole_factor(picture_inputs, spec):
+    image, target, labels = picture_inputs
+    picture = draw_overlay(image, target, labels, spec, title="x", score=0.5, panel=130)
+    shape = (80, 120)  # 130 // 30 = 4
+    large = [part.repeat(4, 0).repeat(4, 1) for part in picture_inputs]
+    np.testing.assert_array_equal(panel(picture, 0, shape), large[0])
+    for place, role in enumerate(("target", "prediction", "errors"), start=1):
+        wanted = painted(role, large[1], large[2], spec, image=large[0])
+        np.testing.assert_array_equal(panel(picture, place, shape), wanted)
+    assert picture.shape[1] == 4 * 120 + 3 * GAP + 2 * MARGIN
+
+
+def test_without_a_target_there_are_two_panels_and_no_figure(picture_inputs, spec):
+    image, _, labels = picture_inputs
+    picture = draw_overlay(image, None, labels, spec, panel=130)
+    assert picture.shape[1] == 2 * 120 + GAP + 2 * MARGIN
+    scored = draw_overlay(image, None, labels, spec, panel=130, score=0.3)
+    np.testing.assert_array_equal(picture, scored)
+
+
+def test_large_images_are_reduced(rng, spec):
+    labels = rng.integers(0, 3, (300, 1000)).astype(np.uint8)
+    picture = draw_overlay(np.zeros((300, 1000, 3), np.uint8), labels, labels, spec, panel=200)
+    assert picture.shape[1] == 4 * 200 + 3 * GAP + 2 * MARGIN
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 7), (129, 128)])
+def test_any_shape_is_drawn(spec, shape):
+    zero = np.zeros(shape, np.uint8)
+    picture = draw_overlay(zero[..., None], zero, zero, spec, title="x", panel=128)
+    assert picture.dtype == np.uint8
+    assert picture.ndim == 3
+
+
+@pytest.mark.parametrize("text", ["", "x" * 500, "a\nb\x1b[31m", "<img onerror=x>", "\udcff", "細胞 клетка", "[red]x"])
+def test_any_text_is_drawn_within_the_same_frame(picture_inputs, text):
+    image, target, labels = picture_inputs
+    names = (f"{text}0", f"{text}1", f"{text}2")
+    spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0), (0, 9, 0), (9, 0, 0)))
+    picture = draw_overlay(image, target, labels, spec, title=text, score=None)
+    assert picture.shape[1] == 4 * 480 + 3 * GAP + 2 * MARGIN
+
+
+def test_mean_iou_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
+    image, target, labels = picture_inputs
+    pictures = [draw_overlay(image, target, labels, spec, score=value) for value in (None, float("nan"), 0.0)]
+    np.testing.assert_array_equal(pictures[0], pictures[1])
+    assert (pictures[0] != pictures[2]).any()
+
+
+def test_legend_names_only_what_occurs(spec):
+    zero = np.zeros((20, 30), np.uint8)
+    ones = np.ones((20, 30), np.uint8)
+    image = np.zeros((20, 30, 3), np.uint8)
+    alone = draw_overlay(image, zero, zero, spec)
+    errors = draw_overlay(image, zero, ones, spec)
+    assert errors.shape[0] > alone.shape[0]  # a second line for the kinds of error
+
+
+def test_planes_are_drawn(rng):
+    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((255, 0, 0), (0, 0, 255)), ignore_index=255)
+    target, labels = rng.integers(0, 2, (2, 2, 20, 30)).astype(np.uint8)
+    target[:, :4] = 255
+    assert draw_overlay(np.zeros((20, 30, 1), np.float32), target, labels, spec).ndim == 3
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        (((4, 5), (4, 5), (4, 5)), r"`image` \(H, W, C\), got \(4, 5\)"),
+        (((4, 5, 3), (4, 5), (5, 4)), r"image's size \(4, 5\), got \(5, 4\)"),
+        (((4, 5, 3), (5, 5), (4, 5)), r"labels' shape \(4, 5\), got \(5, 5\)"),
+    ],
+)
+def test_shapes_that_do_not_go_together_are_refused(spec, shapes, said):
+    image, target, labels = (np.zeros(shape, np.uint8) for shape in shapes)
+    with pytest.raises(InputError, match=said):
+        draw_overlay(image, target, labels, spec)
+
+
+def test_real_road_scenes_are_drawn(shared_data):
+    spec = ClassSpec(
+        task="multiclass",
+        names=tuple("abcdefghijk"),
+        colours=tuple((20 * k, 9, 200) for k in range(11)),
+        ignore_index=11,
+    )
+    with Image.open(next(iter(sorted((shared_data / "camvid" / "masks").iterdir())))) as mask:
+        target = np.asarray(mask)
+    labels = np.where(target == 11, 0, target)
+    picture = draw_overlay(np.zeros((*target.shape, 3), np.uint8), target, labels, spec)
+    left = MARGIN + 3 * (480 + GAP)
+    assert (picture[TOP : TOP + 360, left : left + 480][target != 11] == 0).all()  # all right but the ignored
+
+
+@pytest.mark.parametrize("case_id", ["x", "../x", "a\nb", "\udcff"])
+def test_pictures_are_written_inside_their_folder(tmp_path, rng, case_id):
+    path = write_overlay(tmp_path / "overlays", case_id, rng.integers(0, 255, (8, 9, 3)).astype(np.uint8))
+    assert path.parent == tmp_path / "overlays"
+    with Image.open(path, formats=["PNG"]) as image:
+        assert image.size == (9, 8)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["overlays"]
+
+
+def test_labels_tint_towards_their_colour_and_black_leaves_grey(spec):
+    labels = np.repeat(np.array([[0, 0, 0, 1, 1, 1, 2, 2, 2]], np.uint8), 5, axis=0)
+    found = painted("prediction", None, labels, spec)
+    ground, tree, car = (found[2, column].astype(int) for column in (1, 4, 7))
+    assert ground[0] == ground[1] == ground[2]
+    assert tree[1] > tree[0] == tree[2]
+    assert car[0] > car[1] == car[2]
+    assert found[2, 3].astype(int).sum() > tree.sum()  # the contour is brighter than the inside
+
+
+def test_class_0_is_untinted_where_it_is_background_and_drawn_as_any_other_where_not():
+    """CamVid's sky is grey, but tinted."""
+    names, colours = ("sky", "road"), ((128, 128, 128), (128, 64, 128))
+    image = np.repeat(np.linspace(0, 250, 9).astype(np.uint8), 9).reshape(9, 9, 1).repeat(3, axis=-1)
+    sky, background = (
+        painted(
+            "prediction",
+            None,
+            np.zeros((9, 9), np.uint8),
+            ClassSpec(task=task, names=names, colours=colours),
+            image=image,
+        )
+        for task in ("multiclass", "binary")
+    )
+    assert np.ptp(sky) < np.ptp(background) / 3
+    assert (background == background[..., :1]).all()
+
+
+def test_overlapping_planes_mix_their_colours():
+    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((255, 0, 0), (0, 0, 255)))
+    planes = np.ones((2, 5, 5), np.uint8)
+    planes[1, :, :2] = 0
+    found = painted("prediction", None, planes, spec).astype(int)
+    assert found[2, 0, 0] > found[2, 0, 2]
+    assert found[2, 4, 0] == found[2, 4, 2] > found[2, 4, 1]
+
+
+def test_right_pixels_are_dim_wrong_ones_strong_and_ignored_ones_striped(spec):
+    target = np.zeros((9, 12), np.uint8)
+    labels = target.copy()
+    target[:, 4:8], target[:, 8:] = 1, 255
+    found = painted("errors", target, labels, spec, image=np.full((9, 12, 3), 200, np.uint8)).astype(int)
+    assert (found[:, :4] == 90).all()
+    np.testing.assert_allclose(found[4, 5], 0.85 * np.array(MISSED) + 0.15 * 90, atol=0.5)
+    assert (found[:, 8:] == found[:, 8:, :1]).all()
+    assert len(np.unique(found[:, 8:, 0])) == 2
+
+
+def test_touching_objects_have_a_contour_between_them(spec):
+    labels = np.full((5, 8), 2, np.uint8)
+    objects = Objects(prediction=np.repeat([[7] * 4 + [9] * 4], 5, axis=0))
+    blob, parted = (painted("prediction", None, labels, spec, **more) for more in ({}, {"objects": objects}))
+    assert (blob == blob[0, 0]).all()
+    differ = (parted != blob).any(axis=-1)
+    np.testing.assert_array_equal(differ, np.repeat([[0, 0, 0, 1, 1, 0, 0, 0]], 5, axis=0))
+
+
+def test_objects_are_coloured_by_how_they_were_found():
+    spec = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (200, 0, 0)))
+    target, prediction = np.zeros((2, 9, 30), int)
+    target[1:8, 1:8] = prediction[1:8, 1:8] = 1
+    target[1:8, 11:18] = 2
+    prediction[1:8, 21:28] = 3
+    maps = ((target > 0).astype(np.uint8), (prediction > 0).astype(np.uint8))
+    found = painted("errors", *maps, spec, objects=Objects(target=target, prediction=prediction))
+    for place, colour in enumerate((MATCHED, MISSED, FALSE)):
+        np.testing.assert_array_equal(found[1, 10 * place + 4], colour)  # the contour
+        np.testing.assert_allclose(found[4, 10 * place + 4], 0.45 * np.array(colour) + 0.55 * 45, atol=0.6)
+    assert (found[0] == 45).all()
+
+
+def test_every_drawable_letter_is_in_the_font():
+    """A letter that it lacks would be drawn as the box that stands for a code point nobody uses."""
+    box = bytes(FONT.getmask("\U0010ffff"))
+    for letter in drawable("".join(map(chr, range(32, 0x3000)))):
+        assert letter == " " or bytes(FONT.getmask(letter)) != box, repr(letter)
+    assert bytes(FONT.getmask("…")) != box
+
+
+def test_letters_without_a_likeness_are_question_marks_and_tables_keep_them():
+    assert drawable("Große Zelle \N{EN DASH} 3 µm²\n細") == "Grosse Zelle - 3 um2??"
+    assert printable("Große 細\n") == "Große 細\N{REPLACEMENT CHARACTER}"
+
+
+def test_fit_cuts_to_the_width_and_not_more():
+    text = "a name that is long"
+    assert fit(text, FONT.getlength(text), FONT) == text
+    cut = fit(text, FONT.getlength(text) - 1, FONT)
+    assert cut.endswith("…")
+    assert FONT.getlength(cut) < FONT.getlength(text) <= FONT.getlength(text[: len(cut) + 1] + "…")
+    assert fit(text, 1, FONT) == ""
+
+
+def test_panels_stand_side_by_side_on_paper():
+    white = np.full((50, 200, 3), 255, np.uint8)
+    picture = compose([("a", white), ("b", white)], title="", figure="", legend=[])
+    assert picture.shape == (MARGIN + 50 + 50 + MARGIN, 2 * 200 + GAP + 2 * MARGIN, 3)
+    row = picture[MARGIN + 50 + 25]
+    assert (row[MARGIN : MARGIN + 200] == 255).all()
+    assert (row[MARGIN + 200 : MARGIN + 200 + GAP] == PAPER).all()
+    assert (row[MARGIN + 200 + GAP : -MARGIN] == 255).all()
+
+
+def test_the_legend_takes_as_many_lines_as_it_needs():
+    panel = np.zeros((20, 10, 3), np.uint8)
+    heights = [
+        len(compose([("", panel)], title="", figure="", legend=[[(f"class {k}", INK) for k in range(count)]]))
+        for count in (1, 2, 3)
+    ]
+    assert NARROWEST < 2 * 70, "two entries must not fit side by side here"
+    assert np.diff(heights).tolist() == [22, 22]
