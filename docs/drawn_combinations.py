@@ -15,9 +15,8 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.files import write_json
-from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
