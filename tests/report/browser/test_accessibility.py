@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with the development group")
 
 SCRIPT = Path(axe.__file__).parent / "axe.min.js"

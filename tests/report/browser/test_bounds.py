@@ -8,6 +8,8 @@ import pytest
 
 from .looks import FRAME, back, count, ids, pixels
 
+pytestmark = pytest.mark.slow
+
 PAGES = 10  # on paper
 MEGABYTES = 3  # of 10,000 cases without pictures
 

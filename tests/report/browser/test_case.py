@@ -3,8 +3,11 @@
 import re
 
 import numpy as np
+import pytest
 
 from .looks import back, count, ids, near, pixels
+
+pytestmark = pytest.mark.slow
 
 CASE = "#?case=case-12"  # of draw_case: tree, and a car that is predicted as tree
 

@@ -10,6 +10,8 @@ from segmeter.report.html import write_report
 
 from .looks import DECODED, column, count, ids, near, pixels
 
+pytestmark = pytest.mark.slow
+
 
 def changed(rows, every=1):
     """Cases whose mean IoU of a perfect prediction is better by more than 0.05."""

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_run_is_found_and_opened(visit, index):
     page = visit(index, alone=True)

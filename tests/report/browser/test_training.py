@@ -4,6 +4,8 @@ import pytest
 
 from .conftest import NAME
 
+pytestmark = pytest.mark.slow
+
 
 def ink(page, selector):
     """How many pixels of a canvas are drawn."""
@@ -36,7 +38,7 @@ def test_a_line_is_hidden_by_its_legend_and_left_alone_by_two_clicks(visit, trai
 
 def test_a_drag_zooms_all_charts_and_the_whole_run_comes_back(visit, trained):
     page = visit(trained, alone=True)
-    box = chart(page, "loss").locator("canvas").bounding_box()
+    box = chart(page, "loss").locator(".u-over").bounding_box()
     page.mouse.move(box["x"] + 200, box["y"] + 80)
     page.mouse.down()
     page.mouse.move(box["x"] + 300, box["y"] + 80, steps=3)
@@ -48,9 +50,8 @@ def test_a_drag_zooms_all_charts_and_the_whole_run_comes_back(visit, trained):
 
 def test_the_pointer_reads_the_values(visit, trained):
     page = visit(trained)
-    canvas = chart(page, "loss").locator("canvas")
-    width = canvas.bounding_box()["width"]
-    canvas.hover(position={"x": 58 + (width - 80) / 2, "y": 100})
+    plot = chart(page, "loss").locator(".u-over")
+    plot.hover(position={"x": plot.bounding_box()["width"] / 2, "y": 100})
     assert "validation 0.5" in chart(page, "loss").locator(".tip").text_content()
 
 

@@ -28,8 +28,8 @@ from segmeter.report.page.tables import cases_link, lost_slices
 from segmeter.report.pictures.chosen import choose_pictures, worst_first
 
 SCRIPTS = (
-    *("dom", "numbers", "state", "cases", "axes", "sorting"),
-    *("table", "toolbar", "charts", "layers", "gallery", "case", "explorer", "comparison"),
+    *("dom", "numbers", "state", "cases", "sorting", "charts"),
+    *("table", "toolbar", "explore", "layers", "gallery", "case", "explorer", "comparison"),
 )
 
 _OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run

@@ -31,8 +31,8 @@ MOST_BYTES = 12_000_000  # of any run
 _NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
 
 SCRIPTS = (
-    *("dom", "numbers", "state", "cases", "axes", "sorting"),
-    *("table", "toolbar", "charts", "classes", "confusion", "layers", "gallery", "case", "explorer", "evaluation"),
+    *("dom", "numbers", "state", "cases", "sorting", "charts"),
+    *("table", "toolbar", "explore", "confusion", "layers", "gallery", "case", "explorer", "evaluation"),
 )
 
 
@@ -48,6 +48,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     order = take_turns(cases.headlines(), _worst_of_classes(cases))
     (shown,), left_out = choose_pictures([folder], order, config, page=folder)
     matrix = summary.get("confusion_matrix")
+    charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
     evaluation = {
         "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
         "headline": figures.headline(spec.headline),
@@ -64,7 +65,8 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "refused": figures.refused(summary),
         "calibration": figures.calibration(summary),
         "calibration_classes": tables.calibration(summary, here),
-        "calibration_charts": calibration_charts(summary["calibration"]) if summary.get("calibration") else [],
+        "calibration_charts": charts,
+        "calibration_curves": script_json(charts),
         "loss": (summary.get("loss") or {}) | {"link": tables.worst_first("loss", here)},
         "confusion": bool(matrix) and not spec.is_multilabel,
     }

@@ -15,7 +15,8 @@ from segmeter.report import figures
 from segmeter.report.comparison.texts import changed
 
 _HERE = Path(__file__).parent
-_SCRIPTS = _HERE / "scripts"
+_SCRIPTS, _UPLOT = _HERE / "scripts", _HERE / "uplot"
+_LIBRARY = ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")
 
 
 def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool = False, **values: Any) -> bytes:
@@ -33,7 +34,11 @@ def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool
         What the template names.
     """
     style = (_HERE / "templates" / "style.css").read_text("utf-8")
-    script = '"use strict";\n' + "\n".join((_SCRIPTS / f"{name}.js").read_text("utf-8") for name in scripts)
+    parts = [(_SCRIPTS / f"{name}.js").read_text("utf-8") for name in scripts]
+    if "charts" in scripts:
+        library, its_style, licence = ((_UPLOT / name).read_text("utf-8") for name in _LIBRARY)
+        style, parts = its_style + style, [f"/*\n{licence}*/\n{library}", *parts]
+    script = "\n".join(['"use strict";', *parts])
     policy = content_policy(style, script, linked=linked)
     own = {"policy": policy, "style": Markup(style), "script": Markup(script)}  # our files, not data
     return _environment().get_template(template).render(**own, **values).encode("utf-8", "replace")

@@ -15,7 +15,7 @@ from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
 
-SCRIPTS = ("dom", "axes", "sorting", "curves")
+SCRIPTS = ("dom", "sorting", "charts", "curves")
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
 WIDTH = 1000  # of an embedded picture, pixels
 QUALITY = 78

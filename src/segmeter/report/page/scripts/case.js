@@ -84,9 +84,8 @@ class CaseView {
 
   legend(pictures) {
     const { classes, others } = legendOf(pictures);
-    const swatch = (colour) => svg("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { width: 10, height: 10, rx: 2, fill: rgb(colour) }));
     const chips = classes.map((k) => {
-      const node = el("button", { type: "button", class: "chip", "aria-pressed": String(!view.hidden.has(k)), "data-class": k }, swatch(this.page.colours[k]), this.page.classes[k]);
+      const node = el("button", { type: "button", class: "chip", "aria-pressed": String(!view.hidden.has(k)), "data-class": k }, swatchOf(rgb(this.page.colours[k])), this.page.classes[k]);
       node.addEventListener("click", () => {
         view.hidden.has(k) ? view.hidden.delete(k) : view.hidden.add(k);
         node.setAttribute("aria-pressed", String(!view.hidden.has(k)));
@@ -96,7 +95,7 @@ class CaseView {
     });
     const errors = pictures.flatMap((picture) => picture.maps).filter((map) => map.role === "errors").flatMap((map) => map.entries);
     const named = new Map([...others, ...errors.filter((entry) => !entry.hidden && !entry.absent).map((entry) => [entry.name, entry.colour])]);
-    this.chips.replaceChildren(...chips, ...[...named].map(([name, colour]) => el("span", { class: "key" }, swatch(colour), name)));
+    this.chips.replaceChildren(...chips, ...[...named].map(([name, colour]) => el("span", { class: "key" }, swatchOf(rgb(colour)), name)));
     const roles = [...new Set(this.panes.map((pane) => pane.role))];
     this.roles.replaceChildren(
       ...roles.map((role) =>

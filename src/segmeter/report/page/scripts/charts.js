@@ -1,180 +1,93 @@
-// A histogram whose bars, and a plot whose regions, are choices of cases.
-const BARS = 20;
+// Charts: uPlot with the colours of the page, and what all charts share.
+const POWERS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
+const LONGEST = 46; // letters of an axis' name
+const HUES = 11; // colours of lines before they come again
 
-function edgesOf(column) {
-  const scale = Scale.of(column);
-  if (column.kind === "score" || scale.log) return Array.from({ length: BARS + 1 }, (_, k) => Number(scale.value(k / BARS).toPrecision(6)));
-  const ticks = roundTicks(scale.low, scale.high, BARS);
-  const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
-  const first = Math.floor(scale.low / step) * step;
-  const edges = [];
-  for (let k = 0; edges.length < 2 || edges.at(-1) <= scale.high; k++) edges.push(Number((first + k * step).toPrecision(12)));
-  return edges;
+const isDark = matchMedia("(prefers-color-scheme: dark)");
+const colourOfLine = (k) => `hsl(${(215 + 137.5 * (k % HUES)) % 360} ${k < HUES ? 70 : 45}% ${isDark.matches ? 66 : 44}%)`;
+
+// at most four digits: 12500 is 12.5k
+function short(value) {
+  const size = Math.abs(value);
+  const [power, letter] = POWERS.find(([least]) => size >= least) ?? [1, ""];
+  if (size && size < 0.001) return value.toExponential(1);
+  return Number((value / (letter === "k" ? 1000 : power)).toPrecision(4)) + letter;
 }
 
-class Histogram {
-  constructor(place, page) {
-    this.page = page;
-    this.numeric = page.columns.filter((column) => !column.isText);
-    this.drawing = el("div", { class: "bars" });
-    this.choice = el("span");
-    place.replaceChildren(el("h3", {}, "distribution of ", this.choice), this.drawing);
-    new ResizeObserver(() => this.drawing.clientWidth !== this.drawn && this.last && this.show(...this.last)).observe(this.drawing);
+// the ends of a column's axis; numbers that span more than three powers of ten are shown on a logarithm
+function spanOf(column) {
+  const [low, high] = column.ends;
+  if (column.kind === "score" || !(high >= low)) return { low: 0, high: 1, log: false };
+  if (high === low) return { low: low - 0.5, high: high + 0.5, log: false };
+  return { low, high, log: low >= 0 && high > 1000 && high / Math.max(low, 1) > 1000 };
+}
+
+// text at the pointer
+class Tip {
+  constructor(place) {
+    this.place = place;
+    this.node = el("div", { class: "tip", hidden: true });
+    place.append(this.node);
   }
 
-  show(state, cases, { order }) {
-    this.last = [state, cases, { order }];
-    this.drawn = this.drawing.clientWidth;
-    const key = state.get("h") ?? this.page.sort;
-    const column = this.page.column.get(key) ?? this.numeric[0];
-    this.choice.replaceChildren(select("measure of the histogram", optionsOf(this.numeric), column.key, (value) => State.here().with({ h: value }).go({ replace: true })));
-    const edges = edgesOf(column);
-    const [all, chosen] = [null, order].map((list) => this.count(column, edges, list));
-    const highest = Math.max(1, ...all.bars);
-    const [width, height, bars] = [this.drawn || 520, 200, all.bars.length];
-    const step = width / bars;
-    const links = all.bars.map((count, k) => {
-      const last = k === bars - 1;
-      const range = `${edges[k]}..${last ? "" : "<"}${edges[k + 1]}`;
-      const words = `${short(edges[k])} to ${short(edges[k + 1])}: ${plural(count, "case")}${chosen.bars[k] === count ? "" : `, ${whole(chosen.bars[k])} of them chosen`}`;
-      const bar = (kind, tall) => svg("rect", { class: kind, x: (k * step + 1).toFixed(1), width: (step - 2).toFixed(1), y: (height * (1 - tall / highest)).toFixed(1), height: ((height * tall) / highest).toFixed(1) });
-      if (!count) return null;
-      return svg("a", { href: state.with({ [`in.${column.key}`]: range }).link, "aria-label": words }, svg("title", {}, words), svg("rect", { class: "hit", x: (k * step).toFixed(1), width: step.toFixed(1), y: 0, height }), bar("all", count), bar("right", chosen.bars[k]));
-    });
-    const labels = [0, 0.25, 0.5, 0.75, 1].map((share) => {
-      const k = Math.round(share * bars);
-      return svg("text", { x: (k * step).toFixed(1), y: height + 16, "text-anchor": share === 0 ? "start" : share === 1 ? "end" : "middle" }, short(edges[k]));
-    });
-    const most = svg("text", { x: 0, y: -5 }, plural(highest, "case"));
-    const lines = svg("path", { class: "axis", d: `M0 .5H${width}M0 ${height}.5H${width}` });
-    const picture = svg("svg", { viewBox: `0 -18 ${width} ${height + 38}`, role: "group", "aria-label": `histogram of ${column.title}` }, lines, ...links, ...labels, most);
-    const others = ["undefined", "failed"].filter((word) => all[word]).map((word) => el("a", { href: state.with({ [`un.${column.key}`]: word }).link }, `${whole(all[word])} ${word}`));
-    this.drawing.replaceChildren(picture, el("p", { class: "minor" }, ...others.flatMap((link, k) => (k ? [" · ", link] : [link]))));
-  }
-
-  count(column, edges, order) {
-    const bars = new Array(edges.length - 1).fill(0);
-    const found = { bars, undefined: 0, failed: 0 };
-    const add = (i) => {
-      const value = column.value(i);
-      if (Number.isNaN(value)) found.undefined++;
-      else if (!Number.isFinite(value)) found.failed++;
-      else {
-        let [low, high] = [0, bars.length - 1];
-        while (low < high) {
-          const middle = (low + high + 1) >> 1;
-          if (value >= edges[middle]) low = middle;
-          else high = middle - 1;
-        }
-        bars[low]++;
-      }
-    };
-    if (order) order.forEach(add);
-    else for (let i = 0; i < column.raw.length; i++) add(i);
-    return found;
+  show(text, left, top) {
+    this.node.hidden = !text;
+    if (!text) return;
+    this.node.textContent = text;
+    const most = this.place.clientWidth - this.node.offsetWidth - 4;
+    Object.assign(this.node.style, { left: `${Math.max(0, Math.min(left + 12, most))}px`, top: `${top + 14}px` });
   }
 }
 
-class Scatter {
-  constructor(place, page, linkOf) {
-    Object.assign(this, { page, linkOf, brush: null, chosen: new Set() });
-    this.numeric = page.columns.filter((column) => !column.isText);
-    this.plot = new Plot("cases by two measures; drag to choose a region, click a point to open its case", () => this.paint());
-    this.plot.canvas.id = "scatter";
-    this.choice = el("span");
-    place.replaceChildren(el("h3", {}, this.choice), this.plot.node, el("p", { class: "minor" }, "Drag to choose cases; click a point to open it."));
-    const { canvas } = this.plot;
-    canvas.addEventListener("pointerdown", (event) => this.start(event));
-    canvas.addEventListener("pointermove", (event) => this.move(event));
-    canvas.addEventListener("pointerup", (event) => this.end(event));
-    canvas.addEventListener("pointercancel", () => this.stop());
-    canvas.addEventListener("pointerleave", (event) => this.plot.point(event, ""));
-  }
+// a chart as wide as its place, drawn again when that or the colour scheme changes; a drag tells `onSelect` its region
+// a drag that ends within a few pixels of an edge means the edge, where the last point is
+const snap = (at, end) => (at < 4 ? 0 : at > end - 4 ? end : at);
 
-  show(state, cases, { order }) {
-    const find = (name, other) => this.page.column.get(state.get(name) ?? other) ?? this.numeric[0];
-    [this.x, this.y] = [find("x", this.page.size), find("y", this.page.sort)];
-    this.chosen = new Set(order);
-    const pick = (name, column) => select(`${name} axis`, optionsOf(this.numeric), column.key, (value) => State.here().with({ [name]: value }).go({ replace: true }));
-    this.choice.replaceChildren(pick("y", this.y), " against ", pick("x", this.x));
-    this.plot.draw();
-  }
-
-  paint() {
-    if (!this.x) return;
-    const { plot } = this;
-    [this.across, this.up] = [Scale.of(this.x), Scale.of(this.y)];
-    plot.axes(this.across, this.up, [this.x.title + (this.across.log ? ", logarithmic" : ""), this.y.title + (this.up.log ? ", logarithmic" : "")]);
-    const size = this.page.n > 2000 ? 2 : this.page.n > 100 ? 4 : 6;
-    const draw = (wanted, colour, alpha) => {
-      plot.context.fillStyle = colour;
-      plot.context.globalAlpha = alpha;
-      for (let i = 0; i < this.page.n; i++) {
-        if (this.chosen.has(i) !== wanted) continue;
-        const [left, top] = this.spot(i);
-        if (left === left && top === top) plot.context.fillRect(left - size / 2, top - size / 2, size, size);
-      }
-      plot.context.globalAlpha = 1;
-    };
-    draw(false, colourOf("soft"), 0.25);
-    draw(true, colourOf("accent"), this.page.n > 2000 ? 0.5 : 0.8);
-    if (!this.brush) return;
-    const [x0, y0, x1, y1] = this.brush;
-    plot.context.fillStyle = colourOf("accent");
-    plot.context.globalAlpha = 0.15;
-    plot.context.fillRect(plot.x(Math.min(x0, x1)), plot.y(Math.max(y0, y1)), Math.abs(x1 - x0) * plot.width, Math.abs(y1 - y0) * plot.height);
-    plot.context.globalAlpha = 1;
-  }
-
-  // NaN where a value is undefined or infinite
-  spot(i) {
-    const [x, y] = [this.x.value(i), this.y.value(i)];
-    return Number.isFinite(x) && Number.isFinite(y) ? [this.plot.x(this.across.place(x)), this.plot.y(this.up.place(y))] : [NaN, NaN];
-  }
-
-  nearest(event) {
-    const box = this.plot.canvas.getBoundingClientRect();
-    let [best, least] = [-1, 100];
-    for (const i of this.chosen) {
-      const [left, top] = this.spot(i);
-      const distance = (left - event.clientX + box.left) ** 2 + (top - event.clientY + box.top) ** 2;
-      if (distance < least) [best, least] = [i, distance];
-    }
-    return best;
-  }
-
-  start(event) {
-    const [x, y] = this.plot.at(event);
-    this.brush = [x, y, x, y];
-    this.plot.canvas.setPointerCapture(event.pointerId);
-  }
-
-  move(event) {
-    if (!this.brush) {
-      const i = this.page.n > 20000 ? -1 : this.nearest(event);
-      return this.plot.point(event, i < 0 ? "" : `${this.page.column.get("id").raw[i]}: ${this.y.text(i)}`);
-    }
-    [this.brush[2], this.brush[3]] = this.plot.at(event);
-    this.plot.draw();
-  }
-
-  stop() {
-    this.brush = null;
-    this.plot.draw();
-  }
-
-  end(event) {
-    if (!this.brush) return;
-    const [x0, y0, x1, y1] = this.brush;
-    this.brush = null;
-    const moved = Math.hypot((x1 - x0) * this.plot.width, (y1 - y0) * this.plot.height);
-    if (moved >= 5) {
-      const range = (scale, a, b) => [a, b].sort((one, other) => one - other).map((share) => Number(scale.value(share).toPrecision(4))).join("..");
-      State.here().with({ [`in.${this.x.key}`]: range(this.across, x0, x1), [`in.${this.y.key}`]: range(this.up, y0, y1) }).go();
-      return;
-    }
-    this.plot.draw();
-    const i = this.nearest(event);
-    if (i >= 0) goTo(this.linkOf(i));
-  }
+function chart(place, { label, names, data, series, scales = {}, height = 250, hooks = {}, drag = { x: true, y: false }, onSelect, onHover, onReset }) {
+  const axis = (k) => ({
+    label: names[k].length > LONGEST ? `${names[k].slice(0, LONGEST)}…` : names[k],
+    labelSize: 20,
+    labelFont: "12px system-ui, sans-serif",
+    font: "12px system-ui, sans-serif",
+    stroke: () => colourOf("soft"),
+    grid: { show: k === 1, width: 1, stroke: () => colourOf("line") },
+    ticks: { show: false },
+    size: k ? (plot, texts) => 10 + Math.max(24, ...(texts ?? []).map((text) => 7 * text.length)) : 26,
+    space: k ? 40 : 70,
+    values: (plot, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))),
+  });
+  const tip = new Tip(place);
+  const select = (plot) => {
+    const { left, top, width, height: tall } = plot.select;
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    if (width || tall) onSelect?.(plot, [left, left + width].map((x) => plot.posToVal(snap(x, plot.over.clientWidth), "x")), [top + tall, top].map((y) => plot.posToVal(snap(y, plot.over.clientHeight), "y")));
+  };
+  const hover = (plot) => {
+    const { left, top } = plot.cursor;
+    tip.show(left >= 0 && !plot.select.width ? onHover?.(plot, left, top) : "", left + plot.over.offsetLeft, top + plot.over.offsetTop);
+  };
+  const options = {
+    width: Math.max(200, place.clientWidth),
+    height,
+    padding: [10, 16, 0, 0],
+    legend: { show: false },
+    cursor: { y: false, points: { show: false }, drag: { ...drag, setScale: false, dist: 5 }, bind: { dblclick: () => () => onReset?.() } },
+    scales: { x: { time: false, ...scales.x }, y: { ...scales.y } },
+    axes: [axis(0), axis(1)],
+    series: [{}, ...series],
+    hooks: { ...hooks, setSelect: [select], setCursor: [hover] },
+  };
+  const plot = new uPlot(options, data, place);
+  plot.root.setAttribute("role", "img");
+  plot.root.setAttribute("aria-label", label);
+  new ResizeObserver(() => place.clientWidth && place.clientWidth !== plot.width && plot.setSize({ width: place.clientWidth, height })).observe(place);
+  isDark.addEventListener("change", () => plot.redraw(false, true));
+  return plot;
 }
+
+// curves [name, xs, ys] as one table over all their places; null breaks a line
+function joined(curves) {
+  return curves.length ? uPlot.join(curves.map(([, xs, ys]) => [xs, ys])) : [[]];
+}
+
+const lineOf = (k, name) => ({ label: name, width: 1.8, stroke: () => colourOfLine(k), points: { size: 5, fill: () => colourOfLine(k) } });

@@ -70,16 +70,13 @@ class PairView extends CaseView {
 
 // pictures of each run, the image and the target of those that share them put back
 function sourcesOf(page, layers) {
-  const place = new Map(page.column.get("id").raw.map((id, i) => [id, i]));
   const shared = new Map();
   return layers.map((pictures) => {
-    const found = new Map();
-    for (const [id, picture] of Object.entries(pictures)) {
-      const base = shared.get(id);
-      const targets = base ? base.maps.filter((map) => map.role === "target") : [];
-      const whole = base ? { ...picture, files: { ...base.files, ...picture.files }, maps: [...targets, ...picture.maps] } : picture;
-      if (!base) shared.set(id, picture);
-      found.set(place.get(id), whole);
+    const found = picturesOf(page, pictures);
+    for (const [i, picture] of found) {
+      const base = shared.get(i);
+      if (base) found.set(i, { ...picture, files: { ...base.files, ...picture.files }, maps: [...base.maps.filter((map) => map.role === "target"), ...picture.maps] });
+      else shared.set(i, picture);
     }
     return found;
   });

@@ -100,3 +100,9 @@ function legendOf(pictures) {
   }
   return { classes: [...classes].sort((a, b) => a - b), others };
 }
+
+// pictures by the number of their case
+function picturesOf(page, pictures) {
+  const place = new Map(page.column.get("id").raw.map((id, i) => [id, i]));
+  return new Map(Object.entries(pictures).map(([id, picture]) => [place.get(id), picture]));
+}
