@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from segmeter.checks import expected
+from segmeter.cli.app import run_command
 from segmeter.cli.runs.run_folder import NOT_WRITABLE
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder, new_folder
@@ -43,8 +44,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _step(command: str, *overrides: str) -> None:
-    from segmeter.cli.app import run_command
-
     sys.stdout.write(f"\n$ segmeter {command} {shlex.join(overrides)}\n")
     sys.stdout.flush()
     run_command(command, overrides)
