@@ -1,19 +1,17 @@
 """The files of one case -> its maps, its row of counts and measures, or what is wrong with its files."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
-from segmeter.data.files.array import LazyArray
 from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.masks.grid import onto_grid
 from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
@@ -28,13 +26,9 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
-from segmeter.metrics.measures.row import measure_row
-from segmeter.metrics.pixels.confusion import count_case_and_hidden
-from segmeter.metrics.pixels.target_hash import TargetHash
+from segmeter.metrics.measures.row import bands_of, count_bands, measure_row
 
 Result = TypeVar("Result")
-
-_LINES = 1024  # of a large map, counted at a time
 
 # Bytes that a pixel of a pair takes at the peak, measured on 12,000 x 12,000 uint8 masks, rounded up
 _COUNTED = 4
@@ -43,12 +37,6 @@ _MEASURED = {"surface": 10, "boundary": 16, "cldice": 10, **_OBJECTS}
 _OTHERWISE = 40  # distances of objects, and measures of users
 _PICTURED = 16  # an image of three channels in float32 beside its own decoding
 _NUMBERED = 16  # more, where files hold the numbers of objects: 32 in all were measured for those of int64
-
-
-class Explain(Protocol):
-    """Gives one line for each thing that is wrong with a band; `hidden` where only ignored pixels are."""
-
-    def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -308,69 +296,6 @@ class CaseScorer:
         paths = pair.predictions or pair.references  # without predictions, it is the reference
         where = show(paths[0].parents[1] / pair.stem if several else paths[0])
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
-
-
-def count_bands(
-    case_id: str,
-    shape: tuple[int, ...],
-    bands: Iterable[tuple[NDArray[Any], NDArray[Any]]],
-    spec: ClassSpec,
-    explain: Explain | None = None,
-) -> CaseRow:
-    """Count a case, some lines of target and labels at a time.
-
-    Parameters
-    ----------
-    shape
-        (H, W) or (D, H, W).
-    bands
-        Lines of target and labels, from top to bottom; a map in memory is one band.
-    explain
-        Gives what is wrong with a band that can't be counted, or whose ignored pixels hide labels outside the classes
-        (`hidden`). Nothing is wrong where it gives no line.
-
-    Returns
-    -------
-    CaseRow
-        With counts and the hash of the target alone.
-
-    Raises
-    ------
-    DataError
-        With the lines that `explain` gives.
-    InputError
-        A counted pixel is outside the classes, and nobody explains it.
-    """
-    total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
-    for target, labels in bands:
-        try:
-            counts, hidden = count_case_and_hidden(target, labels, spec)
-        except InputError:
-            if explain is None:
-                raise
-            raise DataError(explain(target, labels, hidden=False)) from None
-        problems = explain(target, labels, hidden=True) if explain is not None and hidden else []
-        if problems:
-            raise DataError(problems)
-        total += counts
-        target_hash.add(target)
-    *depth, height, width = shape
-    return CaseRow(
-        case_id=case_id,
-        height=height,
-        width=width,
-        depth=depth[0] if depth else None,
-        counts=total,
-        target_crc32=target_hash.value(),
-    )
-
-
-def bands_of(target: LazyArray, labels: LazyArray) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Read two maps of one size, the same lines of both at a time."""
-    height = target.shape[-2]
-    for top in range(0, height, _LINES):
-        stop = min(top + _LINES, height)
-        yield target.read(top, stop), labels.read(top, stop)
 
 
 def _hash_together(*digests: str) -> str:

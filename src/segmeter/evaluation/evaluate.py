@@ -14,7 +14,6 @@ from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.case_run import CaseRun, run_cases
-from segmeter.evaluation.cases import bands_of, count_bands
 from segmeter.evaluation.large.cases import check_streamable
 from segmeter.evaluation.manifest import Manifest, open_manifest
 from segmeter.evaluation.resume import repair_finished, restore_cases
@@ -27,7 +26,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
-from segmeter.metrics.measures.row import measure_row
+from segmeter.metrics.measures.row import bands_of, count_bands, make_row
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, summarise_calibration, write_sums
@@ -137,7 +136,6 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
     if sample.target is None:
         raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
     if isinstance(sample.target, np.ndarray):
-        row = count_bands(sample.case_id, sample.target.shape[-2:], [(sample.target, cleaned.labels)], spec)
         maps = CaseMaps(
             case_id=sample.case_id,
             target=sample.target,
@@ -148,7 +146,7 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
             instances=cleaned.instances,
             image=sample.image,
         )
-        row = measure_row(row, maps, measures)
+        row = make_row(maps, measures)
     else:  # read by lines, and counted alone
         row = count_bands(sample.case_id, sample.target.shape[-2:], bands_of(sample.target, cleaned.labels), spec)
     terms = prediction.loss

@@ -11,6 +11,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from segmeter.data.files.array import LazyArray
+from segmeter.data.files.reader_process import need
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.export.located import CENTIMETRE, geotiff_tags, ome_xml, resolution, zarr_attributes
 from segmeter.files import TEMPORARY, Lines, atomic_write, fresh_folder, make_folder, remove, rename
@@ -137,12 +138,10 @@ class ZarrFolder:
     """
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        import zarr  # starts slowly, and few ask for it
-        from zarr.storage import MemoryStore
-
+        zarr: Any = need("zarr", "zarr", "Zarr folders")
         self._folder = folder
         self._packed: dict[str, Any] = {}  # a chunk's name -> its bytes, until they are written
-        self._array: Any = zarr.create_array(MemoryStore(self._packed), **options)
+        self._array: Any = zarr.create_array(zarr.storage.MemoryStore(self._packed), **options)
         self._put_out()
 
     def write(self, place: Any, values: NDArray[Any]) -> None:

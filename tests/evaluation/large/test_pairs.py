@@ -12,10 +12,10 @@ from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
-from segmeter.evaluation import cases
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures import row
 from tests.evaluation.masks import pair_masks
 
 SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=default_colours(3), ignore_index=255)
@@ -99,7 +99,7 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
     """With size and time of modification put back."""
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     monkeypatch.setattr("segmeter.evaluation.score.count_cores", lambda: 1)  # no other thread reads meanwhile
-    path, counted = maps / file, cases.count_case_and_hidden
+    path, counted = maps / file, row.count_case_and_hidden
     content, times = path.read_bytes(), path.stat()
 
     def change_and_count(*given):
@@ -107,6 +107,6 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         return counted(*given)
 
-    monkeypatch.setattr(cases, "count_case_and_hidden", change_and_count)
+    monkeypatch.setattr(row, "count_case_and_hidden", change_and_count)
     with pytest.raises(DataError, match="to stay as it is, got a change while it was read"):
         score(job(maps, tmp_path / "run"))
