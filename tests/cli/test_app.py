@@ -1,6 +1,6 @@
 import pytest
 
-from segmeter.cli.app import check, plugins_of, read_arguments
+from segmeter.cli.app import check, plugins_of, print_schema, read_arguments
 from segmeter.cli.config.compose import Request, store_schemas
 from segmeter.errors import ConfigError
 
@@ -76,3 +76,14 @@ def test_what_only_follows_from_a_value_that_could_not_be_read_is_not_said(overr
     first, second = refused.value.problems
     assert says in first
     assert "unknown key 'nosuch'" in second
+
+
+@pytest.mark.parametrize("arguments", [[], ["train", "loss"]])
+def test_schema_refuses_all_but_one_name_with_those_there_are(arguments):
+    with pytest.raises(ConfigError, match=rf"schema: expected one name, got {len(arguments)}. Known: .*train"):
+        print_schema(arguments)
+
+
+def test_schema_refuses_an_unknown_name_with_the_nearest():
+    with pytest.raises(ConfigError, match="Did you mean 'train'"):
+        print_schema(["trian"])

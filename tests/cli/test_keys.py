@@ -57,12 +57,12 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/commands/_parts.py": ("train", "eval", "check"),
     "cli/pictures.py": ("eval", "predict"),
     "cli/config/trained_data.py": ("eval",),
-    "cli/runs/optuna_search.py": ("train",),
+    "cli/optuna_search.py": ("train",),
     "cli/runs/resume.py": ("train", "eval", "score"),
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
-    "cli/launched.py": ("train", "eval", "predict", "score"),
-    "cli/runs/launchers.py": ("train", "eval", "predict", "score"),
+    "cli/launch.py": ("train", "eval", "predict", "score"),
+    "cli/engines.py": ("train", "eval", "predict", "score"),
     "distributed/faults.py": ("train",),
     "cli/config/schema.py": ("score",),
 }
@@ -95,11 +95,10 @@ SEVERAL = (
     "cli/config/",
     "cli/command_list.py",
     "cli/completion.py",
-    "cli/commands/demo.py",
+    "cli/demo.py",
     "cli/commands/doctor.py",
     "cli/help.py",
     "cli/commands/report.py",
-    "cli/commands/schema.py",
 )  # name commands themselves
 
 

@@ -9,27 +9,23 @@ import subprocess
 import sys
 import time
 import warnings
-from multiprocessing.connection import Connection
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from segmeter.cli import launched
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.shipped import Outcome, Shipped
-from segmeter.distributed.config import ProcessesConfig
-from segmeter.errors import ConfigError, Interrupted
-from segmeter.schema import Config
+from segmeter.cli.engines import Outcome, by_torchrun
+from segmeter.cli.launch import Shipped
+from segmeter.cli.runs.run_folder import Job
+from segmeter.errors import ConfigError
 from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, newest, run, whole
 
 pytestmark = pytest.mark.usefixtures("in_here")
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_processes_leave_the_bytes_of_one(count: int) -> None:
     """Label maps, rows and metrics of a model; 11 cases of two sizes in 7 batches."""
     expected = whole("eval", EVAL)
@@ -50,6 +46,7 @@ def test_a_shard_that_fails_is_said_with_its_code(capfd: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("command", "arguments"), [("score", SCORE), pytest.param("eval", EVAL, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(
     command: str, arguments: list[str], here: Path
 ) -> None:
@@ -90,84 +87,25 @@ def test_two_processes_train_what_one_does() -> None:
     assert steps[0] == steps[1]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_named_and_none_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutation seen to fail: no limit of the wait for the others (600 s), or no SIGKILL."""
-    monkeypatch.setattr(launched, "_GRACE", 0.5)
-    monkeypatch.setattr(launched, "_PATIENCE", 0.5)
+    """Mutation seen to fail: no SIGKILL for the one that outlives SIGTERM."""
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "1")
     began, before = time.monotonic(), set(multiprocessing.active_children())  # such as joblib's, of an earlier test
-    outcome = launched._together(
-        Shipped(job=Job("train", (), None), values={}, plugins=("tests.cli.hanging",), path=()), 2
-    )
+    task = Shipped(job=Job("train", (), None), values={}, plugins=("tests.cli.hanging",), path=())
+    outcome = by_torchrun(task, 2)
     assert time.monotonic() - began < 300  # starting two processes takes over a minute of this on a busy machine
     assert outcome.exit_code == 3
     assert outcome.problems[0].startswith("process 2 of 2 was lost, ended by SIGKILL")
     assert set(multiprocessing.active_children()) <= before
 
 
-class Answered(multiprocessing.Process):
-    """Stands for a process that has sent its outcome and ended."""
-
-    def start(self) -> None:
-        self._args[-1].send(Outcome(job=Job("train", (), None), problems=("saved.",), exit_code=130))  # type: ignore[attr-defined]
-
-    def join(self, timeout: float | None = None) -> None: ...
-
-    def terminate(self) -> None: ...
-
-    def is_alive(self) -> bool:
-        return False
-
-
-def test_ctrl_c_while_an_outcome_arrives_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutation seen to fail: a signal that raises wherever it comes (the outcome is gone)."""
-    receive = Connection.recv
-
-    def receive_and_stop(pipe: Any) -> Any:
-        outcome = receive(pipe)
-        signal.raise_signal(signal.SIGINT)
-        return outcome
-
-    monkeypatch.setattr(Connection, "recv", receive_and_stop)
-    context = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Answered)
-    monkeypatch.setattr(launched, "get_context", lambda method: context)
-    with pytest.raises(Interrupted, match="saved"):
-        launched._together(Shipped(job=Job("train", (), None), values={}, plugins=(), path=()), 1)
-
-
-def test_what_dask_says_of_a_shard_is_kept() -> None:
-    """Mutation seen to fail: every exception called a lost process."""
+def test_an_error_that_dask_hands_back_is_kept() -> None:
     job = Job("score", (), None)
-    refused = launched._faulty(job, ConfigError("config: expected `a` to be b, got c."), KilledWorker)
+    refused = Outcome.of(job, ConfigError("config: expected `a` to be b, got c."))
     assert (refused.problems, refused.exit_code) == (("config: expected `a` to be b, got c.",), 2)
-    other = launched._faulty(job, TypeError("no pickle of it"), KilledWorker)
-    assert "TypeError: no pickle of it" in other.problems[0]
-    killed = launched._faulty(job, KilledWorker("tried 4 workers"), KilledWorker)
-    assert killed.problems[0].endswith("or memory runs out. Dask says: tried 4 workers")
-
-
-class KilledWorker(Exception):
-    """Stands for Dask's."""
-
-
-class Placed(Config):
-    """The keys that say where a command runs."""
-
-    device: str
-    launch: ProcessesConfig
-
-
-@pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_each_shard_has_a_gpu_of_its_own(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutation seen to fail: the device as it was given (the first GPU for all)."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    config = Placed(device=device, launch=ProcessesConfig(devices=2))
-    assert [each.device for each in launched._placed(config, config)] == ["cuda:0", "cuda:1"]
-    cpu = config.replace(device="cpu")
-    assert launched._placed(cpu, cpu) == [cpu, cpu]
-    more = config.replace(launch=ProcessesConfig(devices=3))
-    with pytest.raises(ConfigError, match="'cuda:2', with 2 GPUs found"):
-        launched._placed(more, more)
+    assert "TypeError: no pickle of it" in Outcome.of(job, TypeError("no pickle of it")).problems[0]
+    assert Outcome.lost(job, " Dask says: so").problems[0].endswith("or memory runs out. Dask says: so")
 
 
 @pytest.mark.slow
@@ -222,7 +160,7 @@ def test_several_tasks_are_for_training_only(capfd: pytest.CaptureFixture[str]) 
     said = capfd.readouterr().err
     assert "`nodes, tasks_per_node` to be 1 for score: only a training" in said
     assert "got nodes=1, tasks_per_node=2" in said
-    sweep = ["hydra/launcher=submitit_local", "hydra.launcher.tasks_per_node=2", "metrics.seed=1,2"]
+    sweep = ["launch=slurm", "launch.cluster=local", "launch.tasks_per_node=2", "metrics.seed=1,2"]
     assert run("score", "-m", *SCORE, *sweep) == 2
     assert "`nodes, tasks_per_node` to be 1 for score" in capfd.readouterr().err
 

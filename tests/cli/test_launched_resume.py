@@ -1,14 +1,16 @@
 """launch=: a run that is resumed goes on as it was launched; a cluster that is not there is one line."""
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from segmeter.cli import launched
-from segmeter.cli.runs.shipped import Outcome, Shipped
+from segmeter.cli import launch as launching
+from segmeter.cli.engines import Outcome
+from segmeter.cli.launch import Shipped
+from segmeter.distributed.config import SlurmConfig
 from segmeter.records import read_yaml
 from tests.cli.sharded import SCORE, TRAIN, newest, run
 
@@ -24,13 +26,13 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Path | No
         sent.append(("processes", count, job.job.folder))
         return job()
 
-    def submit(jobs: Sequence[Shipped], options: Mapping[str, Any], *, cluster: str) -> Iterator[Outcome]:
+    def submit(jobs: Sequence[Shipped], launch: SlurmConfig, *, name: str) -> Iterator[Outcome]:
         for job in jobs:
-            sent.append((cluster, options["partition"], job.job.folder))
+            sent.append((launch.cluster, launch.partition, job.job.folder))
             yield job()
 
-    monkeypatch.setattr(launched, "_together", together)
-    monkeypatch.setattr(launched, "by_submitit", submit)
+    monkeypatch.setattr(launching, "by_torchrun", together)
+    monkeypatch.setattr(launching, "by_submitit", submit)
     return sent
 
 

@@ -47,17 +47,16 @@ def test_the_package_is_a_command_too() -> None:
 
 
 def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from segmeter.cli import app
+    from segmeter.cli import app, launch
     from segmeter.cli.config import compose
     from segmeter.cli.config.schema import TrainConfig
-    from segmeter.cli.runs import shipped
 
     calls: list[str] = []
     composed, checked = compose.compose, TrainConfig.model_validate
     monkeypatch.setattr(compose, "compose", lambda *a, **k: calls.append("compose") or composed(*a, **k))
     monkeypatch.setattr(TrainConfig, "model_validate", lambda *a, **k: calls.append("check") or checked(*a, **k))
-    for module in (app, shipped):
-        monkeypatch.setattr(module, "run_job", lambda command, config, job: calls.append("run"))
+    for module in (app, launch):
+        monkeypatch.setattr(module, "run_job", lambda config, job: calls.append("run"))
     main(["train", "loss.gamma=1", "experiment=demo"])
     assert calls == ["compose", "check", "run"]
     calls.clear()

@@ -12,7 +12,9 @@ WAYS = {"closed out": ">&-", "closed error": "2>&-", "both closed": ">&- 2>&-", 
 WAYS |= {"full error": "2>/dev/full", "reader gone": "| head -n 1", "ASCII": "", "closed input": "<&-"}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[] if way in ("both closed", "ASCII") else [pytest.mark.slow]) for way in WAYS]
+)
 def test_the_run_is_done_whatever_became_of_its_output(way: str, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -55,10 +55,12 @@ def python(code: str, *line: str, at: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_without_what_windows_lacks(tmp_path: Path) -> None:
     python(IMPORT_ALL, at=tmp_path)
 
 
+@pytest.mark.slow
 def test_masks_are_scored_and_runs_compared_without_what_windows_lacks(tmp_path: Path) -> None:
     """Mutation seen to fail: a folder opened with O_DIRECTORY, whether the system has it or not."""
     for number, side in enumerate(("base", "new", "references")):

@@ -5,6 +5,7 @@ import pytest
 from segmeter.distributed.config import (
     LAUNCHES,
     DaskConfig,
+    JoblibConfig,
     LaunchConfig,
     LocalConfig,
     ProcessesConfig,
@@ -12,7 +13,13 @@ from segmeter.distributed.config import (
 )
 from segmeter.errors import ConfigError
 
-KINDS = {"local": LocalConfig, "processes": ProcessesConfig, "dask": DaskConfig, "slurm": SlurmConfig}
+KINDS = {
+    "local": LocalConfig,
+    "processes": ProcessesConfig,
+    "joblib": JoblibConfig,
+    "dask": DaskConfig,
+    "slurm": SlurmConfig,
+}
 
 
 def test_each_kind_is_registered_by_its_name() -> None:
@@ -26,6 +33,7 @@ def test_each_kind_is_registered_by_its_name() -> None:
     ("kind", "key", "good", "bad"),
     [
         (ProcessesConfig, "devices", (1, 1024), (0, 1025, 1.5)),
+        (JoblibConfig, "n_jobs", (None, 1), (-1, 0)),
         (DaskConfig, "shards", (1,), (0,)),
         (DaskConfig, "workers", (1, 256), (0, 257)),
         (DaskConfig, "address", (None, "tcp://host:8786"), (8786,)),

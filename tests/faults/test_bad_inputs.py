@@ -498,7 +498,9 @@ BESIDE = re.compile(r"warning: |[\w ]+: \d+ (of|in) ")  # warnings, and the prog
 
 
 @pytest.mark.usefixtures("_here")
-@pytest.mark.parametrize("bad", TABLE, ids=str)
+@pytest.mark.parametrize(
+    "bad", [pytest.param(bad, marks=[pytest.mark.slow] if n % 3 else []) for n, bad in enumerate(TABLE)], ids=str
+)
 def test_a_bad_input_is_answered_as_promised(bad: Bad, capsys: pytest.CaptureFixture[str]) -> None:
     bad.spoil()
     before, code = contents(), 0

@@ -56,6 +56,7 @@ def calls(children: Children, command: str) -> int:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
 def test_a_fault_of_the_system_at_a_sample_of_calls(children: Children, command: str) -> None:
     drawn, most = random.Random(f"{SEED} {command}"), calls(children, command)
     assert most > 30

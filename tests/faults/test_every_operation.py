@@ -43,6 +43,7 @@ def check_what_is_said(outcome: Outcome, context: str) -> None:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
 def test_a_fault_at_a_sample_of_operations(command: str) -> None:
     drawn = random.Random(f"{SEED} {command}")
     for at in sorted(drawn.sample(range(1, count(command) + 1), SAMPLE)):

@@ -53,6 +53,7 @@ def start(arguments: list[str], file: str, after: int) -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     ("command", "more", "file", "after"), [*(pytest.param(*run, id=name) for name, run in RUNS.items()), *SLOW]
 )
+@pytest.mark.slow
 def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(
     command: str, more: list[str], file: str, after: int
 ) -> None:
@@ -75,6 +76,7 @@ def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(
 @pytest.mark.parametrize(
     "command", ["predict", *(pytest.param(name, marks=pytest.mark.slow) for name in ("train", "eval"))]
 )
+@pytest.mark.slow
 def test_a_check_that_never_ends_leaves_no_run(command: str) -> None:
     more = [] if command == "predict" else CHECKED
     code, said = start(line(command, "runs", LIMIT, *more), "images/case02.png", 0)

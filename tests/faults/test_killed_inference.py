@@ -44,6 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", LINES)
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bytes(
     children: Children, world: Path, monkeypatch: pytest.MonkeyPatch, command: str, kills: int
 ) -> None:

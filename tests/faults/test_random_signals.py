@@ -54,6 +54,7 @@ def moments(children: Children, command: str, count: int) -> Iterator[tuple[str,
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
 def test_a_few_signals_at_random_moments(children: Children, command: str) -> None:
     for name, after in moments(children, command, len(ENDS)):
         check(children, command, name, after)
@@ -69,6 +70,7 @@ def test_signals_at_random_moments(children: Children, command: str) -> None:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("name", "after"), [("SIGINT", 0.2), ("SIGTERM", 1.0)])
+@pytest.mark.slow
 def test_a_signal_for_the_whole_group_gives_one_line(children: Children, name: str, after: float) -> None:
     """As a terminal or a scheduler sends it, while worker processes start or work."""
     shutil.rmtree("runs", ignore_errors=True)

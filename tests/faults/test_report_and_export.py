@@ -90,6 +90,7 @@ def check_export(count: int, whole: bytes, at: int, kind: str) -> None:
     assert outcome.code != 0 or models == [whole], context
 
 
+@pytest.mark.slow
 def test_a_model_is_exported_whole_or_not_at_all(traced_once: int) -> None:
     """With a fault at a sample of operations."""
     whole, drawn = next(Path("runs").glob("export/*/model.onnx")).read_bytes(), random.Random(SEED)

@@ -32,6 +32,7 @@ def figures(root: Path) -> dict[str, bytes | str]:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", WAYS)
+@pytest.mark.slow
 def test_equal_runs_give_equal_bytes(children: Children, command: str) -> None:
     """The clean runs were made with another hash seed and one thread; a training's bits depend on their number."""
     threads = 1 if command == "train" else 2

@@ -1,6 +1,7 @@
 """One command: its arguments -> checked configuration -> the job, or each job of a sweep."""
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -10,8 +11,10 @@ from typing import Any, NoReturn
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
+from segmeter.cli.config.json_schema import json_schema, names
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.runs.job import Job, run_job
+from segmeter.cli.launch import run_job
+from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError
 
 _REFUSED = {
@@ -51,23 +54,23 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     composed, config = jobs[0]
     if any(line.lstrip("+~").startswith("hydra") for line in composed.overrides):
         return hand_over(command, args, typed)
-    run_job(command, config, Job(command, composed.overrides, None, typed))
+    run_job(config, Job(command, composed.overrides, None, typed))
     return None
 
 
 def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
     """Run the jobs of a sweep, or let Optuna choose them."""
-    from segmeter.cli.runs.multirun import Multirun, run_sweep
+    from segmeter.cli.sweep import Sweep, run_sweep
 
     composed, config = jobs[0]
-    plan = Multirun(command, composed, root=config.run.root, argv=typed)
+    plan = Sweep(command, composed, root=config.run.root, argv=typed)
     params = [f"{key}={value}" for key, value in (plan.options.get("params") or {}).items()]
     if params:  # of a file; what is typed wins
         request = replace(request, overrides=[*params, *request.overrides])
         jobs = check(command, request) if plan.sweeper == "basic" else jobs
     if plan.sweeper == "basic":
         return run_sweep(plan, jobs)
-    from segmeter.cli.runs.optuna_search import search
+    from segmeter.cli.optuna_search import search
 
     alone = replace(request, sweep=False)
     return search(plan, config, request.overrides, lambda lines: check(command, replace(alone, overrides=lines))[0][1])
@@ -130,6 +133,21 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
     if problems:
         raise ConfigError(_without_echoes(list(dict.fromkeys(problems))))
     return checked
+
+
+def print_schema(arguments: Sequence[str]) -> None:
+    """Print the JSON Schema of a command or a group; what plugins add is in it.
+
+    Raises
+    ------
+    ConfigError
+        Not exactly one name was given, or there is no such command or group.
+    """
+    load_plugins(plugins_of(arguments))
+    asked = [argument for argument in arguments if not argument.startswith("plugins=")]
+    if len(asked) != 1:
+        raise ConfigError(f"schema: expected one name, got {len(asked)}. Known: {', '.join(names())}.")
+    sys.stdout.write(json.dumps(json_schema(asked[0]), indent=1, ensure_ascii=False) + "\n")
 
 
 def _without_echoes(problems: list[str]) -> list[str]:

@@ -14,7 +14,8 @@ from segmeter.cli.config.compose import Composed, forced, plain, store_schemas
 from segmeter.cli.config.convert import convert
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.runs.job import Job, run_job
+from segmeter.cli.launch import run_job
+from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError
 
 # Hydra only composes here: run folders, logs and records are ours.
@@ -66,4 +67,4 @@ def _run(command: str, typed: tuple[str, ...], config: DictConfig) -> None:
     checked = convert(ROOTS[command], job, command=command, folders=[], problems=problems)
     if problems:
         raise ConfigError(problems)
-    run_job(command, checked, Job(command, overrides, None, typed))
+    run_job(checked, Job(command, overrides, None, typed))

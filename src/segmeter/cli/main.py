@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from segmeter import __version__
 from segmeter.checks import nearest
-from segmeter.cli.command_list import COMMANDS, PLAIN
+from segmeter.cli.command_list import COMMANDS
+from segmeter.cli.commands import command_module
 from segmeter.cli.messages import describe, shown_warnings
 from segmeter.cli.streams import lenient_streams
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
@@ -101,10 +102,16 @@ def _run(command: str, rest: list[str]) -> None:
         from segmeter.cli.help import help_text
 
         sys.stdout.write(help_text(command, [word for word in rest if word not in ("--help", "-h")]))
-    elif command in PLAIN:
-        from importlib import import_module
+    elif command in ("report", "doctor"):
+        command_module(command).run(rest)
+    elif command == "demo":
+        from segmeter.cli.demo import run
 
-        import_module(f"segmeter.cli.commands.{command}").run(rest)
+        run(rest)
+    elif command == "schema":
+        from segmeter.cli.app import print_schema
+
+        print_schema(rest)
     else:
         from segmeter.cli.app import run_command
 

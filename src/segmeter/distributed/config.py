@@ -33,6 +33,15 @@ class ProcessesConfig(LaunchConfig, title="launch"):
     """How many; on GPUs one for each."""
 
 
+@LAUNCHES.register("joblib", builder="")
+class JoblibConfig(LaunchConfig, title="launch"):
+    """Processes of this machine for the jobs of a sweep, which run side by side; a single job runs as with local."""
+
+    name: str = "joblib"
+    n_jobs: Annotated[int | None, Unit("processes")] = Field(None, ge=1)
+    """Jobs at a time; null takes one per core."""
+
+
 @LAUNCHES.register("dask", builder="")
 class DaskConfig(LaunchConfig, title="launch"):
     """A Dask cluster works on the shards of score, eval or predict; a shard whose worker is lost is begun again."""

@@ -58,6 +58,7 @@ def test_the_lines_of_the_page_give_the_labels_that_predict_gives(here: Path, mo
     np.testing.assert_array_equal(found["labels"], np.asarray(Image.open(written)))
 
 
+@pytest.mark.slow
 def test_two_checkpoints_are_evaluated_predicted_and_exported_as_their_mean(here: Path):
     """By their command lines; all three hold the same labels, which are of neither model alone."""
     make_checkpoint(here / "a", seed=1)

@@ -47,7 +47,7 @@ def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> 
     assert json.loads((merged / "run.json").read_text())["merged"]["command"] == command
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", ["score", pytest.param("predict", marks=pytest.mark.slow)])
 def test_merged_shards_are_the_run_without_shards_to_the_byte(command: str) -> None:
     """Mutation seen to fail: pictures of the first shard only."""
     arguments = COMMANDS[command]
@@ -70,6 +70,7 @@ def evaluated(here: Path) -> dict[int, list[Path]]:
     return {count: [here / folder for folder in folders] for count, folders in found.items()}
 
 
+@pytest.mark.slow
 def test_merged_shards_of_an_evaluation_are_its_bytes_with_the_loss_of_one_batch(
     evaluated: dict[int, list[Path]],
 ) -> None:
@@ -250,6 +251,7 @@ def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFix
         assert "to be NUMBER/COUNT" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_calibration_of_merged_scores_is_that_of_the_run_to_the_byte(evaluated: dict[int, list[Path]]) -> None:
     made = evaluated[1][0] / "predictions"
     places = (f"predictions={made / 'labels'}", f"probs={made / 'probs'}", "metrics.calibration=true")
@@ -260,6 +262,7 @@ def test_calibration_of_merged_scores_is_that_of_the_run_to_the_byte(evaluated: 
     check_merged("score", whole, run_shards("score", 3, *arguments))
 
 
+@pytest.mark.slow
 def test_a_case_in_two_runs_with_calibration_is_refused(
     evaluated: dict[int, list[Path]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,6 +201,7 @@ def test_much_work_before_bad_input_is_kept_and_said(
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> None:
     assert run(*SCORE, "workers=2") == 0
     (folder,) = Path("runs/score").iterdir()
@@ -231,7 +232,9 @@ def stopped_by(name: str, *, times: int = 1) -> tuple[int, str, Path]:
     return child.returncode, errors, folder
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "SIGTERM" else [pytest.mark.slow]) for name in ENDS]
+)
 def test_a_signal_ends_with_its_code_one_line_and_a_true_state(name: str, clean: dict[str, bytes]) -> None:
     code, errors, folder = stopped_by(name)
     expected, state = ENDS[name]
@@ -243,6 +246,7 @@ def test_a_signal_ends_with_its_code_one_line_and_a_true_state(name: str, clean:
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once() -> None:
     code, errors, _ = stopped_by("SIGINT", times=2)
     assert code == 130

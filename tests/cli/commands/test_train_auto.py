@@ -31,6 +31,7 @@ def run(command: list[str], tmp_path: Path) -> tuple[dict, dict]:
     return json.loads((folder / "run.json").read_text()), yaml.safe_load((folder / "config.yaml").read_text())
 
 
+@pytest.mark.slow
 def test_seven_images_train_without_an_override_beside_the_data(command, tmp_path, capsys):
     record, config = run([*command, "training=auto"], tmp_path)
     planned = record["planned"]

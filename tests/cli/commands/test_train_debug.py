@@ -26,6 +26,7 @@ def debug(tmp_path, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_overfit_says_that_a_batch_fits_and_validates_on_its_samples(debug):
     folder, out = debug("overfit", "training.stop_at=0.6", "training.validate_every=10")
     assert "overfit   fits: mean_iou 0." in out

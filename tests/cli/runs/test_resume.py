@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config.schema import Common, RunConfig
-from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
+from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError
 
 JOB = Job("score", (), None)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config.schema import Common, Launched, RunConfig
-from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.distributed.config import LocalConfig
 from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
 from segmeter.files import write_bytes
@@ -240,7 +239,7 @@ EIGHT = """
 import os, sys
 from pathlib import Path
 from segmeter.cli.config.schema import Common, Launched, RunConfig
-from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.run_folder import Job
 from segmeter.cli.runs.run_folder import open_run
 ready, go = os.pipe()
 children = []

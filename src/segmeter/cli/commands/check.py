@@ -11,7 +11,7 @@ from rich.table import Table
 
 from segmeter.checks import expected
 from segmeter.cli.config.schema import CheckConfig
-from segmeter.cli.runs.job import Job
+from segmeter.cli.runs.run_folder import Job
 from segmeter.data.build import open_splits
 from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset

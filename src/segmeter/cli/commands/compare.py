@@ -3,8 +3,7 @@
 import sys
 
 from segmeter.cli.config.schema import CompareConfig
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, GateError
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_bytes, write_json

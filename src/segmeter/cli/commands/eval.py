@@ -11,10 +11,9 @@ from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures import draw_predicted
-from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings

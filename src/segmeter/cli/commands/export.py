@@ -8,8 +8,7 @@ import numpy as np
 
 from segmeter.cli.config.schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.run_folder import open_run
+from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.data.build import build_dataset
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images

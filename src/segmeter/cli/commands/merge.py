@@ -9,9 +9,8 @@ from typing import Any
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ROOTS, MergeConfig
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.objective import results
-from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.cli.runs.objective import find_objective, results
+from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError
 from segmeter.evaluation.merge import Merge, check_merge, merge
@@ -45,13 +44,23 @@ def run(config: MergeConfig, job: Job) -> float | None:
     merging = Merge(pieces=pieces, kind=config.kind, metrics=_metrics_of(pieces[0]), folder=Path())
     check_merge(merging)
     with open_run(config, job, facts=_facts(merging)) as folder:
-        summary = merge(replace(merging, folder=folder))
-        take_pictures(pieces, config.report, merging.metrics, folder)
-        found = results(summary, None) if summary else {}
-        note_done(folder, found)
-        if config.report.html:
-            write_report(folder, config.report)
+        merging = replace(merging, folder=folder)
+        summary = merge(merging)
+        value = finish_merged(merging, summary, config.report, None)
     show_merged(folder, summary, html=config.report.html)
+    return value
+
+
+def finish_merged(done: Merge, summary: dict[str, Any], report: ReportConfig, objective: str | None) -> float | None:
+    """Give a merged run its pictures, its result and its report; returns what a sweep compares."""
+    take_pictures(done.pieces, report, done.metrics, done.folder)
+    found: dict[str, float | None] = {}
+    spec = done.pieces[0].spec
+    if summary and done.metrics is not None and spec is not None:
+        found = results(summary, find_objective(objective, done.metrics, spec))
+    note_done(done.folder, found)
+    if report.html:
+        write_report(done.folder, report)
     return next(iter(found.values()), None)
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from segmeter.cli.commands._parts import keep_threads, open_device, open_series, run_identity, take_shard
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.pictures import draw_predicted
-from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.case_run import PREDICTIONS

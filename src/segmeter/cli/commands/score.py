@@ -11,10 +11,9 @@ from typing import Any
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.files.sniff import known_place, show
 from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import NnunetLabels, read_labels

@@ -16,10 +16,9 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
-from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
-from segmeter.cli.runs.run_folder import note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place

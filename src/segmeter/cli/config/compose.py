@@ -21,7 +21,15 @@ from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
-from segmeter.cli.config.hydra_rules import OPTUNA, PLUGINS, OwnFolders, check_files, hydra_problems, one_line
+from segmeter.cli.config.hydra_rules import (
+    LAUNCHERS,
+    OPTUNA,
+    PLUGINS,
+    OwnFolders,
+    check_files,
+    hydra_problems,
+    one_line,
+)
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
@@ -151,6 +159,8 @@ def _check_names(request: Request) -> None:
 def _hydra(request: Request) -> Iterator[None]:
     store_schemas()
     Plugins.instance().register(OwnFolders)
+    for name, node in LAUNCHERS.items():  # in the place of those that installed plugins bring
+        ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
     with OwnFolders.found(request.own_folders):
         hydra = initialize_config_dir(str(CONFIGS), job_name=request.config_name, version_base="1.3")
     with hydra:
@@ -291,7 +301,7 @@ def forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
     """A choice of a group, what says itself whether it is new, and Hydra's own keys but for mappings."""
     key, _, value = line.partition("=")
-    own = key.startswith("hydra.") and not value.startswith("{")
+    own = key.startswith("hydra.") and not key.startswith("hydra.launcher.") and not value.startswith("{")
     return key.partition("@")[0] in known or "/" in key or key.startswith(("+", "~")) or own
 
 

@@ -18,7 +18,12 @@ from segmeter.errors import ConfigError
 
 MOST_BYTES = 256 * 1024  # of one YAML file
 MOST_NODES = 100_000  # of one YAML file when its aliases are written out
-LAUNCHERS = ("basic", "joblib", "submitit_local", "submitit_slurm")  # whose failing jobs are seen
+LAUNCHERS: dict[str, dict[str, Any]] = {  # aliases of `launch` for the jobs of a sweep, with the options that they take
+    "basic": {},
+    "joblib": {"n_jobs": None},
+    "submitit_local": {"partition": None, "timeout_min": None},
+    "submitit_slurm": {"partition": None, "timeout_min": None},
+}
 SWEEPERS = ("basic", "optuna")
 PLUGINS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}  # groups, and what may be chosen in each
 OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaults
@@ -35,7 +40,6 @@ _DEPTH = 2  # a file of the folder, or of a group in it
 
 _SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "verbose", "job.env_set", "job.env_copy")
 _FILLED_IN = ("runtime.", "overrides.", "job.name", "job.config_name", "job.override_dirname")  # by Hydra
-_OF_JOBLIB = ("launcher.n_jobs", "launcher.timeout")  # the others steer batches of jobs, and here each runs by itself
 _PARAMS = "sweeper.params."
 _MERGE = "tag:yaml.org,2002:merge"
 _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
@@ -187,11 +191,9 @@ def _problem(path: str, value: Any, launcher: str) -> Iterator[str]:
         )
     elif code or (nested and path.startswith(("launcher.", "sweeper."))):
         yield f"config: 'hydra.{path}' is not allowed: a configuration here holds values and never names code to run."
-    elif launcher == "joblib" and path.startswith("launcher.") and path not in _OF_JOBLIB:
-        yield (
-            f"config: 'hydra.{path}' has no effect here: of joblib's options hydra.launcher.n_jobs and "
-            "hydra.launcher.timeout can be set. Remove it."
-        )
+    elif path.startswith("launcher.") and path.removeprefix("launcher.") not in LAUNCHERS.get(launcher, {}):
+        known = " and ".join(LAUNCHERS.get(launcher, {})) or "nothing"
+        yield f"config: 'hydra.{path}' can't be set here: hydra/launcher={launcher} takes {known}. launch= takes more."
     elif path == "sweep.subdir" and not (_SUBDIR.fullmatch(str(value)) and set(str(value)) - {"."}):
         yield f"config: expected `hydra.sweep.subdir` to be a plain name, or ${{hydra.job.num}}, got {value!r}."
     elif path == "sweep.dir" and ".." in Path(str(value)).parts and not Path(str(value)).is_absolute():

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from segmeter.cli.config.schema import Common
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.run_folder import read_record, run_name
+from segmeter.cli.runs.run_folder import Job, read_record, run_name
 from segmeter.errors import ConfigError
 
 CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training goes on from

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
 from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, clear_killed, owner_of, take_lock
-from segmeter.cli.runs.job import Job
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
@@ -51,6 +51,32 @@ _REMEDY = {
     errno.EFBIG: "Raise the limit on file sizes",
     errno.EMFILE: "Raise the limit on open files (ulimit -n)",
 }
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a job was asked for.
+
+    Parameters
+    ----------
+    command
+        "train", "eval" and so on.
+    overrides
+        As they were written on the command line.
+    folder
+        Where this job of a sweep goes; None for a single job.
+    argv
+        The whole command line, as it was typed: program, command and arguments.
+    launch
+        The values of `launch` where other processes than that of the command line run the job. The run's records name
+        them, so that a resume goes on in the same way.
+    """
+
+    command: str
+    overrides: tuple[str, ...]
+    folder: Path | None
+    argv: tuple[str, ...] = ()
+    launch: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @contextmanager

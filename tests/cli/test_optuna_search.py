@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.optuna_search import search
-from segmeter.cli.runs.shipped import Outcome
+from segmeter.cli.engines import Outcome
+from segmeter.cli.optuna_search import search
+from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError, SweepError
 from tests.cli.sharded import TRAIN, run
 
@@ -140,6 +140,7 @@ def test_the_direction_of_a_metric_of_the_users_own_must_be_said(tmp_path: Path)
 OPTUNA = ["hydra/sweeper=optuna", "hydra.sweeper.seed=1", "metrics.seed=range(0,100)", "missing=error,as_background"]
 
 
+@pytest.mark.slow
 def test_optuna_goes_on_from_its_storage_after_a_kill(here: Path, tmp_path: Path) -> None:
     """Mutation seen to fail: trials that a killed process left running counted as done."""
     storage = f"sqlite:///{tmp_path / 'search.db'}"

@@ -15,12 +15,10 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 
 from segmeter.checks import expected
 from segmeter.cli.config.hydra_rules import OPTUNA
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.launchers import needed
-from segmeter.cli.runs.multirun import Multirun, raise_failures
+from segmeter.cli.engines import Outcome, needed
 from segmeter.cli.runs.objective import better
-from segmeter.cli.runs.shipped import Outcome
-from segmeter.cli.runs.sweep import summarised
+from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.sweep import Sweep, raise_failures, summarised
 from segmeter.errors import EXIT_FAULT, ConfigError
 
 _LOST, _FOLDER, _OWNER = "lost", "folder", "owner"
@@ -30,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 Checked = Callable[[Sequence[str]], Any]  # overrides -> the checked configuration of one job
 
 
-def search(plan: Multirun, config: Any, overrides: Sequence[str], check: Checked) -> None:
+def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -> None:
     """Let Optuna choose the values of jobs until `n_trials` have been run, those of an earlier process included.
 
     Parameters
@@ -81,7 +79,7 @@ def search(plan: Multirun, config: Any, overrides: Sequence[str], check: Checked
 
 
 def _run(
-    plan: Multirun, trials: Sequence[Any], fixed: Sequence[str], check: Checked, study: Any
+    plan: Sweep, trials: Sequence[Any], fixed: Sequence[str], check: Checked, study: Any
 ) -> list[tuple[int, Outcome]]:
     """Run trials together, and tell the study what became of each."""
     asked: list[tuple[Any, Job]] = []

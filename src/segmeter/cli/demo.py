@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from segmeter.checks import expected
+from segmeter.cli.app import run_command
 from segmeter.cli.runs.run_folder import NOT_WRITABLE
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder, new_folder
@@ -46,8 +47,6 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _step(command: str, *overrides: str) -> None:
-    from segmeter.cli.app import run_command
-
     sys.stdout.write(f"\n$ segmeter {command} {shlex.join(overrides)}\n")
     sys.stdout.flush()
     run_command(command, overrides)

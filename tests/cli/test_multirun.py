@@ -64,6 +64,7 @@ def test_the_shards_of_a_run_are_a_sweep(tmp_path: Path) -> None:
     assert contents(newest(tmp_path / "merge")) == contents(newest(tmp_path / "score"))
 
 
+@pytest.mark.slow
 def test_plugins_load_in_the_child_and_a_killed_job_is_named(here: Path, tmp_path: Path) -> None:
     """The plugin kills the process of one job; without it in the child that job would end well."""
     arguments = [*SCORE, *FAST[:2], f"hydra.sweep.dir={tmp_path / 'out'}", "plugins=[sweep_plugin]"]

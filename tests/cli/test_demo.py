@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli import app
-from segmeter.cli.commands import demo
+from segmeter.cli import demo
 from segmeter.errors import ConfigError
 
 
@@ -24,7 +23,7 @@ def commands(tmp_path, monkeypatch):
             for name in ("2026-01-01_000000_cells", "2026-01-01_000000_cells-2"):
                 (Path(path) / command / name).mkdir(parents=True)
 
-    monkeypatch.setattr(app, "run_command", run_command)
+    monkeypatch.setattr(demo, "run_command", run_command)
     return found
 
 
@@ -84,7 +83,7 @@ def test_a_step_that_fails_ends_the_demo(commands, monkeypatch):
         commands.append(command)
         raise ConfigError("config: no.")
 
-    monkeypatch.setattr(app, "run_command", fail)
+    monkeypatch.setattr(demo, "run_command", fail)
     with pytest.raises(ConfigError, match="config: no"):
         demo.run([])
     assert commands == ["check"]

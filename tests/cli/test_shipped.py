@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from segmeter.cli.runs import shipped
-from segmeter.cli.runs.job import Job
-from segmeter.cli.runs.shipped import Outcome, Shipped, attempt, joint, ship
+from segmeter.cli import launch
+from segmeter.cli.engines import Outcome, joint
+from segmeter.cli.launch import Shipped, attempt, ship
+from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError, Interrupted
 from segmeter.schema import as_plain
 from segmeter.training.run.signals import Stopped
@@ -26,13 +27,13 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Any:
     def end(how: Any) -> list[Any]:
         given: list[Any] = []
 
-        def run(command: str, config: Any, job: Job) -> Any:
+        def run(config: Any, job: Job) -> Any:
             given.append(config)
             if isinstance(how, BaseException):
                 raise how
             return how
 
-        monkeypatch.setattr(shipped, "run_job", run)
+        monkeypatch.setattr(launch, "run_job", run)
         return given
 
     return end

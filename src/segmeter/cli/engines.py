@@ -1,0 +1,303 @@
+"""Runs jobs on engines: processes of this machine, torchrun, a Dask cluster, SLURM.
+
+An engine maps over jobs that any process can take, and gives an outcome for each. It knows nothing of what a job does.
+"""
+
+import multiprocessing
+import os
+import pickle
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from segmeter.checks import expected
+from segmeter.cli.messages import describe
+from segmeter.cli.runs.run_folder import Job
+from segmeter.distributed.config import DaskConfig, SlurmConfig
+from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted
+from segmeter.parallel import end_with_parent
+from segmeter.threads import share_cores
+from segmeter.training.run.signals import StopSignals
+
+START = "spawn"  # how the processes of a training are started
+LEAVE_S = 60  # in which they end once one has failed, or a signal came, before torchrun kills them
+_RETRIES = 3  # of a job whose Dask worker is lost
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+_ADDRESS = re.compile(r"\w+://\S+|[^\s:/]+:\d+")
+_LOST = "its process ended without a result, as it does when it is killed or memory runs out."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a job ended.
+
+    Parameters
+    ----------
+    job
+        How it was asked for.
+    value
+        The score that a sweep may optimise; None where there is none.
+    problems
+        What went wrong, one line each; empty where nothing did.
+    exit_code
+        The job's, as if it had been a command of its own.
+    """
+
+    job: Job
+    value: float | None = None
+    problems: tuple[str, ...] = ()
+    exit_code: int = 0
+
+    @classmethod
+    def of(cls, job: Job, error: BaseException) -> "Outcome":
+        """The outcome of a job that ended with an error."""
+        problems, code = describe(error) if isinstance(error, Exception) else ([repr(error)], EXIT_FAULT)
+        return cls(job=job, problems=tuple(problems), exit_code=code)
+
+    @classmethod
+    def lost(cls, job: Job, more: str = "") -> "Outcome":
+        """The outcome of a job that left none."""
+        return cls(job=job, problems=(_LOST + more,), exit_code=EXIT_FAULT)
+
+
+class Task(Protocol):
+    """A job that can be sent to any process and called there. It never raises: every error is in its outcome."""
+
+    @property
+    def job(self) -> Job:
+        """How it was asked for."""
+
+    def __call__(self) -> Outcome:
+        """Run it."""
+
+
+def joint(outcomes: Sequence[Outcome]) -> Outcome:
+    """The one outcome of a job that several processes ran: the first that failed, else the one with a value."""
+    failed = (each for each in outcomes if each.exit_code)
+    valued = (each for each in outcomes if each.value is not None)
+    return next(failed, None) or next(valued, outcomes[0])
+
+
+def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = None) -> Iterator[Outcome]:
+    """Run tasks side by side, in the order in which they end; a process that is killed loses its own task alone.
+
+    Parameters
+    ----------
+    count
+        Processes.
+    threads
+        Each process computes with so many, unless the environment says otherwise; None leaves it to them.
+    """
+    context = multiprocessing.get_context("spawn")
+    workers = dict[int, ProcessPoolExecutor]()  # by the thread that waits for it
+
+    def run(task: Task) -> Outcome:
+        number = threading.get_ident()
+        if number not in workers:
+            workers[number] = ProcessPoolExecutor(1, context, _begin, (threads,))
+        try:
+            return workers[number].submit(task).result()
+        except BrokenProcessPool:
+            workers.pop(number).shutdown()
+            return Outcome.lost(task.job)
+
+    with ThreadPoolExecutor(min(count, len(tasks)), thread_name_prefix="jobs") as pool:
+        waiting = [pool.submit(run, task) for task in tasks]
+        try:
+            yield from (each.result() for each in as_completed(waiting))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in list(workers.values()):
+                for process in list((worker._processes or {}).values()):
+                    process.terminate()
+                worker.shutdown()
+
+
+def _begin(threads: int | None) -> None:
+    """Begin a process, before it loads what computes."""
+    end_with_parent()
+    for name in _THREADS if threads else ():
+        os.environ.setdefault(name, str(threads))
+
+
+def by_torchrun(task: Task, count: int) -> Outcome:
+    """Run one training in several processes of this machine, as torchrun does; if one fails, all of them end.
+
+    Raises
+    ------
+    Interrupted
+        A signal came, and was passed on; with the line that says where the training was saved.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    from segmeter.distributed.faults import FAULT, meeting, read_fault
+    from segmeter.distributed.watch import open_store
+
+    store, failure, signalled = open_store(), None, False
+    board = meeting(store, 0, range(0))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(LEAVE_S))
+    elastic = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=count, run_id=str(os.getpid()), max_restarts=0, start_method=START,
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0", signals_to_handle="SIGTERM,SIGINT,SIGHUP,SIGUSR1",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, StopSignals():  # torchrun leaves its own handlers behind
+        try:
+            elastic_launch(elastic, _one_rank)(task, count, store.port, folder)
+        except ChildFailedError as error:
+            failure = error.get_first_failure()[1]
+        except SignalException:
+            signalled = True
+        found = [pickle.loads(path.read_bytes()) for path in sorted(Path(folder).iterdir())]
+    outcome = joint(found) if found else Outcome.lost(task.job)
+    fault = read_fault(board.get(FAULT))
+    if failure is not None and failure.exitcode < 0:
+        name, ended = f"process {failure.local_rank + 1} of {count}", signal.Signals(-failure.exitcode).name
+        text = f"{name} was lost, ended by {ended}, as when it is killed, or memory runs out. Remove the cause."
+        outcome = Outcome(job=task.job, problems=(text,), exit_code=EXIT_FAULT)
+    elif (fault is not None and not outcome.exit_code) or (not found and fault is not None):
+        outcome = Outcome(job=task.job, problems=fault.lines, exit_code=fault.code)
+    if signalled and outcome.exit_code:
+        raise Interrupted(outcome.problems, exit_code=outcome.exit_code)
+    return outcome
+
+
+def _one_rank(task: Task, count: int, port: int, folder: str) -> None:
+    """Be one process of a training; all but the first are silent."""
+    end_with_parent()
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C comes once, from torchrun: a second signal would end this process before it has saved
+    rank = os.environ["RANK"]
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
+    if rank != "0":
+        sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    share_cores(count)
+    outcome = task()
+    part = Path(folder, f"{int(rank):06}")
+    part.write_bytes(pickle.dumps(outcome))
+    if outcome.exit_code:
+        sys.exit(outcome.exit_code)  # by which torchrun knows that it failed
+
+
+def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
+    """Run tasks on a Dask cluster, in their order; a task whose worker is lost is begun again.
+
+    Raises
+    ------
+    ConfigError
+        distributed is not installed, or no scheduler answers at the address.
+    """
+    distributed = needed("distributed", extra="dask")
+    options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
+    cluster = distributed.LocalCluster(**options) if launch.address is None else None
+    with _client(distributed, cluster or launch.address) as client:
+        futures = client.map(_call, tasks, retries=_RETRIES, pure=False)
+        try:
+            for future, task in zip(futures, tasks, strict=True):
+                fault = future.exception()
+                if isinstance(fault, distributed.scheduler.KilledWorker):
+                    yield Outcome.lost(task.job, f" Dask says: {' '.join(str(fault).split())}")
+                else:
+                    yield future.result() if fault is None else Outcome.of(task.job, fault)
+        finally:
+            client.cancel(futures)
+            if cluster is not None:
+                cluster.close()
+
+
+def _call(task: Task) -> Outcome:
+    return task()
+
+
+def _client(distributed: Any, address: Any) -> Any:
+    remedy = "Give that of a running scheduler, such as tcp://host:8786, or launch.address=null to start workers here."
+    rule = "to be the address of a Dask scheduler that answers"
+    if isinstance(address, str) and not _ADDRESS.fullmatch(address):  # Dask would look for a host of this name
+        raise ConfigError(expected("config", "launch.address", rule, repr(address), remedy))
+    try:
+        return distributed.Client(address)
+    except (OSError, ValueError) as error:
+        given = f"{address!r} ({' '.join(str(error).split())})"
+        raise ConfigError(expected("config", "launch.address", rule, given, remedy)) from error
+
+
+def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Iterator[Outcome]:
+    """Submit tasks to SLURM, or to submitit's stand-ins `local` and `debug`, and wait for each in turn.
+
+    A job that SLURM ends early (SIGUSR1 ahead of the limit) saves itself, is queued again, and goes on in its folder.
+
+    Raises
+    ------
+    ConfigError
+        submitit is not installed, there is no SLURM here, SLURM refuses the job, or several processes are asked for
+        where they would not share the work.
+    """
+    _check_alone(tasks, launch)
+    if launch.cluster == "slurm" and shutil.which("srun") is None:
+        remedy = "Start it on a machine of the cluster; launch.cluster=local needs no SLURM."
+        raise ConfigError(expected("config", "launch", "to have SLURM's srun and sbatch on the PATH", "none", remedy))
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = "USR1"  # what a training saves itself at; read when submitit is imported
+    submitit = needed("submitit", extra="slurm")
+    shared = ("timeout_min", "nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "mem_gb")
+    options = {key: getattr(launch, key) for key in shared} | {"name": name}
+    first = {}
+    if launch.cluster == "slurm":
+        first = {"slurm_max_num_timeout": launch.requeues}
+        options |= {"slurm_partition": launch.partition, "slurm_signal_delay_s": launch.signal_delay_s}
+    executor = submitit.AutoExecutor(folder=str(launch.folder), cluster=launch.cluster, **first)
+    executor.update_parameters(**{key: value for key, value in options.items() if value is not None})
+    try:
+        with executor.batch():
+            handles = [executor.submit(task) for task in tasks]
+    except (submitit.core.utils.FailedJobError, FileNotFoundError) as error:
+        answer = " ".join(str(error).split())
+        raise ConfigError(expected("config", "launch", "to be a job that SLURM takes", answer)) from error
+    for handle, task in zip(handles, tasks, strict=True):
+        yield joint([_collect(handle.task(number), task.job) for number in range(handle.num_tasks)])
+
+
+def _collect(part: Any, job: Job) -> Outcome:
+    """Wait for one of the processes of a job that submitit runs."""
+    from submitit.core.utils import FailedJobError, UncompletedJobError
+
+    try:
+        outcome: Outcome = part.result()
+    except (UncompletedJobError, FailedJobError):
+        return Outcome.lost(job, f" Its log is {part.paths.stderr}.")
+    return outcome
+
+
+def _check_alone(tasks: Sequence[Task], launch: SlurmConfig) -> None:
+    """Refuse several processes that would each do the whole job, in one folder."""
+    alone = [each.job.command for each in tasks if each.job.command != "train"]
+    if launch.nodes * launch.tasks_per_node > 1 and (alone or launch.cluster == "debug"):
+        rule = f"to be 1 for {alone[0] if alone else 'the cluster debug'}: only a training shares its work over tasks"
+        given = f"nodes={launch.nodes}, tasks_per_node={launch.tasks_per_node}"
+        remedy = "Use launch=processes or shard=1/2."
+        raise ConfigError(expected("config", "nodes, tasks_per_node", rule, given, remedy))
+
+
+def needed(package: str, *, extra: str) -> Any:
+    """Import a package of an extra.
+
+    Raises
+    ------
+    ConfigError
+        It is not installed.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        remedy = f"pip install 'segmeter[{extra}]'"
+        raise ConfigError(expected("config", package, "to be installed", f"{error}", remedy)) from error

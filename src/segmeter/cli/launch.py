@@ -1,0 +1,247 @@
+"""Runs a job where its `launch` says: here, in several processes, on a Dask cluster, or by SLURM.
+
+A training takes all processes for one job. The other commands share out their cases as shards, which are jobs of their
+own, and merge what those leave. The jobs of a sweep take the same engines.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from segmeter.cli.commands import command_module
+from segmeter.cli.config.groups import load_plugins
+from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
+from segmeter.cli.messages import shown_warnings
+from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
+from segmeter.cli.runs.run_folder import Job, open_run, run_name
+from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
+from segmeter.distributed.place import check_alone
+from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
+from segmeter.evaluation.manifest import NAME
+from segmeter.files import remove
+from segmeter.schema import Config, as_plain
+from segmeter.threads import count_cores
+from segmeter.training.run.signals import StopSignals
+
+Jobs = Sequence[tuple[Any, Job]]
+_SHARDS = "shards"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shipped:
+    """A job as plain values, which any process can take: nothing is composed again, and no command line is read.
+
+    Parameters
+    ----------
+    job
+        How it was asked for.
+    values
+        The checked configuration.
+    plugins
+        Modules that register components; they are imported where the job runs.
+    path
+        Where modules are found.
+    """
+
+    job: Job
+    values: Mapping[str, Any]
+    plugins: tuple[str, ...]
+    path: tuple[str, ...]
+
+    def __call__(self) -> Outcome:
+        """Run the job here; whatever goes wrong in it is in the outcome."""
+        sys.path.extend(part for part in self.path if part not in sys.path)
+        with shown_warnings(), StopSignals(raises=True):
+            try:
+                load_plugins(self.plugins)
+                return attempt(ROOTS[self.job.command](**self.values), self.job)
+            except KeyboardInterrupt as error:
+                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=getattr(error, "exit_code", EXIT_FAULT))
+            except Interrupted as error:
+                stopped = Outcome.of(self.job, error)
+            except Exception as error:  # a plugin, or a key, that is not known here
+                return Outcome.of(self.job, error)
+        if "SUBMITIT_FOLDER" in os.environ and stopped.exit_code == EXIT_FAULT:
+            signal.raise_signal(signal.SIGUSR1)  # now that the run is saved, submitit's own handler queues it again
+        return stopped
+
+    def checkpoint(self) -> Any:
+        """Queue the same job again, which goes on in its folder: submitit calls this when it is preempted."""
+        from submitit.helpers import DelayedSubmission
+
+        resumes = {"resume": "auto"} if "resume" in self.values else {}
+        return DelayedSubmission(replace(self, values={**self.values, **resumes}))
+
+
+def ship(config: Config, job: Job) -> Shipped:
+    """Make a job ready to run elsewhere."""
+    values = as_plain(config)
+    path = tuple(str(Path(part).absolute()) for part in sys.path)  # "" is the folder that the command was typed in
+    return Shipped(job=job, values=values, plugins=tuple(values.get("plugins", ())), path=path)
+
+
+def attempt(config: Any, job: Job) -> Outcome:
+    """Run a job here; only what stops the whole program is raised."""
+    try:
+        return Outcome(job=job, value=run_job(config, job))
+    except Interrupted:
+        raise
+    except Exception as error:
+        return Outcome.of(job, error)
+
+
+def run_job(config: Any, job: Job) -> float | None:
+    """Run one job, here or where its `launch` says; returns the score that a sweep may optimise.
+
+    Raises
+    ------
+    ConfigError
+        The command can't be run so.
+    SweepError
+        It failed elsewhere; with its own lines and its own exit code.
+    """
+    if hasattr(config, "shard"):
+        check_alone(config.shard)
+    launch = getattr(config, "launch", LocalConfig())
+    if isinstance(launch, LocalConfig | JoblibConfig):  # joblib is for the jobs of a sweep
+        value: float | None = command_module(job.command).run(config, job)
+        return value
+    here, job = config.replace(launch=LocalConfig()), replace(job, launch=as_plain(launch))
+    if isinstance(launch, SlurmConfig):
+        (outcome,) = _by_slurm([(here, _settled(here, job))], launch)
+        return _value(outcome)
+    if job.command != "train":
+        return _share_out(config, here, job)
+    if isinstance(launch, DaskConfig):
+        raise ConfigError("config: expected `launch` to be local, processes or slurm for train, got dask.")
+    return _value(by_torchrun(ship(here, job), launch.devices))
+
+
+def run_jobs(jobs: Jobs, launch: Any) -> Iterator[Outcome]:
+    """Run the jobs of a sweep; one that fails is an outcome like any other. Outcomes come in the order of the ends.
+
+    Parameters
+    ----------
+    jobs
+        Checked configurations, and how each was asked for.
+    launch
+        Where all of them run: side by side with joblib, together on SLURM, else one after another.
+    """
+    if isinstance(launch, JoblibConfig):
+        tasks = _spread([ship(*each) for each in jobs])
+        count = min(launch.n_jobs or count_cores(), len(tasks))
+        yield from in_processes(tasks, count, threads=max(1, count_cores() // count))
+    elif isinstance(launch, SlurmConfig):
+        elsewhere = as_plain(launch)
+        own = [getattr(config, "launch", None) == launch for config, _ in jobs]  # else it is hydra/launcher's
+        yield from _by_slurm(
+            [
+                (config.replace(launch=LocalConfig()), replace(job, launch=elsewhere)) if mine else (config, job)
+                for mine, (config, job) in zip(own, jobs, strict=True)
+            ],
+            launch,
+        )
+    else:
+        yield from (attempt(config, job) for config, job in jobs)
+
+
+def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[Outcome]:
+    return by_submitit([ship(*each) for each in jobs], launch, name=f"segmeter-{jobs[0][1].command}")
+
+
+def _settled(config: Any, job: Job) -> Job:
+    """Settle the folder of a single job now, so that it goes on there however often SLURM queues it again."""
+    if job.folder is not None:
+        return job
+    holds = CHECKPOINTS if job.command == "train" else NAME
+    resumed = find_resumed(config, job, getattr(config, "resume", None), holds=holds)
+    name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
+    return replace(job, folder=(resumed or config.run.root / job.command / name).absolute())
+
+
+def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
+    """Give the jobs that run on any GPU one each in turn; a worker process that keeps another one open does no harm."""
+    anywhere = [job.values.get("device") in ("auto", "cuda") for job in jobs]
+    turns = cycle(range(_gpus() if any(anywhere) else 0))
+    return [
+        replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if free and _gpus() > 1 else job
+        for job, free in zip(jobs, anywhere, strict=True)
+    ]
+
+
+def _gpus() -> int:
+    from segmeter.inference.device import count_gpus  # with torch
+
+    return count_gpus()
+
+
+def _share_out(config: Any, here: Any, job: Job) -> float | None:
+    """Run the shards of score, eval or predict, and merge them into the run's folder."""
+    from segmeter.cli.commands.merge import finish_merged, show_merged
+    from segmeter.evaluation.merge import Merge, merge
+    from segmeter.evaluation.pieces import read_pieces
+
+    if config.shard is not None:
+        raise ConfigError("config: expected `shard` to be null where launch= shares out the cases, got a shard.")
+    resumed = find_resumed(config, job, config.resume, holds="run.json")
+    if resumed is not None and (resumed / NAME).is_file():  # merged before
+        value: float | None = command_module(job.command).run(here, job)
+        return value
+    placed = _placed(config.launch, here)
+    with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
+        shards = [_shard(each, job, folder, number, len(placed)) for number, each in enumerate(placed, start=1)]
+        on_dask = isinstance(config.launch, DaskConfig)
+        outcomes = by_dask(shards, config.launch) if on_dask else in_processes(shards, len(shards))
+        order = [shard.job for shard in shards]
+        _value(joint(sorted(outcomes, key=lambda outcome: order.index(outcome.job))))
+        pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
+        merging = Merge(pieces=pieces, kind="shards", metrics=getattr(config, "metrics", None), folder=folder)
+        summary = merge(merging)
+        value = finish_merged(merging, summary, config.report, getattr(config, "objective", None))
+        remove(folder / _SHARDS)
+    show_merged(folder, summary, html=config.report.html)
+    return value
+
+
+def _value(outcome: Outcome) -> float | None:
+    if outcome.exit_code:
+        raise SweepError(outcome.problems, exit_code=outcome.exit_code)
+    return outcome.value
+
+
+def _placed(launch: Any, here: Any) -> list[Any]:
+    """The configuration of each shard; processes of this machine have a GPU each, as those of a training have."""
+    if isinstance(launch, DaskConfig):
+        return [here] * launch.shards
+    if getattr(here, "device", "cpu") in ("auto", "cuda"):
+        from segmeter.inference.device import pick_device  # with torch
+
+        if pick_device(here.device).type != "cpu":
+            return [here.replace(device=str(pick_device(f"cuda:{number}"))) for number in range(launch.devices)]
+    return [here] * launch.devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shard(Shipped):
+    """A shard, which goes on where an earlier start of it, or a lost worker, left off."""
+
+    def __call__(self) -> Outcome:
+        folder = self.job.folder
+        if folder is not None and folder.is_dir() and not (folder / NAME).is_file():
+            remove(folder)  # what was left before the first case would be taken for another run
+        return super().__call__()
+
+
+def _shard(here: Any, job: Job, folder: Path, number: int, count: int) -> Shipped:
+    quiet = {"report": here.report.replace(html=False), "run": here.run.replace(copy_to=None)}
+    mine = here.replace(shard=f"{number}/{count}", resume="auto", **quiet)
+    place = (folder / _SHARDS / f"{number}of{count}").absolute()
+    shipped = ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))
+    return _Shard(job=shipped.job, values=shipped.values, plugins=shipped.plugins, path=shipped.path)

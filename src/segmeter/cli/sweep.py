@@ -1,0 +1,214 @@
+"""Runs the jobs of a sweep (--multirun), one folder each, and shows in one table what each came to."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from segmeter.cli.config.compose import Composed
+from segmeter.cli.engines import Outcome
+from segmeter.cli.launch import Jobs, run_jobs
+from segmeter.cli.runs.masking import mask, mask_override
+from segmeter.cli.runs.run_folder import Job, read_record
+from segmeter.cli.runs.sweep_table import SweepJob, print_sweep, write_sweep
+from segmeter.distributed.config import JoblibConfig, SlurmConfig
+from segmeter.errors import SweepError
+from segmeter.files import make_folder, safe_id, write_bytes
+from segmeter.records import RUN
+
+_NUMBER = "${hydra.job.num}"
+_LONGEST = 100  # characters of a folder's name
+
+
+class Sweep:
+    """Where the jobs of a sweep go, and how they are run.
+
+    Parameters
+    ----------
+    command
+        Of all jobs.
+    composed
+        One of them, whose `hydra` node says what was chosen.
+    root
+        The folder of all runs.
+    argv
+        The command line as it was typed.
+    """
+
+    def __init__(self, command: str, composed: Composed, *, root: Path, argv: Sequence[str]) -> None:
+        node = OmegaConf.create({}) if composed.hydra is None else composed.hydra
+        raw: Any = OmegaConf.to_container(node, resolve=False)
+        choices = (raw.get("runtime") or {}).get("choices", {})
+        sweep = raw.get("sweep") or {}
+        given = str(sweep.get("dir") or "")
+        own = "" if "${now:" in given else given  # Hydra's default is named by the time
+        self.command, self.argv = command, tuple(argv)
+        self.sweeper = str(choices.get("hydra/sweeper") or "basic")
+        self.folder = Path(own or root / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}")
+        self.options = {key: value for key, value in (raw.get("sweeper") or {}).items() if key != "_target_"}
+        self._subdir = str(sweep.get("subdir") or _NUMBER)
+        self._environment = (raw.get("job") or {}).get("env_set") or {}
+        self._launcher = str(choices.get("hydra/launcher") or "basic")
+        self._launch_options = raw.get("launcher") or {}
+
+    def job(self, number: int, overrides: Sequence[str], values: Mapping[str, str]) -> Job:
+        """How one job is asked for; its folder is named by its number and by what varies, or as the user wants it."""
+        name = job_name(number, values) if self._subdir == _NUMBER else self._subdir.replace(_NUMBER, str(number))
+        if _NUMBER not in self._subdir and number:
+            name = f"{name}-{number}"
+        return Job(self.command, tuple(overrides), self.folder / name, self.argv)
+
+    def run(self, jobs: Jobs) -> list[Outcome]:
+        """Run jobs, whatever becomes of each of them; outcomes are in the order of the jobs."""
+        make_folder(self.folder)
+        argv = [mask_override(argument) for argument in self.argv]
+        content = mask({"launcher": self._launcher, "sweeper": self.sweeper, "argv": argv})
+        write_bytes(self.folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)).encode())
+        with _environment(self._environment):
+            outcomes = list(run_jobs(jobs, self._launch(jobs)))
+        places = {job.folder: place for place, (_, job) in enumerate(jobs)}
+        return sorted(outcomes, key=lambda outcome: places[outcome.job.folder])
+
+    def _launch(self, jobs: Jobs) -> Any:
+        """Where all jobs run: as hydra/launcher says, whose options are some of `launch`, else as their own launch."""
+        known = {key: value for key, value in self._launch_options.items() if value is not None}
+        if self._launcher == "joblib":
+            jobs_at_a_time = known.get("n_jobs")
+            return JoblibConfig(n_jobs=None if jobs_at_a_time == -1 else jobs_at_a_time)  # joblib's word for all cores
+        if self._launcher != "basic":
+            options = {key: known[key] for key in ("partition", "timeout_min") if key in known}
+            cluster: Any = self._launcher.removeprefix("submitit_")
+            return SlurmConfig(cluster=cluster, folder=self.folder / ".submitit", **options)
+        asked = [getattr(config, "launch", None) for config, _ in jobs]
+        return asked[0] if all(each == asked[0] for each in asked) else None
+
+
+def run_sweep(plan: Sweep, jobs: Sequence[tuple[Composed, Any]]) -> None:
+    """Run all jobs of a sweep over listed values.
+
+    Raises
+    ------
+    SweepError
+        Jobs failed; one line for each.
+    """
+    given = [settings(composed.overrides) for composed, _ in jobs]
+    keys = varied(given)
+    asked = [
+        (config, plan.job(number, composed.overrides, {key: given[number].get(key, "") for key in keys}))
+        for number, (composed, config) in enumerate(jobs)
+    ]
+    with summarised(plan.folder):
+        outcomes = plan.run(asked)
+    raise_failures(list(enumerate(outcomes)), plan.folder)
+
+
+def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> None:
+    """End the command as the first failed job did; each outcome comes with its number.
+
+    Raises
+    ------
+    SweepError
+        One line for each failed job.
+    """
+    failed = [(number, outcome) for number, outcome in outcomes if outcome.exit_code]
+    if not failed:
+        return
+    lines = [
+        f"sweep: job {number} ({', '.join(map(mask_override, outcome.job.overrides)) or 'no overrides'}) "
+        f"ended with {outcome.exit_code}: {problem}"
+        for number, outcome in failed
+        for problem in outcome.problems
+    ]
+    lines.append(f"sweep: {len(failed)} of {len(outcomes)} jobs failed; the results of the others are in {folder}.")
+    raise SweepError(lines, exit_code=failed[0][1].exit_code)
+
+
+def settings(overrides: Sequence[str]) -> dict[str, str]:
+    """The value of each override by its key, as it was written; secrets are masked.
+
+    Examples
+    --------
+    >>> settings(["loss.gamma=1", "+logger.api_key=abc"])
+    {'loss.gamma': '1', 'logger.api_key': '[REDACTED]'}
+    """
+    pairs = (mask_override(line).lstrip("+~").partition("=") for line in overrides)
+    return {key: value for key, _, value in pairs}
+
+
+def varied(jobs: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """The keys whose values differ between jobs, in the order in which they were given."""
+    keys = dict.fromkeys(key for job in jobs for key in job)
+    return tuple(key for key in keys if len({job.get(key) for job in jobs}) > 1)
+
+
+def job_name(number: int, values: Mapping[str, str]) -> str:
+    """The folder of a job: its number, and the last part of each key that varied with its value.
+
+    Examples
+    --------
+    >>> job_name(3, {"loss.gamma": "0.5", "model.encoder": "resnet18"})
+    '3_gamma-0.5_encoder-resnet18'
+    """
+    parts = (f"{key.rpartition('.')[2]}-{value}" for key, value in values.items())
+    name = "_".join([str(number), *parts])
+    return safe_id("".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in name)[:_LONGEST])
+
+
+@contextmanager
+def summarised(folder: Path) -> Iterator[None]:
+    """Run the jobs of a sweep in the block; then show what each came to, those before one that failed too."""
+    try:
+        yield
+    finally:
+        jobs = read_sweep(folder)
+        if jobs:
+            print_sweep(jobs)
+            write_sweep(folder, jobs)
+            sys.stdout.write(f"sweep     {folder / 'sweep.csv'}\nreport    {folder / 'sweep.html'}\n")
+
+
+def read_sweep(folder: Path) -> list[SweepJob]:
+    """Read what each job of a sweep left in its folder, in the order of their numbers.
+
+    Jobs may have run in other processes, so only their run.json is asked. A job that was refused has none.
+    """
+    records = {path.parent.name: read_record(path.parent) for path in folder.glob(f"*/{RUN}")}
+    numbers = {name: int(name.partition("_")[0]) for name in records if name.partition("_")[0].isdigit()}
+    names = sorted(numbers, key=lambda name: (numbers[name], name))
+    given = [settings(records[name].get("overrides", ())) for name in names]
+    keys = varied(given)
+    return [
+        SweepJob(
+            number=numbers[name],
+            folder=name,
+            settings={key: values.get(key, "") for key in keys},
+            result={key: _number(value) for key, value in (records[name].get("result") or {}).items()},
+            state=str(records[name].get("state", "unknown")),
+        )
+        for name, values in zip(names, given, strict=True)
+    ]
+
+
+def _number(value: Any) -> float | None:
+    """A number of run.json, which writes infinity as text."""
+    return float(value) if value in ("inf", "-inf") else value
+
+
+@contextmanager
+def _environment(values: Mapping[str, Any]) -> Iterator[None]:
+    """Set variables of the environment while jobs run; the processes that they start inherit them."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: str(value) for name, value in values.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
