@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz bench gpu clean
+.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz docs bench gpu dist clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
@@ -11,7 +11,7 @@ test: $(VENV)/.installed-dev ## linters, types, import contracts, tests
 	$(MAKE) --jobs 2 test-commands test-rooms lint
 
 test-all: $(VENV)/.installed-dev ## what CI runs
-	$(MAKE) --jobs 2 test-commands test-rooms test-slow lint
+	$(MAKE) --jobs 2 test-commands test-rooms test-slow lint docs
 
 # The tests in two halves that take about as long, as a run in one process uses one core most of the time
 COMMANDS := tests/cli tests/faults tests/distributed
@@ -21,9 +21,9 @@ test-commands: $(VENV)/.installed-dev
 test-rooms: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(COMMANDS:%=--ignore=%) --ignore-glob='tests/test_*.py'
 
-# What takes minutes: other engines and processes, killed and resumed; 3 and 7 processes
+# What takes minutes: kills, faults, engines, browsers, encoders, several processes
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow tests/cli tests/distributed tests/remote
+	$(BIN)/python -m pytest -m slow tests
 	$(BIN)/python -m pytest -m fuzz tests
 
 fuzz: $(VENV)/.installed-dev ## every random case, with its record in benchmarks/results/fuzz.json
@@ -34,6 +34,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev ## the site, in docs/_build; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
 
 bench: $(VENV)/.installed-dev ## the speed tables
 	for script in $(filter-out benchmarks/gpu%.py benchmarks/same_figures%.py benchmarks/record.py benchmarks/camvid_seeds.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script || exit 1; done
@@ -51,9 +54,13 @@ $(VENV)/.installed: $(VENV)/.pip pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[nifti,tensorboard,wandb,mlflow,optuna,slurm,joblib,dask,s3,onnx,coco,itk,dicom]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[zarr,nifti,tensorboard,wandb,mlflow,optuna,slurm,joblib,dask,s3,onnx,coco,itk,dicom]' --group dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --upgrade --target $(VENV)/peers --group bare-peers
 	touch $@
 
+dist: $(VENV)/.installed-dev ## the wheels of segmeter and of segmeter-score, without torch
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist packaging/score
+
 clean:
-	rm -rf $(VENV) runs data/cells-* dist
+	rm -rf $(VENV) runs data/cells-* dist docs/_build docs/api docs/decisions

@@ -28,6 +28,7 @@ from PIL import Image
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
+from segmeter.data.masks.options import Reading
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest
@@ -200,9 +201,7 @@ def main(count: int = 300, rounds: int = 5) -> None:
         write_pairs(root, count)
         job = Scoring(
             pairing=find_pairs(root / "predictions", root / "references", spec=SPEC),
-            spec=SPEC,
-            label_map={},
-            max_pixels=SIDE * SIDE,
+            reading=Reading(spec=SPEC, label_map={}, max_pixels=SIDE * SIDE),
             metrics=MetricsConfig(),
             folder=root,
         )

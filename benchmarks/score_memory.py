@@ -21,6 +21,7 @@ import numpy as np
 from record import RESULTS, circumstances, write_record
 from scale import peak_mb
 from segmeter.classes import ClassSpec
+from segmeter.data.masks.options import Reading
 from segmeter.evaluation import cases, score
 from segmeter.evaluation.cases import Scored
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs
@@ -90,9 +91,7 @@ def measure(count: int, *, slices: bool) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as place:
         job = score.Scoring(
             pairing=timed("pairs", pair)(Path(place), count),
-            spec=SPEC,
-            label_map={},
-            max_pixels=1,
+            reading=Reading(spec=SPEC, label_map={}, max_pixels=1),
             metrics=MetricsConfig(**(SLICES if slices else {})),
             folder=Path(place) / "run",
         )

@@ -28,6 +28,7 @@ from PIL import Image
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
+from segmeter.data.masks.options import Reading
 from segmeter.evaluation.pairing import find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -103,9 +104,7 @@ def ours(paths: Paths, *, classes: int = K) -> Array:
         assert {pair.references[0].name for pair in pairing.pairs} == wanted
         job = Scoring(
             pairing=pairing,
-            spec=spec(classes),
-            label_map={},
-            max_pixels=int(np.prod(VOLUME)),
+            reading=Reading(spec=spec(classes), label_map={}, max_pixels=int(np.prod(VOLUME))),
             metrics=MetricsConfig(),
             folder=Path(folder),
         )

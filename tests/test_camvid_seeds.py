@@ -43,6 +43,7 @@ def run(monkeypatch, capsys, tmp_path):
     return call
 
 
+@pytest.mark.slow
 def test_seeds_are_run_once_and_their_mean_and_spread_are_written(run, tmp_path):
     for number, split in enumerate(("train", "train", "val", "test")):
         put(tmp_path / "set" / "images" / f"c{number}.jpg", encoded(noise(48, 48, 3, seed=number), "JPEG"))

@@ -10,6 +10,7 @@ import pytest
 
 from segmeter import files
 from segmeter.errors import InputError
+from segmeter.models.checkpoints import manifest
 
 
 def names(folder: Path) -> list[str]:
@@ -104,8 +105,8 @@ def test_leftovers_of_a_killed_process_are_cleared(tmp_path):
 
 
 def test_a_pointer_changes_its_target_in_one_step(tmp_path):
-    files.point(tmp_path / "last", "step-1")
-    files.point(tmp_path / "last", "step-2")
+    manifest.point(tmp_path / "last", "step-1")
+    manifest.point(tmp_path / "last", "step-2")
     assert os.readlink(tmp_path / "last") == "step-2"  # noqa: PTH115 - the text itself
     assert names(tmp_path) == ["last"]
 
@@ -198,3 +199,28 @@ def test_lines_are_not_appended_through_a_link(tmp_path):
     (tmp_path / "rows").symlink_to("mine")
     with pytest.raises(InputError, match="is a link"):
         files.Lines(tmp_path / "rows")
+
+
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_file_that_another_program_has_open_on_windows_is_tried_again(tmp_path, monkeypatch, times):
+    """Mutation seen to fail: without another try."""
+    replace, waited, left = os.replace, [], [times]
+
+    def refuse(source, target):
+        left[0] -= 1
+        if left[0] >= 0:
+            error = PermissionError(13, "Access is denied")
+            error.winerror = 5
+            raise error
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr("segmeter.files.time.sleep", waited.append)
+    if times == 2:
+        files.write_bytes(tmp_path / "a", b"1")
+        assert (tmp_path / "a").read_bytes() == b"1"
+    else:
+        with pytest.raises(PermissionError):
+            files.write_bytes(tmp_path / "a", b"1")
+        assert list(tmp_path.iterdir()) == []
+    assert len(waited) == min(times, 6)

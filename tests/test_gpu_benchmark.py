@@ -59,6 +59,7 @@ def stage(module, monkeypatch, tmp_path):
     return stage
 
 
+@pytest.mark.slow
 def test_parts_are_kept_and_what_needs_a_gpu_is_skipped_by_name(tmp_path):
     done = run(tmp_path, "--only", "memory,overlap")
     assert done.returncode == 0, done.stderr
@@ -99,6 +100,7 @@ def test_a_part_that_is_run_whole_waits_for_a_stage_with_time_for_all_of_it(modu
     assert stage("--only=tests,bridge") == ["bridge"]
 
 
+@pytest.mark.slow
 def test_a_part_that_runs_out_of_time_costs_the_others_nothing(module, tmp_path, monkeypatch):
     given = ["--device=cpu", "--quick", f"--work={tmp_path}"]
     monkeypatch.setattr(sys, "argv", ["gpu.py", *given])
@@ -179,6 +181,7 @@ def test_all_that_src_imports_is_looked_for(module):
 FILE = "import os, pytest\n@pytest.mark.gpu\ndef test_it():\n    open('calls', 'a').write('{name}')\n    {then}\n"
 
 
+@pytest.mark.slow
 def test_a_file_of_tests_that_crashes_costs_the_others_nothing_and_is_run_once(module, tmp_path, monkeypatch):
     jobs = importlib.import_module("gpu_jobs")
     monkeypatch.setattr(jobs, "ROOT", tmp_path)
@@ -198,6 +201,7 @@ def test_a_file_of_tests_that_crashes_costs_the_others_nothing_and_is_run_once(m
     assert (tmp_path / "calls").read_text() == "ab"
 
 
+@pytest.mark.slow
 def test_a_file_of_tests_that_hangs_is_ended(module, tmp_path, monkeypatch):
     jobs = importlib.import_module("gpu_jobs")
     monkeypatch.setattr(jobs, "ROOT", tmp_path)

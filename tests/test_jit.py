@@ -72,6 +72,7 @@ def test_only_the_sums_that_say_so_are_added_in_lanes(decorate):
     assert decorate(add)(values) == 2.0**53
 
 
+@pytest.mark.slow
 def test_a_change_in_a_part_from_another_file_is_compiled_anew(tmp_path):
     """In the kernel's folder or another, and called through a part beside the kernel.
 
@@ -130,6 +131,7 @@ def test_a_value_from_elsewhere_that_a_kernel_or_its_part_names_is_a_part_of_the
     assert keys[before] != keys[after]
 
 
+@pytest.mark.slow
 def test_a_constant_that_changed_in_another_file_is_compiled_anew(tmp_path):
     (tmp_path / "other").mkdir()
     constant = tmp_path / "other" / "constant.py"

@@ -140,6 +140,7 @@ def test_post_processing_says_what_it_changed(here: Path, trained: Path) -> None
     assert list((folder / "overlays").iterdir())
 
 
+@pytest.mark.slow
 def test_equal_runs_give_equal_files(here: Path, trained: Path, evaluated: Path) -> None:
     assert run("eval", f"checkpoint={trained}", *SMALL, "export.probs=true", "run.name=again") == 0
     again = newest(here / "runs" / "eval")
@@ -202,6 +203,7 @@ def test_a_refused_training_draws_no_data(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_every_combination_in_one_folder(here: Path, trained: Path) -> None:
     assert run("eval", "-m", f"checkpoint={trained}", *SMALL, "inference.flips=false,true", "report.html=false") == 0
     sweep = newest(here / "runs" / "multirun")

@@ -44,6 +44,7 @@ def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     return done
 
 
+@pytest.mark.slow
 def test_torch_is_loaded_with_threads_that_sleep() -> None:
     """Mutation seen to fail: the policy set after torch is loaded."""
     cores = count_cores()
@@ -61,6 +62,7 @@ def test_a_command_has_threads_that_sleep_and_doctor_says_so() -> None:
     assert "GOMP_SPINCOUNT = '300000'" not in done.stderr
 
 
+@pytest.mark.slow
 def test_processes_of_torchrun_have_threads_that_sleep() -> None:
     """torchrun gives each process one thread, unless it is told otherwise."""
     launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", LOADED)
@@ -95,6 +97,7 @@ def test_what_the_user_has_set_stays(name: str, monkeypatch: pytest.MonkeyPatch)
     assert describe_waiting() == f"{name}=7"
 
 
+@pytest.mark.slow
 def test_a_core_of_its_own_gives_one_thread() -> None:
     """Mutation seen to fail: all cores of the machine are counted."""
     if not hasattr(os, "sched_setaffinity"):

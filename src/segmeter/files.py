@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,6 +76,18 @@ def temporary_name(suffix: str = "") -> str:
     return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}{suffix}"
 
 
+def replace(source: Path, target: Path) -> None:
+    """Rename over what is there. Windows refuses while another program has the file open: it gets two seconds."""
+    for wait in (*(0.05 * 2**number for number in range(6)), None):
+        try:
+            return os.replace(source, target)
+        except PermissionError as error:
+            if wait is None or getattr(error, "winerror", None) is None:
+                raise
+            time.sleep(wait)
+    return None
+
+
 class _Raw(io.FileIO):
     """A new file. After a fault every further write fails alike: the first cause is what counts."""
 
@@ -121,7 +134,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         raw.sync()
         raw.close()
         with operation("rename", path):
-            os.replace(temporary, path)
+            replace(temporary, path)
     except BaseException:
         raw.close()  # and what is still buffered goes nowhere
         with suppress(OSError), operation("unlink", path):
@@ -194,27 +207,12 @@ def fresh_folder(folder: Path) -> Iterator[Path]:
         yield fresh
         sync_folder(fresh, folder)
         with operation("rename", folder):
-            os.replace(fresh, folder)
+            replace(fresh, folder)
     except BaseException:
         with suppress(OSError):
             remove(fresh)
         raise
     sync_folder(folder.parent)
-
-
-def point(link: Path, target: str) -> None:
-    """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new."""
-    temporary = link.with_name(temporary_name())
-    with operation("link", link):
-        temporary.symlink_to(target)
-    try:
-        with operation("rename", link):
-            os.replace(temporary, link)
-    except BaseException:
-        with suppress(OSError), operation("unlink", link):
-            temporary.unlink()
-        raise
-    sync_folder(link.parent)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -238,7 +236,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 def rename(path: Path, name: str) -> None:
     """Give a file or folder another name in its folder."""
     with operation("rename", path):
-        os.replace(path, path.with_name(name))
+        replace(path, path.with_name(name))
 
 
 def remove(path: Path) -> None:

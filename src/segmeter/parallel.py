@@ -51,7 +51,8 @@ def peak_bytes() -> int:
     try:
         import resource
     except ImportError:  # on Windows
-        return int(psutil.Process().memory_info().peak_wset)
+        found = psutil.Process().memory_info()
+        return int(getattr(found, "peak_wset", found.rss))
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, but bytes on macOS
     return most if sys.platform == "darwin" else most * 1024
 

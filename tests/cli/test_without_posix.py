@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.data.crafted import encoded, noise
 
 # The libraries keep the `os` and `signal` that they have imported; our modules get poorer ones
@@ -27,8 +29,18 @@ for module, names in LACKING.items():
 for name in ("fcntl", "grp", "posix", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None
 """
+TORCH = "import torch, torchvision, segmentation_models_pytorch"
 RUN = f"{LIKE_WINDOWS}from segmeter.cli.main import main\nmain(sys.argv[1:])"
-IMPORT_ALL = f"""import torch
+# Few users may make links there
+NO_LINKS = """
+import pathlib
+def refuse(*given, **more):
+    error = OSError(22, "A required privilege is not held by the client")
+    error.winerror = 1314
+    raise error
+pathlib.Path.symlink_to = refuse
+"""
+IMPORT_ALL = f"""{TORCH}
 {LIKE_WINDOWS}
 import importlib, pkgutil, segmeter
 for module in pkgutil.walk_packages(segmeter.__path__, "segmeter."):
@@ -62,3 +74,19 @@ def test_masks_are_scored_and_runs_compared_without_what_windows_lacks(tmp_path:
         assert not list(run.glob(".tmp-*"))
     python(RUN, "compare", f"runs=[{base},{new}]", at=tmp_path)
     assert next((tmp_path / "runs/compare").iterdir()).joinpath("compare.html").is_file()
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_evaluated_and_run_without_what_windows_lacks(tmp_path: Path) -> None:
+    code = f"{TORCH}\n{RUN.replace(LIKE_WINDOWS, LIKE_WINDOWS + NO_LINKS)}"
+    small = [f"data.{split}_cases={count}" for split, count in (("train", 8), ("val", 2), ("test", 2))]
+    python(code, "train", "data=cells", *small, "data.size=64", "training.steps=2", at=tmp_path)
+    (run,) = (tmp_path / "runs/train").iterdir()
+    assert (run / "checkpoints/best").is_file(), "no link was made"
+    python(code, "eval", f"checkpoint={run}", at=tmp_path)
+    (images,) = (tmp_path / "data").glob("cells-*/images")
+    python(code, "predict", f"checkpoint={run}/checkpoints/last", f"input={images}", at=tmp_path)
+    python(code, "report", f"run={run}", at=tmp_path)
+    longer = ["training.steps=3", "allow_changes=[training.steps]"]
+    python(code, "train", f"resume={run}", *longer, at=tmp_path)
+    assert "step-00000003" in (run / "checkpoints/last").read_text()

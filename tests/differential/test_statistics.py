@@ -107,6 +107,7 @@ def bands_of_scikit_image(mask, width):
     return mask & ~eroded[width:-width, width:-width]
 
 
+@pytest.mark.slow
 def test_boundary_iou_by_scikit_images_erosion():
     table = [case for case in (*BOTH_HOLD_ONE, MANY_CLASSES, IGNORED) if case.target.ndim == 2]
     for number, case in enumerate((*table, *sweep(num_classes=3, volumes=False, seed=5))):

@@ -59,6 +59,7 @@ def test_surface_dice_of_monai(number):
     assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[number]]))
 
 
+@pytest.mark.slow
 def test_surface_dice_of_monai_by_subvoxels_is_that_of_marching_cubes():
     found = [values[1] for values in ours("nsd", "marching_cubes")]
     assert_agree(found, of_monai("surface_dice", class_thresholds=[TOLERANCES[1]], use_subvoxels=True))
@@ -191,6 +192,7 @@ def test_distances_of_seg_metrics_equal_ours_where_no_border_is_thicker_for_its_
             assert_agree(getattr(measure(case), same), theirs[name], (case, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corners", [True, False])
 def test_distances_of_seg_metrics_are_to_borders_of_eight_neighbours(corners):
     """On all pairs: from such borders, or those of four, to those of eight; none at the image's edge."""

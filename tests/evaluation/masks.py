@@ -1,11 +1,13 @@
 """Small folders of masks, and the run folders that come of them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from segmeter.classes import ClassSpec
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Missing, Pairing, find_pairs
 from segmeter.evaluation.score import Scoring
@@ -37,12 +39,16 @@ def scoring(
     """The job of the folders ``predictions`` and ``references`` under `root`."""
     return Scoring(
         pairing=pair_masks(root / "predictions", root / "references", spec=spec, missing=missing),
-        spec=spec,
-        label_map=label_map or {},
-        max_pixels=10_000,
+        reading=Reading(spec=spec, label_map=label_map or {}, max_pixels=10_000),
         metrics=FEW,
         folder=root,
     )
+
+
+def changed(job: Scoring, **changes: Any) -> Scoring:
+    """The job with other fields, of its reading too."""
+    of_reading = {name: changes.pop(name) for name in list(changes) if hasattr(job.reading, name)}
+    return replace(job, reading=replace(job.reading, **of_reading), **changes)
 
 
 def two_cases(root: Path) -> Path:

@@ -13,9 +13,9 @@ from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.evaluation.case_run import (
     PREDICTIONS,
     CaseRun,
+    Finished,
     export_case,
     finish_case,
-    large_run,
     run_cases,
 )
 from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
@@ -54,7 +54,7 @@ def work(job, *, done=0, **options):
     """Run the cases; what they are, and what is noted in the end."""
     manifest = begin(job)
     try:
-        return list(run_cases(job, manifest, done=done, what="running", large=large_run(job), **options))
+        return list(run_cases(job, manifest, done=done, what="running", **options))
     finally:
         manifest.close()
 
@@ -96,7 +96,7 @@ def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
 
     monkeypatch.setattr(writer_module, "_write_labels_png", slow)
     manifest = begin(job)
-    cases = run_cases(job, manifest, done=0, what="running", large=large_run(job))
+    cases = run_cases(job, manifest, done=0, what="running")
     try:
         for _ in range(COUNT - 1):
             next(cases)
@@ -198,7 +198,7 @@ def test_what_is_asked_for_and_there_is_written(job, export, probs, instances, w
     )
     cleaned = Cleaned(labels=clean, instances=clean.astype(np.int32) if instances else None, changed={})
     calls = Calls()
-    export_case(calls, prediction, cleaned, ExportConfig(**export))
+    export_case(calls, Finished(prediction=prediction, cleaned=cleaned, row=None, kind=[]), ExportConfig(**export))
     found = {name.removeprefix("write_"): arguments for name, arguments in calls.calls.items()}
     assert set(found) == written
     assert {arguments[0] for arguments in found.values()} <= {"case01"}

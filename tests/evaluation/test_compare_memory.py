@@ -47,6 +47,7 @@ def peaks(folder: Path, count: int, *, classes: int, measures: int) -> tuple[int
     return most, estimate_memory(runs, classes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("classes", "measures"), [(2, 0), (8, 0), (4, 6)])
 def test_the_estimate_is_enough_for_a_case_and_not_twice_of_it(
     classes: int, measures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(
     assert files(tmp_path) == clean
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bytes(clean: dict[str, bytes], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), "8"], capture_output=True, text=True, check=False

@@ -32,7 +32,7 @@ from tests.data.formats_written import (
     write_panoptic,
 )
 from tests.data.volumes import save_nifti
-from tests.evaluation.masks import FEW, pair_masks, scoring
+from tests.evaluation.masks import FEW, changed, pair_masks, scoring
 
 SPEC = ClassSpec(task="multiclass", names=NAMES, colours=((0, 0, 0), (255, 0, 0), (0, 0, 255)), ignore_index=255)
 CITYSCAPES = {"0": 0, "24": 1, "26": 2}
@@ -64,7 +64,9 @@ def masks(axes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def job_of(pairing: Pairing, folder: Path) -> Scoring:
-    return Scoring(pairing=pairing, spec=SPEC, label_map={}, max_pixels=10_000, metrics=FEW, folder=folder)
+    return Scoring(
+        pairing=pairing, reading=Reading(spec=SPEC, label_map={}, max_pixels=10_000), metrics=FEW, folder=folder
+    )
 
 
 def wanted(target: np.ndarray, labels: np.ndarray) -> list[list[int]]:
@@ -78,7 +80,7 @@ def test_files_of_every_format_give_equal_counts(name: str, tmp_path: Path) -> N
     for side, mask in zip(("references", "predictions"), masks(axes), strict=True):
         (tmp_path / side).mkdir()
         write(tmp_path / side / f"a{suffix}", mask)
-    job = replace(
+    job = changed(
         scoring(tmp_path, spec=SPEC),
         key="labels/cells" if "Zarr" in name else None,
         label_map=CITYSCAPES if "Cityscapes" in name else {},
@@ -118,7 +120,7 @@ def test_a_coco_file_has_a_plane_per_class_for_multilabel(tmp_path: Path) -> Non
     for side, mask in (("references", target), ("predictions", labels)):
         (tmp_path / f"{side}.json").write_text(json.dumps(coco_content({"a": mask})))
     pairing = pair_masks(tmp_path / "predictions.json", tmp_path / "references.json", spec=spec)
-    found = score(replace(job_of(pairing, tmp_path), spec=spec))["confusion_matrices"]
+    found = score(changed(job_of(pairing, tmp_path), spec=spec))["confusion_matrices"]
     assert found == [confusion_matrix((target == k).ravel(), (labels == k).ravel()).tolist() for k in (1, 2)]
 
 
@@ -185,7 +187,7 @@ def test_another_size_is_refused_with_both_grids(tmp_path: Path) -> None:
 
 def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path: Path) -> None:
     labels = on_two_grids(tmp_path, ".mha", cut=2)
-    summary = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     labels[:2] = 0
     assert summary["confusion_matrix"] == wanted(masks(3)[0], labels)
     assert read_cases(tmp_path)[0].extra == {"resampled": 1.0}
@@ -195,7 +197,7 @@ def test_a_cut_volume_is_laid_onto_its_reference_where_asked_for(tmp_path: Path)
 
 def test_one_grid_stays_as_it_is_and_its_row_says_so(tmp_path: Path) -> None:
     on_two_grids(tmp_path, ".mha")
-    summary = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    summary = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     assert summary["confusion_matrix"] == wanted(*masks(3))
     assert read_cases(tmp_path)[0].extra == {"resampled": 0.0}
     assert summary["spacing"]["warnings"] == []
@@ -209,7 +211,7 @@ def test_a_segmentation_without_its_empty_frames_needs_the_grid_of_its_reference
         write_dicom(tmp_path / side / "a.dcm", mask, omit_empty_frames=side == "predictions")
     with pytest.raises(DataError, match="got 4 x 24 x 30"):
         score(scoring(tmp_path, spec=SPEC))
-    found = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     assert found["confusion_matrix"] == wanted(target, labels)
 
 
@@ -243,14 +245,14 @@ def test_resampling_equals_itk(angle: float, tmp_path: Path) -> None:
     sitk.WriteImage(image, str(tmp_path / "predictions" / "a.mha"))
     reference = sitk.ReadImage(str(tmp_path / "references" / "a.mha"))
     moved = sitk.GetArrayFromImage(sitk.Resample(image, reference, sitk.Transform(), sitk.sitkNearestNeighbor, 0))
-    found = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     assert found["confusion_matrix"] == wanted(target, moved)
 
 
 def test_grids_that_never_meet_are_refused(tmp_path: Path) -> None:
     on_two_grids(tmp_path, ".mha", origin=(1000.0, 0.0, 0.0))
     with pytest.raises(DataError, match="`grid` to overlap that of its reference"):
-        score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+        score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,7 @@ def test_a_turned_geotiff_is_laid_onto_its_reference(tmp_path: Path) -> None:
         write_geotiff(tmp_path / side / "a.tif", mask, **options)
     with pytest.raises(DataError, match=r"or data.resample=nearest"):
         score(scoring(tmp_path, spec=SPEC))
-    found = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     assert found["confusion_matrix"] == wanted(target, labels)
 
 
@@ -310,7 +312,7 @@ def test_geotiffs_of_other_pixel_sizes_are_laid_onto_each_other_by_centres(tmp_p
             tmp_path / side / "a.tif", "w", **profile, crs="EPSG:32633", transform=transform, nodata=255
         ) as file:
             file.write(mask, 1)
-    found = score(replace(scoring(tmp_path, spec=SPEC), resample="nearest"))
+    found = score(changed(scoring(tmp_path, spec=SPEC), resample="nearest"))
     assert found["confusion_matrix"] == wanted(fine, fine)
 
 
@@ -322,7 +324,7 @@ def test_pixels_without_data_are_no_class(tmp_path: Path) -> None:
         write_geotiff(tmp_path / side / "a.tif", mask, nodata=0)
     with pytest.raises(DataError, match=r"`nodata` to be no class, as \d+ pixels have it, got 0. .*data.label_map"):
         score(scoring(tmp_path, spec=SPEC))
-    found = score(replace(scoring(tmp_path, spec=SPEC), label_map={"0": 0, "1": 1, "2": 2}))
+    found = score(changed(scoring(tmp_path, spec=SPEC), label_map={"0": 0, "1": 1, "2": 2}))
     assert found["confusion_matrix"] == wanted(target, labels)
 
 
@@ -356,7 +358,7 @@ def test_a_large_map_with_pixels_of_a_class_without_data_is_refused(
     if not nodata:
         with pytest.raises(DataError, match=r"`nodata` to be no class, as \d+ pixels have it, got 0\."):
             score(job)
-        job = replace(job, label_map={"0": 0, "1": 1})
+        job = changed(job, label_map={"0": 0, "1": 1})
     assert score(job)["confusion_matrix"] == wanted(target, labels)
 
 

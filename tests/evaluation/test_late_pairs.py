@@ -21,7 +21,7 @@ from segmeter.evaluation.probs import measure_probs
 from segmeter.evaluation.score import Scoring, check_resumed, score
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import noise, put
-from tests.evaluation.masks import scoring, two_cases
+from tests.evaluation.masks import changed, scoring, two_cases
 
 LATE = r"^data: case 'b'{} was not read within 0\.3 seconds: .*references/b\.png, .*predictions/b\.png"
 
@@ -52,11 +52,11 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Scoring:
-    return replace(scoring(two_cases(tmp_path)), timeout_s=0.3)
+    return changed(scoring(two_cases(tmp_path)), timeout_s=0.3)
 
 
 def test_pairs_that_are_read_in_time_are_scored(job: Scoring) -> None:
-    assert score(job) == score(replace(job, timeout_s=None))
+    assert score(job) == score(changed(job, timeout_s=None))
 
 
 def test_a_pair_is_named_with_its_number(job: Scoring, hanging: Hanging) -> None:
@@ -66,7 +66,7 @@ def test_a_pair_is_named_with_its_number(job: Scoring, hanging: Hanging) -> None
 
 
 def test_measuring_is_not_limited(job: Scoring, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, measure_row = score(replace(job, timeout_s=None)), cases.measure_row
+    expected, measure_row = score(changed(job, timeout_s=None)), cases.measure_row
     monkeypatch.setattr(cases, "measure_row", lambda *given, **more: (time.sleep(0.5), measure_row(*given, **more))[1])
     assert score(job) == expected
 
@@ -77,7 +77,7 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
         for name in "ab":
             tifffile.imwrite(job.folder / side / f"{name}.tif", noise(12, 10, None) % 3)
             (job.folder / side / f"{name}.png").unlink()
-    job = replace(scoring(job.folder), timeout_s=0.3)
+    job = changed(scoring(job.folder), timeout_s=0.3)
     score(job)
     hanging.folder = "predictions"
     with pytest.raises(LateError, match=r"case 'b' \(index 1\) was not read"):
@@ -100,6 +100,7 @@ def test_rows_of_a_large_pair_are_limited(job: Scoring, hanging: Hanging, monkey
         score(job)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["references", "probs"])
 def test_a_resume_waits_no_longer_for_what_it_compares(
     folder: str, job: Scoring, hanging: Hanging, tmp_path: Path

@@ -84,6 +84,7 @@ def in_batches_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_module, "BATCH", 1)
 
 
+@pytest.mark.slow
 def test_every_place_at_which_a_write_may_end_leaves_whole_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

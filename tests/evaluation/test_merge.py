@@ -76,7 +76,9 @@ def test_a_case_that_two_shards_share_is_taken_once(masks, thirds, tmp_path):
 
 def test_rows_that_differ_are_refused_with_their_runs(masks, thirds, tmp_path, monkeypatch):
     """Files and records of the cases are the same: only the rows tell. Mutation seen to fail: rows not compared."""
-    monkeypatch.setattr("segmeter.evaluation.cases.count_case_and_hidden", lambda target, *_: (np.ones((3, 3), int), 0))
+    monkeypatch.setattr(
+        "segmeter.metrics.measures.row.count_case_and_hidden", lambda target, *_: (np.ones((3, 3), int), 0)
+    )
     scored(masks, tmp_path / "half", shard=Shard(1, 2))
     pieces = read_pieces([*thirds, tmp_path / "half"])
     with pytest.raises(DataError) as caught:

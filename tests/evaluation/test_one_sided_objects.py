@@ -1,6 +1,5 @@
 """Masks of labels against maps of object numbers: said by a key, and refused where it is not said."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from segmeter.metrics.config.measures import InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.objects.scores import match_instances
 from tests.data.crafted import BINARY, put
-from tests.evaluation.masks import scoring
+from tests.evaluation.masks import changed, scoring
 
 MEASURED = MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),))
 
@@ -33,7 +32,7 @@ def discs(count: int = 12) -> np.ndarray:
 def job(folder: Path, references: np.ndarray, predictions: np.ndarray, **changes: object):
     put(folder / "references" / "a.png", references)
     put(folder / "predictions" / "a.png", predictions)
-    return replace(scoring(folder, spec=BINARY), metrics=MEASURED, **changes)
+    return changed(scoring(folder, spec=BINARY), metrics=MEASURED, **changes)
 
 
 def found(summary: dict) -> tuple[float, ...]:

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from segmeter.evaluation.pairing import MaskPair, Pairs
 from segmeter.evaluation.score import score
 from tests.data.crafted import encoded, put
 from tests.data.volumes import VOLUME, save_volume
-from tests.evaluation.masks import scoring
+from tests.evaluation.masks import changed, scoring
 
 PICTURE = encoded(VOLUME[0])
 NFC, NFD = "\u00e9", "e\u0301"
@@ -68,6 +67,7 @@ def test_a_link_to_itself_is_one_line(role: str, name: str, tmp_path: Path) -> N
     assert "a.zarr" in line if name == "a.zarr" else "Too many levels of symbolic links" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.png", "a.nii.gz"])
 def test_a_folder_without_the_x_permission_is_one_line(name: str, tmp_path: Path) -> None:
     for role in ("references", "predictions"):
@@ -99,7 +99,7 @@ def test_numbers_of_objects_beyond_int64_are_refused_by_name(tmp_path: Path) -> 
     for role in ("references", "predictions"):
         save_volume(tmp_path / role / "a.npy", np.uint64([[0, 2**63], [2**63 - 1, 0]]))
     with pytest.raises(DataError, match=r"a\.npy: .*numbers of objects below 2\^63, got 9223372036854775808\. Number"):
-        score(replace(scoring(tmp_path), instances=True))
+        score(changed(scoring(tmp_path), instances=True))
 
 
 HERE = Path("/data/p")

@@ -16,7 +16,7 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import summarise_calibration
 from tests.data.crafted import THREE, put
-from tests.evaluation.masks import scoring
+from tests.evaluation.masks import changed, scoring
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_summary_has_what_the_arrays_give(job: Scoring, tmp_path: Path) -> N
 
 
 def test_the_bound_is_of_a_case_and_not_of_all_its_planes(job: Scoring) -> None:
-    assert score(replace(job, max_pixels=20 * 32))["calibration"]["n"] == 20 * (27 + 28 + 29)
+    assert score(changed(job, max_pixels=20 * 32))["calibration"]["n"] == 20 * (27 + 28 + 29)
 
 
 def test_without_probabilities_there_is_no_calibration(job: Scoring) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from segmeter.classes import ClassSpec
+from segmeter.data.masks.options import Reading
 from segmeter.evaluation import cases
 from segmeter.evaluation.cases import Scored
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs
@@ -44,9 +45,7 @@ def peak(folder: Path, count: int) -> int:
     names = (f"case_{i:06}" for i in range(count))
     job = Scoring(
         pairing=Pairing(pairs=Pairs(map(partial(named, folder), names)), extra=()),
-        spec=SPEC,
-        label_map={},
-        max_pixels=1,
+        reading=Reading(spec=SPEC, label_map={}, max_pixels=1),
         metrics=MetricsConfig(bootstrap=100),
         folder=folder,
     )
@@ -56,6 +55,7 @@ def peak(folder: Path, count: int) -> int:
     return most + pa.default_memory_pool().max_memory()  # which is never set back
 
 
+@pytest.mark.slow
 def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is held whatever the number of cases: here less of it, so that few cases show it.
 

@@ -17,7 +17,7 @@ from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
-from tests.evaluation.masks import FEW, scoring
+from tests.evaluation.masks import FEW, changed, scoring
 
 OTHER = np.where(np.arange(24).reshape(2, 3, 4) % 5 == 0, 0, VOLUME).astype(np.uint8)
 MEASURED = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(),))
@@ -155,7 +155,7 @@ def test_the_golden_spine_is_counted_from_its_files(shared_data: Path, tmp_path:
     names = tuple(f"v{value}" for value in values)
     spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * len(names))
     job = scoring(tmp_path, spec=spec, label_map={str(value): k for k, value in enumerate(values)})
-    summary = score(replace(job, max_pixels=10**7))
+    summary = score(changed(job, max_pixels=10**7))
     target, labels = (np.asarray(nibabel.load(folder / f"{name}.nii.gz").dataobj) for name in ("ref", "pred"))
     wanted = confusion_matrix(target.ravel(), labels.ravel(), labels=values)
     assert summary["confusion_matrix"] == wanted.tolist()
@@ -172,13 +172,13 @@ def test_object_numbers_of_any_size_are_objects_of_one_class(tmp_path: Path) -> 
     np.save(tmp_path / "predictions" / "a.npy", labels)
     spec = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
     measured = MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),))
-    summary = score(replace(scoring(tmp_path, spec=spec), instances=True, metrics=measured))
+    summary = score(changed(scoring(tmp_path, spec=spec), instances=True, metrics=measured))
     assert summary["confusion_matrix"] == [[2, 0], [2, 2]]
     found = {name: summary["measures"][name]["cell"]["dataset"] for name in ("tp", "fp", "fn")}
     assert found == {"tp": 1, "fp": 0, "fn": 1}
     np.save(tmp_path / "predictions" / "a.npy", labels.astype(np.int16) - 1)
     with pytest.raises(DataError, match=r"predictions/a\.npy: expected `mask` to hold numbers of objects >= 0, got -1"):
-        score(replace(scoring(tmp_path, spec=spec), instances=True, metrics=measured))
+        score(changed(scoring(tmp_path, spec=spec), instances=True, metrics=measured))
 
 
 def test_slices_of_depth_one_are_images_where_that_is_said(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_slices_of_depth_one_are_images_where_that_is_said(tmp_path: Path) -> No
         root = tmp_path / name
         for side, one in (("references", target), ("predictions", labels)):
             save_volume(root / side / name, one[None] if flat else one)
-        score(replace(scoring(root), metrics=measured, flat=flat))
+        score(changed(scoring(root), metrics=measured, flat=flat))
         rows.append(read_cases(root)[0])
     assert rows[0].shape == rows[1].shape == (40, 30)
     assert rows[0].scores == rows[1].scores
@@ -208,7 +208,7 @@ def test_the_place_of_a_flat_slice_must_still_agree(tmp_path: Path) -> None:
     (tmp_path / "predictions").mkdir()
     nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), moved), tmp_path / "predictions" / "a.nii.gz")
     with pytest.raises(DataError, match="`origin` to be that of its reference"):
-        score(replace(scoring(tmp_path), flat=True))
+        score(changed(scoring(tmp_path), flat=True))
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])

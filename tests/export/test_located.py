@@ -6,11 +6,11 @@ import tifffile
 import zarr
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files.array import ArrayRows
 from segmeter.data.location import Location, read_location
 from segmeter.data.units import MILLIMETRES
-from segmeter.export.banded import open_bands
 from segmeter.export.config import ExportConfig
-from segmeter.export.formats import write_tiff, write_zarr
+from segmeter.export.formats import LinesOf, write_tiff, write_zarr
 from segmeter.export.labels import palette_of
 from segmeter.export.writer import Writer
 from tests.data.formats_written import library
@@ -32,13 +32,11 @@ def whole(path, array, location=PLACE):
     write_tiff(path, array, palette=PALETTE if array.dtype == np.uint8 else None, locate=lambda: location)
 
 
-def by_bands(path, array, location=PLACE):
-    palette = PALETTE if array.dtype == np.uint8 else None
-    with open_bands(path, shape=array.shape, dtype=array.dtype, palette=palette, location=location) as bands:
-        bands.write(array)
+def by_lines(path, array, location=PLACE):
+    whole(path, LinesOf(ArrayRows(array), array.dtype), location)
 
 
-@pytest.mark.parametrize("write", [whole, by_bands])
+@pytest.mark.parametrize("write", [whole, by_lines])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 def test_a_tiff_says_it_to_every_reader(tmp_path, write, dtype):
     write(tmp_path / "a.tif", LABELS.astype(dtype))
@@ -60,7 +58,7 @@ def test_a_tiff_says_it_to_every_reader(tmp_path, write, dtype):
 @pytest.mark.parametrize("unit", [None, *MILLIMETRES])
 def test_every_unit_is_read_back(tmp_path, unit):
     place = Location(spacing=(2.0, 3.5), unit=unit)
-    for write in (whole, by_bands):
+    for write in (whole, by_lines):
         write(tmp_path / "a.tif", LABELS[:3, :4], place)
         found = read_location(tmp_path / "a.tif")
         assert (found.spacing, found.unit) == ((2.0, 3.5), unit)
@@ -69,7 +67,7 @@ def test_every_unit_is_read_back(tmp_path, unit):
 @pytest.mark.parametrize("place", [PLACE, Location(spacing=(2.0, 3.0))])
 def test_a_zarr_says_it_too(tmp_path, place):
     write_zarr(tmp_path / "a.zarr", LABELS, locate=lambda: place)
-    by_bands(tmp_path / "b.zarr", LABELS, place)
+    write_zarr(tmp_path / "b.zarr", LinesOf(ArrayRows(LABELS), LABELS.dtype), locate=lambda: place)
     for name in ("a.zarr", "b.zarr"):
         found = read_location(tmp_path / name)
         assert (found.spacing, found.unit) == (place.spacing, place.unit)
@@ -77,7 +75,7 @@ def test_a_zarr_says_it_too(tmp_path, place):
 
 
 def test_nothing_is_said_where_nothing_is_known(tmp_path):
-    for write in (whole, by_bands):
+    for write in (whole, by_lines):
         write(tmp_path / "a.tif", LABELS, Location())
         with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
             assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}

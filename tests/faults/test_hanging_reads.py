@@ -45,7 +45,7 @@ def start(arguments: list[str], file: str, after: int) -> tuple[int, list[str]]:
         timeout=120,
         check=False,
     )
-    said = [text for text in ended.stderr.splitlines() if not text.startswith("warning: ")]
+    said = [text for text in ended.stderr.splitlines() if text.startswith("segmeter: ")]  # beside progress and warnings
     return ended.returncode, said
 
 

@@ -1,3 +1,4 @@
+import errno
 import math
 import signal
 from dataclasses import replace
@@ -11,6 +12,7 @@ from torch.nn import functional
 from segmeter.classes import ClassSpec
 from segmeter.data.files import array
 from segmeter.data.folders.folder import build_folder
+from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.inference import async_results as outbox
 from segmeter.inference.async_results import Prediction
@@ -131,6 +133,17 @@ def test_a_validation_that_is_stopped_says_by_what():
 
     share = take_share(predictor, TinyCases(), LongTarget(cross_entropy()), stop=stop, on_case=hear)
     assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
+
+
+def test_a_full_disk_of_another_process_is_named_with_its_path():
+    class Full(TinyCases):
+        def __getitem__(self, index):
+            raise OSError(errno.ENOSPC, "No space left on device", "/a/full/disk")
+
+    predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
+    world = World(rank=1, size=2)
+    fault = take_share(predictor, Full(), LongTarget(cross_entropy()), stop=StopSignals(), world=world).fault
+    assert str(fault) == "validation: process 2 of 2 failed: /a/full/disk: No space left on device."
 
 
 def test_shares_are_added_up_in_the_order_of_the_cases():

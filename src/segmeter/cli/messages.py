@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from segmeter.checks import condense
-from segmeter.errors import EXIT_FAULT, SegmeterError
+from segmeter.errors import EXIT_BAD_INPUT, EXIT_FAULT, SegmeterError
 from segmeter.files import Lines
 
 LOGGER = logging.getLogger("segmeter")
+NEED_TORCH = ("torch", "torchvision", "timm", "segmentation_models_pytorch", "safetensors")
+WHOLE = "Run: pip uninstall segmeter-score; pip install segmeter"
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
@@ -19,6 +21,8 @@ def describe(error: Exception) -> tuple[list[str], int]:
     """What is said of an error, one line each, and the exit code."""
     if isinstance(error, SegmeterError):
         return condense(error.problems), error.exit_code
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in NEED_TORCH:
+        return [f"this needs {error.name}, which segmeter-score leaves out. {WHOLE}"], EXIT_BAD_INPUT
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return [f"{where}{error.strerror or error}. Remove the cause and run it again."], EXIT_FAULT

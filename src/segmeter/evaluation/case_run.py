@@ -12,8 +12,7 @@ from typing import Any
 from segmeter.data.dataset import Dataset
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.distributed.batches import BatchOf, Part, split_passes
-from segmeter.evaluation.large.cases import LargeRun, fits_memory, run_large, split_parts
-from segmeter.evaluation.large.whole import check_whole_maps
+from segmeter.evaluation.large.cases import check_whole_maps, predict_lines, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.export.config import ExportConfig, LabelsFormat
 from segmeter.export.writer import Writer
@@ -71,11 +70,12 @@ class CaseRun:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Finished:
-    """A case after post-processing; `row` where it is measured."""
+    """A case after post-processing; `row` where it is measured. `kind` is its image's, which decides on batches."""
 
     prediction: Prediction
     cleaned: Cleaned
     row: CaseRow | None
+    kind: list[Any]
 
 
 Measuring = Callable[[Prediction, Cleaned], CaseRow | None]
@@ -85,30 +85,14 @@ def unmeasured(prediction: Prediction, cleaned: Cleaned) -> None:
     """Measure nothing."""
 
 
-def large_run(
-    job: CaseRun, *, loss: Loss | None = None, measured: bool = False, spacing: tuple[float, ...] | None = None
-) -> LargeRun:
-    """What is done with the cases of a run that are read by rows."""
-    return LargeRun(
-        predictor=job.predictor,
-        dataset=job.dataset,
-        export=job.export,
-        postprocess=job.postprocess,
-        folder=job.folder / PREDICTIONS,
-        loss=loss,
-        measured=measured,
-        spacing=spacing,
-    )
-
-
 def run_cases(
     job: CaseRun,
     manifest: Manifest,
     *,
     done: int,
     what: str,
-    large: LargeRun,
     measure: Measuring = unmeasured,
+    loss: Loss | None = None,
     probs: bool = False,
 ) -> Iterator[Finished]:
     """Predict all cases after the first `done`, write their files, and note them; yield each in its order.
@@ -119,10 +103,10 @@ def run_cases(
     ----------
     what
         What is being done, for the progress bar.
-    large
-        What is done with the cases that are read by rows; its loss is that of all cases.
     measure
-        Called in threads with each other case that is post-processed.
+        Called in threads with each case that is post-processed.
+    loss
+        Computed for each case that has a target.
     probs
         Whether probabilities are needed though none are written.
 
@@ -140,20 +124,23 @@ def run_cases(
     if job.resume and streamed.intersection(rest):
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
         _LOG.warning(kept, done, len(job.dataset))
-    alone = streamed | (check_whole_maps(large, streamed) if probs else frozenset())
-    _warn_of_lost_place(job, large=0 in streamed and not fits_memory(job.dataset, 0))
+    alone = streamed | (check_whole_maps(job.dataset, job.export, streamed) if probs else frozenset())
+    _warn_of_lost_place(job, large=0 in streamed and job.dataset.header_of(0).streamed)
     hashing: dict[str, Any] = {"hashed": True, "stages": job.predictor.stages}
-    with Writer(large.folder, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
+    with Writer(job.folder / PREDICTIONS, job.export, job.dataset.spec, locate=job.dataset.locate, **hashing) as writer:
         noted = _Noted(manifest, writer)
 
         def cases() -> Generator[Finished, None, None]:
             for part in split_parts(rest, alone):
                 if part.start in streamed:
-                    yield from _run_streamed(job, writer, noted, large, part.start)
+                    found: Iterator[Finished] = iter([finish_lines(job, part.start, measure, loss)])
                 else:
-                    finish = partial(finish_case, job, measure)
-                    predictions = job.predictions(part, probs=probs, loss=large.loss)
-                    yield from _run_part(job, writer, noted, predictions, finish)
+                    found = _finish(job, job.predictions(part, probs=probs, loss=loss), measure)
+                for case in found:
+                    export_case(writer, case, job.export)
+                    yield case
+                    case_id = case.prediction.sample.case_id
+                    noted.add(Entry(case_id=case_id, row=case.row, record={"image": case.kind}), writer.queued_names())
 
         with closing(cases()) as found:
             yield from track(found, what, len(rest), parts=job.predictor.watch)
@@ -186,40 +173,46 @@ def _lost_place(location: Location, form: LabelsFormat, *, large: bool) -> str:
     return "has a spacing without a unit" if form != "zarr" and location.spacing and not location.unit else ""
 
 
-def _run_part(
-    job: CaseRun,
-    writer: Writer,
-    noted: "_Noted",
-    predictions: Iterator[Prediction],
-    finish: Callable[[Prediction], Finished],
-) -> Iterator[Finished]:
+def _finish(job: CaseRun, predictions: Iterator[Prediction], measure: Measuring) -> Generator[Finished, None, None]:
+    """Post-process and measure predictions in threads, in their order."""
     threads = count_cores()
     ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
+    finish = partial(finish_case, job, measure)
     with closing(map_in_threads(finish, predictions, threads=threads, ahead=ahead, name="finish")) as cases:
-        for case in cases:
-            export_case(writer, case.prediction, case.cleaned, job.export)
-            yield case
-            sample = case.prediction.sample
-            kind = [*sample.image.shape, str(sample.image.dtype)]  # which decides on batches
-            noted.add(Entry(case_id=sample.case_id, row=case.row, record={"image": kind}), writer.queued_names())
+        yield from cases
 
 
 def finish_case(job: CaseRun, measure: Measuring, prediction: Prediction) -> Finished:
     """Post-process and measure a prediction."""
-    stages = job.predictor.stages
+    stages, image = job.predictor.stages, prediction.sample.image
     with stages.timed("post-process"):
         cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec)
     with stages.timed("measure"):
         row = measure(prediction, cleaned)
-    return Finished(prediction=prediction, cleaned=cleaned, row=row)
+    return Finished(prediction=prediction, cleaned=cleaned, row=row, kind=[*image.shape, str(image.dtype)])
 
 
-def _run_streamed(job: CaseRun, writer: Writer, noted: "_Noted", large: LargeRun, index: int) -> Iterator[Finished]:
-    case = run_large(large, index, write_labels=writer.write_labels)
-    yield Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
-    record = {**case.note, "files": case.files}
-    entry = Entry(case_id=case.prediction.sample.case_id, row=case.row, record=record)
-    noted.add(entry, writer.queued_names() or None)
+def finish_lines(job: CaseRun, index: int, measure: Measuring = unmeasured, loss: Loss | None = None) -> Finished:
+    """Predict, post-process and measure a case that is read by lines: a batch of its own."""
+    folder, case_id = job.folder / PREDICTIONS, job.dataset.case_ids[index]
+    with job.dataset.open_rows(index) as (image, target):
+        prediction, cleaned = predict_lines(
+            job.predictor,
+            job.dataset,
+            index,
+            image=image,
+            target=target,
+            postprocess=job.postprocess,
+            folder=folder,
+            loss=loss,
+        )
+        with job.predictor.stages.timed("measure"):
+            row = measure(prediction, cleaned)
+        if not job.dataset.header_of(index).streamed:  # small enough to be written like any other
+            labels: Any = cleaned.labels
+            cleaned = replace(cleaned, labels=labels.read(0, image.shape[0]))
+    kind = [*image.shape, str(image.dtype), "by rows", case_id]
+    return Finished(prediction=prediction, cleaned=cleaned, row=row, kind=kind)
 
 
 class _Noted:
@@ -228,10 +221,10 @@ class _Noted:
     def __init__(self, manifest: Manifest, writer: Writer) -> None:
         self._manifest = manifest
         self._writer = writer
-        self._waiting: deque[tuple[Entry, list[str] | None]] = deque()
+        self._waiting: deque[tuple[Entry, list[str]]] = deque()
 
-    def add(self, entry: Entry, queued: list[str] | None) -> None:
-        """Take a case and the names of its files that are queued; None where its entry notes complete files."""
+    def add(self, entry: Entry, queued: list[str]) -> None:
+        """Take a case and the names of its files that are queued."""
         self._waiting.append((entry, queued))
         self.flush()
 
@@ -239,18 +232,16 @@ class _Noted:
         """Add the cases whose files are written, in their order."""
         while self._waiting:
             entry, names = self._waiting[0]
-            if names is not None:
-                files = self._writer.take_written(names)
-                if files is None:
-                    return
-                entry = replace(entry, record={**entry.record, "files": files})
+            files = self._writer.take_written(names)
+            if files is None:
+                return
             self._waiting.popleft()
-            self._manifest.add(entry)
+            self._manifest.add(replace(entry, record={**entry.record, "files": files}))
 
 
-def export_case(writer: Writer, prediction: Prediction, cleaned: Cleaned, export: ExportConfig) -> None:
+def export_case(writer: Writer, case: Finished, export: ExportConfig) -> None:
     """Hand one case's files to the writer's threads."""
-    case_id = prediction.sample.case_id
+    prediction, cleaned, case_id = case.prediction, case.cleaned, case.prediction.sample.case_id
     if export.labels:
         writer.write_labels(case_id, cleaned.labels)
     if export.probs and prediction.probs is not None:

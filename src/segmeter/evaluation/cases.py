@@ -26,13 +26,9 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
-from segmeter.metrics.measures.row import measure_row
-from segmeter.metrics.pixels.confusion import count_case_and_hidden
-from segmeter.metrics.pixels.target_hash import TargetHash
+from segmeter.metrics.measures.row import bands_of, count_bands, measure_row
 
 Result = TypeVar("Result")
-
-_LINES = 1024  # of a large map, counted at a time
 
 # Bytes that a pixel of a pair takes at the peak, measured on 12,000 x 12,000 uint8 masks, rounded up
 _COUNTED = 4
@@ -168,39 +164,21 @@ class CaseScorer:
 
     def _count(self, pair: MaskPair, loaded: _Loaded) -> CaseRow:
         """Count first: the counts themselves show whether a value is no label, without a pass over the pixels."""
-        spec = self.reading.spec
-        total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
-        for target, labels in loaded.bands:
-            try:
-                counts, hidden = count_case_and_hidden(target, labels, spec)
-            except InputError:
-                problems = self._label_problems(pair, loaded) or [self._undecided(pair, target, labels)]
-                raise DataError(problems) from None
-            problems = self._label_problems(pair, loaded) if hidden else []
-            if problems:
-                raise DataError(problems)
-            total += counts
-            target_hash.add(target)
-        *depth, height, width = loaded.shape
-        return CaseRow(
-            case_id=pair.case_id,
-            height=height,
-            width=width,
-            depth=depth[0] if depth else None,
-            counts=total,
-            target_crc32=target_hash.value(),
-        )
+
+        def explain(target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]:
+            problems = self._label_problems(pair, loaded)
+            return problems if hidden or problems else [self._undecided(pair, target, labels)]
+
+        return count_bands(pair.case_id, loaded.shape, loaded.bands, self.reading.spec, explain)
 
     def _open(self, pair: MaskPair, files: ExitStack) -> _Loaded:
         """Open a pair of which a file is too large to be decoded at once."""
         stored, target, labels = open_large(pair, self.reading, self.metrics, files)
         paths = (*pair.references, *pair.predictions)
         place = find_place(paths, stored, self.metrics.spacing, references=len(pair.references))
-        height = target.shape[-2]
-        parts = ((top, min(top + _LINES, height)) for top in range(0, height, _LINES))
         return _Loaded(
             shape=target.shape[-2:],
-            bands=((target.read(*part), labels.read(*part)) for part in parts),
+            bands=bands_of(target, labels),
             maps=None,
             place=place,
             stored=stored,

@@ -6,25 +6,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from segmeter.data.folders.folds import check_dealing
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError
-from segmeter.evaluation.case_run import CaseRun, large_run, run_cases
-from segmeter.evaluation.large.cases import LargeRun, check_streamable
+from segmeter.evaluation.case_run import CaseRun, run_cases
+from segmeter.evaluation.large.cases import check_streamable
 from segmeter.evaluation.manifest import Manifest, open_manifest
 from segmeter.evaluation.resume import repair_finished, restore_cases
 from segmeter.files import write_json
 from segmeter.inference.async_results import Prediction
+from segmeter.inference.predictor import Loss
 from segmeter.losses.additive import additive
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
-from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.measures.row import bands_of, count_bands, make_row
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, summarise_calibration, write_sums
@@ -77,9 +79,14 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     """
     _check_dealing(job)
     loss = None if job.loss is None else additive(job.loss, job.dataset.spec.ignore_index)
-    large = large_run(job, loss=loss, measured=True, spacing=job.metrics.spacing)
-    names = [measure.name for measure in job.metrics.measures]
-    check_streamable(large, measures=names, calibration=job.metrics.calibration)
+    check_streamable(
+        job.dataset,
+        export=job.export,
+        postprocess=job.postprocess,
+        loss=loss,
+        measures=[measure.name for measure in job.metrics.measures],
+        calibration=job.metrics.calibration,
+    )
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
     if manifest.done:
         repair_finished(job, manifest)
@@ -87,7 +94,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     sums = _calibration(job)
     try:  # calibration needs every probability, so with it all cases are predicted again
         done = restore_cases(job, manifest, none=job.metrics.calibration)
-        _predict(job, manifest, done, sums, large)
+        _predict(job, manifest, done, sums, loss)
     finally:
         manifest.close()
     rows = manifest.table(job.dataset.spec)
@@ -102,9 +109,9 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     return summary
 
 
-def _predict(job: Evaluation, manifest: Manifest, done: int, sums: Calibration | None, large: LargeRun) -> None:
+def _predict(job: Evaluation, manifest: Manifest, done: int, sums: Calibration | None, loss: Loss | None) -> None:
     measure = partial(_measure, job, build_measures(job.metrics, job.dataset.spec))
-    cases = run_cases(job, manifest, done=done, what="evaluating", large=large, measure=measure, probs=sums is not None)
+    cases = run_cases(job, manifest, done=done, what="evaluating", measure=measure, loss=loss, probs=sums is not None)
     for case in cases:
         prediction = case.prediction
         if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
@@ -128,19 +135,23 @@ def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Predictio
     sample, spec = prediction.sample, job.dataset.spec
     if sample.target is None:
         raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
-    maps = CaseMaps(
-        case_id=sample.case_id,
-        target=sample.target,
-        labels=cleaned.labels,
-        spacing=job.metrics.spacing or (1.0, 1.0),
-        spec=spec,
-        target_instances=sample.instances,
-        instances=cleaned.instances,
-        image=sample.image,
-    )
+    if isinstance(sample.target, np.ndarray):
+        maps = CaseMaps(
+            case_id=sample.case_id,
+            target=sample.target,
+            labels=cleaned.labels,
+            spacing=job.metrics.spacing or (1.0, 1.0),
+            spec=spec,
+            target_instances=sample.instances,
+            instances=cleaned.instances,
+            image=sample.image,
+        )
+        row = make_row(maps, measures)
+    else:  # read by lines, and counted alone
+        row = count_bands(sample.case_id, sample.target.shape[-2:], bands_of(sample.target, cleaned.labels), spec)
     terms = prediction.loss
     return replace(
-        make_row(maps, measures),
+        row,
         loss=None if terms is None else divide_terms(terms[None]),
         loss_terms=() if terms is None else tuple((sums, denominators) for sums, denominators in terms.tolist()),
         changed_pixels=cleaned.changed,
@@ -178,8 +189,7 @@ def predict(job: PredictionRun) -> int:
     RunError
         A prediction is not finite, or a file can't be written.
     """
-    large = large_run(job)
-    check_streamable(large)
+    check_streamable(job.dataset, export=job.export, postprocess=job.postprocess)
     card = job.predictor.segmenter.card
     watch = ScaleWatch(card.mean, card.std, card.clip)
     manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
@@ -188,7 +198,7 @@ def predict(job: PredictionRun) -> int:
         return len(job.dataset)
     try:
         done = restore_cases(job, manifest)
-        for case in run_cases(job, manifest, done=done, what="predicting", large=large):
+        for case in run_cases(job, manifest, done=done, what="predicting"):
             _warn(watch.add(case.prediction.sample.image))
     finally:
         manifest.close()

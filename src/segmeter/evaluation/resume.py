@@ -14,10 +14,9 @@ from segmeter.evaluation.case_run import (
     Finished,
     export_case,
     finish_case,
-    large_run,
+    finish_lines,
     unmeasured,
 )
-from segmeter.evaluation.large.cases import WriteLabels, run_large
 from segmeter.evaluation.manifest import Manifest, parse_records, read_records
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, is_whole
@@ -88,11 +87,9 @@ def repair_files(job: CaseRun, records: Sequence[Mapping[str, Any]]) -> None:
         return
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    streamed = job.dataset.streamed_cases()  # whose files are written as they are predicted
     with Writer(predictions, job.export, job.dataset.spec, locate=job.dataset.locate) as writer:
-        for index, case in _predict_again(job, records, damaged, write_labels=writer.write_labels):
-            if index not in streamed:
-                export_case(writer, case.prediction, case.cleaned, job.export)
+        for case in _predict_again(job, records, damaged):
+            export_case(writer, case, job.export)
     again = find_damaged([records[index] for index in damaged], predictions)
     differing = [name for found in again.values() for name in found]
     if differing:
@@ -100,23 +97,20 @@ def repair_files(job: CaseRun, records: Sequence[Mapping[str, Any]]) -> None:
         raise RunError(f"resume: {rule} ({some(differing)}). {remedy}")
 
 
-def _predict_again(
-    job: CaseRun, records: Sequence[Mapping[str, Any]], wanted: Collection[int], *, write_labels: WriteLabels
-) -> Iterator[tuple[int, Finished]]:
+def _predict_again(job: CaseRun, records: Sequence[Mapping[str, Any]], wanted: Collection[int]) -> Iterator[Finished]:
     """Predict some of the finished cases once more, in the batches in which they were predicted."""
     kinds = [record["image"] for record in records] if job.batches is None else job.batches[: len(records)]
-    streamed, large = job.dataset.streamed_cases(), large_run(job)
+    streamed = job.dataset.streamed_cases()
     for batch in split_batches(kinds, job.predictor.config.batch_size):
         if not set(batch) & set(wanted):
             continue
         if batch.start in streamed:
-            case = run_large(large, batch.start, write_labels=write_labels)
-            yield batch.start, Finished(prediction=case.prediction, cleaned=case.cleaned, row=case.row)
+            yield finish_lines(job, batch.start)
             continue
         found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
         for index, prediction in zip(batch, found, strict=True):
             if index in wanted:
-                yield index, finish_case(job, unmeasured, prediction)
+                yield finish_case(job, unmeasured, prediction)
 
 
 def find_damaged(records: Sequence[Mapping[str, Any]], predictions: Path) -> dict[int, list[str]]:

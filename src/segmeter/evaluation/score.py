@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
 from segmeter import __version__
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
-from segmeter.data.config import Instances
 from segmeter.data.in_time import TimeLimit, fetch_ahead
-from segmeter.data.masks.options import Overlap, Reading
+from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import hash_map
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, LateError
@@ -65,23 +64,8 @@ class Scoring:
     ----------
     pairing
         The files, from `find_pairs`.
-    spec
-        What the labels mean.
-    label_map
-        From a stored value or colour to a label, for both folders; empty takes stored values as labels.
-    max_pixels
-        The most pixels or voxels of a file, checked before it is decoded.
-    key
-        Which array of NPZ archives and Zarr groups; None takes the only one.
-    instances
-        Whether the files hold numbers of objects instead of labels, for a binary task: both sides, or one of them; on
-        the other side connected parts are then the objects.
-    divisor
-        As for `Reading`.
-    flat
-        Whether volumes of depth 1 are read as images.
-    overlap, resample, timeout_s
-        As for `Reading`.
+    reading
+        How label maps are read.
     metrics
         Its group of the configuration.
     probs
@@ -98,22 +82,18 @@ class Scoring:
     """
 
     pairing: Pairing
-    spec: ClassSpec
-    label_map: Mapping[str, int]
-    max_pixels: int
-    key: str | None = None
-    instances: Instances = False
-    divisor: int | None = None
-    flat: bool = False
-    overlap: Overlap = "error"
-    resample: Literal["refuse", "nearest"] = "refuse"
-    timeout_s: float | None = None
+    reading: Reading
     metrics: MetricsConfig
     probs: Mapping[str, Path] = field(default_factory=dict)
     folder: Path
     workers: int = 0
     resume: bool = False
     shard: Shard | None = None
+
+    @property
+    def spec(self) -> ClassSpec:
+        """The classes."""
+        return self.reading.spec
 
     @property
     def pairs(self) -> Pairs:
@@ -128,17 +108,17 @@ class Scoring:
 
     def identity(self) -> dict[str, Any]:
         """All that decides the figures but the files; a run goes on only where it is the same."""
-        spec = {name: value for name, value in self.spec if name != "colours"}
+        reading, spec = self.reading, {name: value for name, value in self.spec if name != "colours"}
         return {
             "data": {
                 **spec,
-                "label_map": sorted(self.label_map.items()),
-                "key": self.key,
-                "instances": self.instances,
-                "instance_divisor": self.divisor,
-                "flat": self.flat,
-                "overlap": self.overlap,
-                "resample": self.resample,
+                "label_map": sorted(reading.label_map.items()),
+                "key": reading.key,
+                "instances": reading.instances,
+                "instance_divisor": reading.divisor,
+                "flat": reading.flat,
+                "overlap": reading.overlap,
+                "resample": reading.resample,
             },
             "metrics": self.metrics.model_dump(),
             "tables": hash_tables(self.metrics),
@@ -152,20 +132,8 @@ class Scoring:
 
     def scorer(self) -> CaseScorer:
         """What measures one pair."""
-        reading = Reading(
-            spec=self.spec,
-            label_map=self.label_map,
-            max_pixels=self.max_pixels,
-            key=self.key,
-            instances=self.instances,
-            divisor=self.divisor,
-            flat=self.flat,
-            overlap=self.overlap,
-            resample=self.resample,
-            timeout_s=self.timeout_s,
-        )
         missing = bool(self.pairing.missing)
-        return CaseScorer(reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
+        return CaseScorer(self.reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
 
 
 def score(job: Scoring) -> dict[str, Any]:
@@ -268,12 +236,12 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     check_same(folder, job.identity(), job.case_ids)
     noted = hashes_of(read_records(folder))
     known = job.pairs.of_cases(noted.__contains__)
-    found = map_in_threads(lambda pair: limit_of(pair, job.timeout_s)(partial(hash_pair, pair)), known)
+    found = map_in_threads(lambda pair: limit_of(pair, job.reading.timeout_s)(partial(hash_pair, pair)), known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}
     inputs = read_run_manifest(folder).get("inputs", {})
     for stem, path in job.probs.items():
-        in_time = TimeLimit(seconds=job.timeout_s, case_id=stem, files=(path,))
+        in_time = TimeLimit(seconds=job.reading.timeout_s, case_id=stem, files=(path,))
         if stem in inputs and in_time(partial(hash_map, path)) != inputs[stem]:
             changed.add(stem)
     if changed:

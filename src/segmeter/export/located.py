@@ -81,17 +81,6 @@ def geotiff_tags(location: Location) -> list[Field]:
     return found
 
 
-def located_fields(location: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> list[Field]:
-    """All fields of a TIFF directory that say where a picture (height, width) lies."""
-    xml, per = ome_xml(location, shape, dtype), resolution(location)
-    fields = geotiff_tags(location)
-    if xml is not None:
-        fields.append((270, ASCII, len(xml) + 1, f"{xml}\0".encode()))
-    if per is not None:
-        fields += [(282, RATIONAL, 1, per[0]), (283, RATIONAL, 1, per[1]), (296, SHORT, 1, (CENTIMETRE,))]
-    return fields
-
-
 def zarr_attributes(location: Location) -> dict[str, Any]:
     """The attributes of a Zarr array (height, width)."""
     if location.spacing is None:

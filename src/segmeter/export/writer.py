@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
+from segmeter.data.files.array import LazyArray
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.errors import ConfigError, InputError
 from segmeter.export import formats
@@ -90,8 +91,11 @@ class Writer:
         found = self._queue.take_written([self.folder / name for name in names])
         return None if found is None else dict(zip(names, found, strict=True))
 
-    def write_labels(self, case_id: str, labels: NDArray[Any]) -> None:
+    def write_labels(self, case_id: str, labels: NDArray[Any] | LazyArray) -> None:
         """Queue a label map of any integer dtype.
+
+        One that is read by lines, as it does not fit into memory, becomes a BigTIFF, or a Zarr folder where label maps
+        are Zarr.
 
         (H, W) becomes labels/<case>.png or .tif. For multilabel, (K, H, W) becomes one file per class,
         labels/<class>/<case>.png or .tif, which is how multilabel masks are read.
@@ -103,13 +107,20 @@ class Writer:
         RunError
             An earlier file could not be written.
         """
-        _check_labels(case_id, labels, self.spec)
-        content = labels.astype(self.dtype, order="C")
-        if not self.spec.is_multilabel:
-            return self._put_labels(case_id, "labels", content, self.spec.colours)
-        for name, colour, plane in zip(self.spec.names, self.spec.colours, content, strict=True):
-            self._put_labels(case_id, f"labels/{class_folder(name)}", plane, (BLACK, colour))
-        return None
+        spec = self.spec
+        folders: list[tuple[str, int | None, tuple[Colour, ...]]] = [("labels", None, spec.colours)]
+        if spec.is_multilabel:
+            named = enumerate(zip(spec.names, spec.colours, strict=True))
+            folders = [(f"labels/{class_folder(name)}", number, (BLACK, colour)) for number, (name, colour) in named]
+        if isinstance(labels, np.ndarray):
+            _check_labels(case_id, labels, spec)
+            labels = labels.astype(self.dtype, order="C")
+        for folder, number, colours in folders:
+            if not isinstance(labels, np.ndarray):
+                plane: Any = formats.LinesOf(labels, self.dtype, number)
+            else:
+                plane = labels if number is None else labels[number]
+            self._put_labels(case_id, folder, plane, colours)
 
     def write_probs(self, case_id: str, probs: NDArray[np.float32]) -> None:
         """Queue probabilities, (C, H, W) float32 in [0, 1], as probs/<case>; raises as `write_labels` does."""
@@ -195,24 +206,29 @@ class Writer:
         else:
             self._queue.abandon()
 
-    def _put_labels(self, case_id: str, folder: str, labels: NDArray[Any], colours: tuple[Colour, ...]) -> None:
-        if self.config.labels_format == "zarr":
+    def _put_labels(
+        self, case_id: str, folder: str, labels: NDArray[Any] | formats.LinesOf, colours: tuple[Colour, ...]
+    ) -> None:
+        form, name = self.config.labels_format, f"{folder}/{safe_id(case_id)}"
+        if form == "zarr":
             write_zarr = partial(formats.write_zarr, locate=partial(self._locate, case_id))
-            return self._put(case_id, f"{folder}/{safe_id(case_id)}.zarr", labels, write_zarr)
-        if self.config.labels_format == "tiff":
+            self._put(case_id, f"{name}.zarr", labels, write_zarr)
+        elif form == "tiff" or isinstance(labels, formats.LinesOf):
             palette = palette_of(colours, self.spec.ignore_index) if labels.dtype.itemsize == 1 else None
-            return self._put(case_id, f"{folder}/{safe_id(case_id)}.tif", labels, self._tiff(case_id, palette))
-        if self.config.labels_format in ENCODERS:
-            write_itk = partial(_write_itk, form=self.config.labels_format, locate=partial(self._locate, case_id))
-            return self._put(case_id, f"{folder}/{safe_id(case_id)}.{self.config.labels_format}", labels, write_itk)
-        write = partial(_write_labels_png, colours=colours, ignore_index=self.spec.ignore_index)
-        return self._put(case_id, f"{folder}/{safe_id(case_id)}.png", labels, write)
+            self._put(case_id, f"{name}.tif", labels, self._tiff(case_id, palette))
+        elif form in ENCODERS:
+            self._put(
+                case_id, f"{name}.{form}", labels, partial(_write_itk, form=form, locate=partial(self._locate, case_id))
+            )
+        else:
+            write = partial(_write_labels_png, colours=colours, ignore_index=self.spec.ignore_index)
+            self._put(case_id, f"{name}.png", labels, write)
 
     def _tiff(self, case_id: str, palette: NDArray[np.uint16] | None = None) -> Write:
         locate = partial(self._locate, case_id)
         return partial(formats.write_tiff, compression=self.config.compression, palette=palette, locate=locate)
 
-    def _put(self, case_id: str, name: str, array: NDArray[Any], write: Write) -> None:
+    def _put(self, case_id: str, name: str, array: Any, write: Write) -> None:
         path = self.folder / name
         if path in self._taken:
             raise InputError(expected("Writer", "case_id", f"to be new under {path.parent.name}", repr(case_id)))

@@ -41,7 +41,7 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
     Parameters
     ----------
     folder
-        Hidden files stay here. Of links in it those that `files.point` makes are followed, see `find_files`.
+        Hidden files stay here. Of links in it those that `point` makes are followed, see `find_files`.
     given
         The URL of the folder that takes it.
     name

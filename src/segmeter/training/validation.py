@@ -13,6 +13,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.distributed.batches import Part, own_batches, split_passes
+from segmeter.distributed.faults import Fault
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard
 from segmeter.errors import ConfigError, DataError, RunError, SegmeterError
@@ -148,8 +149,8 @@ def take_share(
             share.scored.append(Scored(index=index, counts=counts, terms=terms, shown=shown))
             on_case(len(share.scored))
     except Exception as error:  # the others learn of it when they are done with their parts
-        named = f"validation: process {world.rank + 1} of {world.size} failed: {type(error).__name__}: {error}"
-        share.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(named)
+        named = Fault.of(error, f"validation: process {world.rank + 1} of {world.size}")
+        share.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(named.lines)
     return share
 
 

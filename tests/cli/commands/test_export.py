@@ -1,4 +1,4 @@
-"""`segmeter export`, the lines of the README that run its file without segmeter, and the images it is compared on."""
+"""`segmeter export`, the lines of its page that run its file without segmeter, and the images it is compared on."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from segmeter.deploy.publish import Exported
 from tests.cli.sharded import make_checkpoint, run
 from tests.data.crafted import THREE, noise, put
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "export.md"
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_lines_of_the_readme_give_the_labels_that_predict_gives(here: Path, monkeypatch, capsys):
+def test_the_lines_of_the_page_give_the_labels_that_predict_gives(here: Path, monkeypatch, capsys):
     """They are taken from the page as they stand, and run beside the model."""
     make_checkpoint(here / "step", seed=1)
     main(["export", "checkpoint=step", "input=images", "cases=2"])
@@ -48,7 +48,7 @@ def test_the_lines_of_the_readme_give_the_labels_that_predict_gives(here: Path, 
     (run,) = (here / "runs/export").iterdir()
     assert json.loads((run / "comparison.json").read_text())["cases"] == ["case0", "case2"]
     assert json.loads((run / "run.json").read_text())["state"] == "done"
-    lines = textwrap.dedent(re.search(r"\n((?: {4}.*\n)*.*InferenceSession.*\n(?: {4}.*\n)*)", README.read_text())[1])
+    lines = textwrap.dedent(re.search(r"\n((?: {4}.*\n)*.*InferenceSession.*\n(?: {4}.*\n)*)", PAGE.read_text())[1])
     assert len(lines.splitlines()) == 5
     monkeypatch.chdir(run)
     Image.open(here / "images/case1.png").save(run / "image.png")

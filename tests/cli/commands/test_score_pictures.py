@@ -11,6 +11,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands.score import draw_cases
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -32,9 +33,7 @@ def scored(root: Path, **changes) -> Scoring:
     """The finished run of the folders `references` and `predictions`."""
     job = Scoring(
         pairing=pair_masks(root / "predictions", root / "references", spec=SPEC),
-        spec=SPEC,
-        label_map={},
-        max_pixels=100_000,
+        reading=Reading(spec=SPEC, label_map={}, max_pixels=100_000),
         metrics=MetricsConfig(bootstrap=0),
         folder=root / "run",
     )

@@ -10,11 +10,12 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
+from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
-from segmeter.evaluation import cases
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures import row
 from tests.evaluation.masks import pair_masks
 
 SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=default_colours(3), ignore_index=255)
@@ -40,8 +41,8 @@ def maps(tmp_path):
 
 def job(maps, folder, **metrics):
     pairing = pair_masks(maps / "predictions", maps / "references", spec=SPEC, missing="error")
-    fields = {"spec": SPEC, "label_map": {}, "max_pixels": 10**6, "metrics": MetricsConfig(bootstrap=20, **metrics)}
-    return Scoring(pairing=pairing, folder=folder, **fields)
+    reading = Reading(spec=SPEC, label_map={}, max_pixels=10**6)
+    return Scoring(pairing=pairing, folder=folder, reading=reading, metrics=MetricsConfig(bootstrap=20, **metrics))
 
 
 def test_scores_and_tables_by_rows_are_those_in_memory(maps, tmp_path, monkeypatch):
@@ -98,7 +99,7 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
     """With size and time of modification put back."""
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     monkeypatch.setattr("segmeter.evaluation.score.count_cores", lambda: 1)  # no other thread reads meanwhile
-    path, counted = maps / file, cases.count_case_and_hidden
+    path, counted = maps / file, row.count_case_and_hidden
     content, times = path.read_bytes(), path.stat()
 
     def change_and_count(*given):
@@ -106,6 +107,6 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         return counted(*given)
 
-    monkeypatch.setattr(cases, "count_case_and_hidden", change_and_count)
+    monkeypatch.setattr(row, "count_case_and_hidden", change_and_count)
     with pytest.raises(DataError, match="to stay as it is, got a change while it was read"):
         score(job(maps, tmp_path / "run"))

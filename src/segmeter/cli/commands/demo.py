@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 from segmeter.checks import expected
@@ -25,6 +26,8 @@ def run(arguments: Sequence[str]) -> None:
     if len(arguments) > 1 or any("=" in argument for argument in arguments):
         given = " ".join(arguments)
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
+    if find_spec("torch") is None:  # before the first step, which needs none
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
     start = time.monotonic()
     root = _new_root(Path(arguments[0] if arguments else "runs"))
     _step("check", "data=cells")

@@ -3,6 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
@@ -10,6 +11,9 @@ from rich.table import Table
 
 from segmeter.errors import ConfigError, RunError
 from segmeter.provenance import hardware, versions
+
+_OF_TORCH = ("torch", "torchvision", "segmentation-models-pytorch", "timm", "safetensors")
+_OF_EXTRAS = ("zarr",)
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -22,18 +26,41 @@ def run(arguments: Sequence[str]) -> None:
     """
     if arguments:
         raise ConfigError(f"doctor: expected no arguments, got {' '.join(arguments)!r}.")
-    problems = [problem for check in (_torch, _vision, _folder) if (problem := check())]
+    light = is_light()
+    checks = (_twice, _folder) if light else (_twice, _torch, _vision, _folder)
+    problems = [problem for check in checks if (problem := check())]
+    left_out = (*_OF_EXTRAS, *(_OF_TORCH if light else ()))
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in versions().items():
-        table.add_row(name, value or "missing")
+        table.add_row(name, value or ("not installed" if name in left_out else "missing"))
     table.add_row("", "")
-    for name, fact in {**hardware(), **_torch_facts()}.items():
+    for name, fact in {**hardware(), **({} if light else _torch_facts())}.items():
         table.add_row(name, ", ".join(map(str, fact)) or "none" if isinstance(fact, list) else str(fact))
     Console(markup=False, highlight=False).print(table)
-    problems += [f"{name} is missing. Install segmeter again." for name, found in versions().items() if found is None]
+    missing = [name for name, found in versions().items() if found is None and name not in left_out]
+    problems += [f"{name} is missing. Install segmeter again." for name in missing]
     if problems:
         raise RunError([f"doctor: {problem}" for problem in problems])
     sys.stdout.write("\nNothing is wrong with this install.\n")
+
+
+def is_light() -> bool:
+    """Whether this is segmeter-score, which leaves torch out."""
+    return _is_installed("segmeter-score") and not _is_installed("segmeter")
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        return bool(version(distribution))
+    except PackageNotFoundError:
+        return False
+
+
+def _twice() -> str | None:
+    if not (_is_installed("segmeter-score") and _is_installed("segmeter")):
+        return None
+    remedy = "Run: pip uninstall segmeter-score; pip install --force-reinstall --no-deps segmeter"
+    return f"segmeter and segmeter-score are both installed, and share their files. {remedy}"
 
 
 def _torch() -> str | None:

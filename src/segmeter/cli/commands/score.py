@@ -16,6 +16,7 @@ from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import note_done, open_run
 from segmeter.data.files.sniff import known_place, show
+from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import NAME, hashes_of, read_records
@@ -99,16 +100,18 @@ def _scoring(config: ScoreConfig, pairing: Pairing) -> Scoring:
     """What is scored and how; the run's folder and its part are not known yet."""
     return Scoring(
         pairing=pairing,
-        spec=config.data.spec(),
-        label_map=config.data.labels_of(),
-        max_pixels=config.data.max_pixels,
-        key=config.data.key,
-        instances=config.data.instances,
-        divisor=config.data.instance_divisor,
-        flat=config.data.flat,
-        overlap=config.data.overlap,
-        resample=config.data.resample,
-        timeout_s=config.data.timeout_s,
+        reading=Reading(
+            spec=config.data.spec(),
+            label_map=config.data.labels_of(),
+            max_pixels=config.data.max_pixels,
+            key=config.data.key,
+            instances=config.data.instances,
+            divisor=config.data.instance_divisor,
+            flat=config.data.flat,
+            overlap=config.data.overlap,
+            resample=config.data.resample,
+            timeout_s=config.data.timeout_s,
+        ),
         metrics=config.metrics,
         folder=Path(),
         workers=config.workers,
@@ -207,9 +210,9 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
         pair = pairs[case_id]
         path = images[pair.stem]
         maps = scorer.read(pair)
-        in_time = limit_of(replace(pair, image=path), scoring.timeout_s)
+        in_time = limit_of(replace(pair, image=path), scoring.reading.timeout_s)
         in_time(partial(check_unchanged, pair, measured))
-        image, _ = in_time(partial(read_case_image, path, maps.shape, max_pixels=scoring.max_pixels))
+        image, _ = in_time(partial(read_case_image, path, maps.shape, max_pixels=scoring.reading.max_pixels))
         return DrawnCase(
             image=image,
             target=maps.target,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, some
 from segmeter.data.files.array import FileArray, Header, Kind, Opening, array_header, check_pixel_count, pick_array
 from segmeter.data.files.geometry import SET_SPACING, Geometry, same_spacing, stated_geometry, write_spacing
+from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import check_size, show
 from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError
@@ -206,8 +207,7 @@ def label_names(path: Path) -> list[str]:
 
 def _find_array(path: Path, here: Path, key: str | None, level: int) -> tuple[Any, dict[str, Any], int]:
     """The array; axes and steps of OME multiscales, its own and then those of the whole picture; how many levels."""
-    import zarr  # starts slowly, and few ask for it
-
+    zarr: Any = need("zarr", "zarr", "Zarr folders")
     for file in (each for mark in (*MARKS, ".zattrs") for place in ("", "*/") for each in here.glob(place + mark)):
         if file.stat().st_size > _MOST_METADATA:
             rule = f"of at most {_MOST_METADATA} bytes"

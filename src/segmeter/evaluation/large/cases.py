@@ -1,10 +1,17 @@
-"""A case that is read by rows -> its files, its row of counts, and a small picture of it."""
+"""Predicts images too large for memory some lines at a time, and refuses what needs their whole map.
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+Labels wait in a temporary file. Counting and writing then read them by lines, as they read any other map.
+"""
+
+import math
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,23 +19,17 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.array import LazyArray
+from segmeter.data.files.array import Header, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
-from segmeter.errors import ConfigError, DataError
-from segmeter.export.banded import Bands, open_bands
+from segmeter.errors import ConfigError
+from segmeter.evaluation.memory import check_memory
 from segmeter.export.config import ExportConfig
-from segmeter.export.labels import palette_of
-from segmeter.export.writer import BLACK, class_folder, labels_dtype
-from segmeter.files import describe_file, safe_id
+from segmeter.files import make_folder
 from segmeter.inference.async_results import Prediction
-from segmeter.inference.bands import Band, BandLoss, sums_by_bands
+from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Loss, Predictor
-from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import divide_terms
-from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.target_hash import TargetHash
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.banded import BandedSteps, unbounded_steps
 from segmeter.postprocess.config import PostprocessConfig
@@ -36,82 +37,131 @@ from segmeter.postprocess.pipeline import Cleaned
 
 ROWS_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: small ones are read ahead of each other
 
+_WORKING = 16  # bytes per pixel of labels, masks and what is drawn and counted of them, as measured
+_ROUNDED = {"float32": 0, "float16": 2, "uint8": 9}  # bytes per probability, beside itself, as it is written
+_CONFIDENCE = 12  # bytes per pixel of picking one of them
 
-WriteLabels = Callable[[str, NDArray[Any]], None]
 
-
-@dataclass(frozen=True, kw_only=True)
-class LargeRun:
-    """What is done with each case that is read by rows.
+class Spool:
+    """Labels in a temporary file that nobody else sees, written from top to bottom, then read by lines.
 
     Parameters
     ----------
-    predictor, dataset, export, postprocess
-        As for any case.
     folder
-        The predictions folder.
-    loss
-        A sum over pixels, or None.
-    measured
-        Whether pixels are counted, which needs a target.
-    spacing
-        Of the row.
+        Where the file is made: it takes one or two bytes per pixel there, times K for multilabel.
+    shape
+        (H, W), multilabel (K, H, W).
+    dtype
+        Of the labels.
     """
 
-    predictor: Predictor
-    dataset: Dataset
-    export: ExportConfig
-    postprocess: PostprocessConfig
-    folder: Path
-    loss: Loss | None = None
-    measured: bool = False
-    spacing: tuple[float, ...] | None = None
+    def __init__(self, folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype = shape, dtype
+        make_folder(folder)
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (read for as long as this is)
+        weakref.finalize(self, self._file.close)  # once the files of the case are written
+        self._turn = threading.Lock()
+        self._line = (*shape[:-2], shape[-1])  # of one line, as it is stored
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add the next lines, (..., h, W)."""
+        self._file.write(np.moveaxis(rows, -2, 0).tobytes())
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Read lines, as any lazy array does; nothing may be appended meanwhile."""
+        size = math.prod(self._line) * self.dtype.itemsize
+        with self._turn:
+            self._file.seek(start * size)
+            content = self._file.read((stop - start) * size)
+        return np.moveaxis(np.frombuffer(content, self.dtype).reshape(stop - start, *self._line), 0, -2)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LargeCase:
-    """A finished one: `prediction` and `cleaned` hold the small picture, every n-th pixel of the case.
+def predict_lines(
+    predictor: Predictor,
+    dataset: Dataset,
+    index: int,
+    *,
+    image: LazyArray,
+    target: LazyArray | None,
+    postprocess: PostprocessConfig,
+    folder: Path,
+    loss: Loss | None,
+) -> tuple[Prediction, Cleaned]:
+    """Predict and post-process one case that is read by lines.
 
-    `note` and `files` are what the manifest notes: how it was run, and size and hash of each file that was written by
-    bands, by its name.
+    Parameters
+    ----------
+    image, target
+        From `Dataset.open_rows`.
+    folder
+        Where labels wait.
+
+    Returns
+    -------
+    The prediction, whose image is every n-th pixel of the case, and what post-processing left. Labels of both are the
+    same `Spool`, and the target is read by lines too.
+
+    Raises
+    ------
+    DataError
+        A file is damaged.
+    RunError
+        Logits are not finite, or memory ran out.
     """
+    spec, case_id, (height, width) = dataset.spec, dataset.case_ids[index], image.shape[:2]
+    shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
+    spool, steps = Spool(folder, shape, spec.label_dtype), BandedSteps(postprocess.steps, spec, height=height)
+    picture = Thumbnail(thumbnail_step(height, width), -3)
+    sums = BandLoss(loss, predictor.device) if target is not None and sums_by_bands(loss) else None
+    stream = predictor.stream(tapped(image, picture), case_id=case_id, target=target, loss=sums)
 
-    prediction: Prediction
-    cleaned: Cleaned
-    row: CaseRow | None
-    note: dict[str, Any]
-    files: dict[str, dict[str, Any]]
+    def keep(labels: NDArray[Any]) -> None:
+        with predictor.stages.timed("post-process"):
+            spool.append(steps.push(labels))
+
+    found = (band.labels for band in stream)
+    with closing(map_in_threads(keep, found, threads=1, ahead=2, name="post-process")) as kept:
+        for _ in kept:
+            pass
+    sample = Sample(case_id=case_id, image=picture.pixels(), target=target)  # type: ignore[arg-type]
+    labels: Any = spool
+    prediction = Prediction(sample=sample, labels=labels, loss=None if sums is None else sums.terms())
+    return prediction, Cleaned(labels=labels, instances=None, changed=steps.changed)
 
 
-def check_streamable(run: LargeRun, *, measures: Sequence[str] = (), calibration: bool = False) -> None:
-    """Refuse, all at once, what needs a whole map at a time, where there are cases that are read by rows.
+def check_streamable(
+    dataset: Dataset,
+    *,
+    export: ExportConfig,
+    postprocess: PostprocessConfig,
+    loss: Loss | None = None,
+    measures: Sequence[str] = (),
+    calibration: bool = False,
+) -> None:
+    """Refuse, all at once, what needs a whole map at a time, where there are cases that are read by lines.
 
     Raises
     ------
     ConfigError
         One line per setting.
     """
-    streamed = sorted(run.dataset.streamed_cases())
+    streamed = sorted(dataset.streamed_cases())
     if not streamed:
         return
-    needs = _whole_map_needs(run.export, run.postprocess, run.dataset.spec)
+    needs = _whole_map_needs(export, postprocess, dataset.spec)
     needs += [(f"metrics.measures: {name}", "Leave it out; pixels are counted.") for name in measures]
     needs += [("metrics.calibration", "Set it to false.")] if calibration else []
-    if run.loss is not None and not sums_by_bands(run.loss):
+    if loss is not None and not sums_by_bands(loss):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
-    rule = f"to work by rows, as {_why_by_rows(run.dataset, streamed[0])}"
+    found = dataset.header_of(streamed[0])
+    why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+    rule = f"to work by rows, as case {dataset.case_ids[streamed[0]]!r} is read by rows ({why})"
     if needs:
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
 
 
-def _why_by_rows(dataset: Dataset, index: int) -> str:
-    found = dataset.header_of(index)
-    why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
-    return f"case {dataset.case_ids[index]!r} is read by rows ({why})"
-
-
 def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
-    """What is asked for that needs a whole map at a time, each with its remedy."""
+    """Find the settings that need a whole map at a time, each with its remedy."""
     steps = unbounded_steps(postprocess.steps, spec)
     needs = [(f"postprocess.{name}", "Leave it out; an opening needs `fill`.") for name in steps]
     flags = [name for name in ("probs", "confidence") if getattr(export, name)]
@@ -122,7 +172,7 @@ def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec:
 def prefer_rows(
     dataset: Dataset, *, inference: InferenceConfig, export: ExportConfig, postprocess: PostprocessConfig
 ) -> Dataset:
-    """The same data set, which gives images that are run in tiles by rows, unless something needs a whole map.
+    """The same data set, which gives images that are run in tiles by lines, unless something needs a whole map.
 
     Their labels are the same either way: what differs is the memory.
     """
@@ -132,164 +182,42 @@ def prefer_rows(
     return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(ROWS_PIXELS, tile**2))
 
 
-def fits_memory(dataset: Dataset, index: int) -> bool:
-    """Whether the image of a case could be read at once, so that its labels are written as those of any other."""
-    return not dataset.header_of(index).streamed
-
-
-def describe_large(case_id: str, image: LazyArray) -> dict[str, Any]:
-    """What a case's entry notes of its image: the case is a batch of its own."""
-    return {"image": [*image.shape, str(image.dtype), "by rows", case_id]}
-
-
-def run_large(run: LargeRun, index: int, *, write_labels: WriteLabels | None) -> LargeCase:
-    """Predict one case by bands: post-processing, counting and writing go on beside the forward passes.
+def check_whole_maps(dataset: Dataset, export: ExportConfig, streamed: frozenset[int]) -> frozenset[int]:
+    """Find the cases of more than `WHOLE_PIXELS` that are not read by lines; several at a time would fill the memory.
 
     Parameters
     ----------
-    write_labels
-        Takes case id and labels of a case that fits into memory; None writes them nowhere. Those of larger cases are
-        written by bands.
+    dataset
+        Cases whose probabilities are kept.
+    export
+        Says what is written of them.
+    streamed
+        The cases that are read by lines.
 
     Raises
     ------
+    InputError
+        The largest of them takes more memory than is free.
     DataError
-        A file is damaged, or the target is missing.
-    RunError
-        Logits are not finite, or a file can't be written.
+        The header of an image can't be read.
     """
-    with run.dataset.open_rows(index) as (image, target):
-        fits, case_id = fits_memory(run.dataset, index), run.dataset.case_ids[index]
-        work = _Work(run=run, case_id=case_id, image=image, target=target, fits=fits, write_labels=write_labels)
-        work.go()
-        return work.case()
-
-
-@dataclass(kw_only=True, eq=False)
-class _Work:
-    """One case under way."""
-
-    run: LargeRun
-    case_id: str
-    image: LazyArray
-    target: LazyArray | None
-    fits: bool
-    write_labels: WriteLabels | None
-    counts: NDArray[np.int64] = field(init=False)
-    target_hash: TargetHash = field(init=False)
-    loss: BandLoss | None = None
-    names: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        spec, (height, width) = self.run.dataset.spec, self.image.shape[:2]
-        if self.run.measured and self.target is None:
-            raise DataError(f"evaluate: expected a target for every case, got none for {self.case_id}. Use predict.")
-        self.counts, self.target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
-        self.steps = BandedSteps(self.run.postprocess.steps, spec, height=height)
-        stride = thumbnail_step(height, width)
-        axes = {"image": -3, "labels": -2, "target": -2}
-        self.pictures = {name: Thumbnail(stride, axis) for name, axis in axes.items()}
-        self.tapped = tapped(self.image, self.pictures["image"])
-        if self.target is not None and sums_by_bands(self.run.loss):
-            self.loss = BandLoss(self.run.loss, self.run.predictor.device)
-        self._waiting: list[NDArray[Any]] = []  # rows of the target whose labels are not given out yet
-        self._top = 0
-        kept = self.fits and self.run.export.labels and self.write_labels is not None
-        shape = (spec.num_classes, height, width) if spec.is_multilabel else (height, width)
-        self._whole = np.empty(shape, spec.label_dtype) if kept else None
-
-    def go(self) -> None:
-        """Run all bands."""
-        with ExitStack() as stack:
-            sinks = self._open(stack)
-            stream = self.run.predictor.stream(self.tapped, case_id=self.case_id, target=self.target, loss=self.loss)
-            finished = map_in_threads(lambda band: self._finish(band, sinks), stream, threads=1, ahead=2, name="finish")
-            with closing(finished):
-                for _ in finished:
-                    pass
-        if self._whole is not None and self.write_labels is not None:
-            self.write_labels(self.case_id, self._whole)
-
-    def case(self) -> LargeCase:
-        """What is left of the case, when all bands are done."""
-        run, (height, width) = self.run, self.image.shape[:2]
-        row = None
-        if run.measured:
-            terms = None if self.loss is None else self.loss.terms()
-            row = CaseRow(
-                case_id=self.case_id,
-                height=height,
-                width=width,
-                counts=self.counts,
-                loss=None if terms is None else divide_terms(terms[None]),
-                loss_terms=()
-                if terms is None
-                else tuple((sums, denominators) for sums, denominators in terms.tolist()),
-                changed_pixels=self.steps.changed,
-                spacing=run.spacing,
-                target_crc32=self.target_hash.value(),
-            )
-        image, labels = self.pictures["image"].pixels(), self.pictures["labels"].pixels()
-        target = None if self.target is None else self.pictures["target"].pixels()
-        sample = Sample(case_id=self.case_id, image=image, target=target)
-        return LargeCase(
-            prediction=Prediction(sample=sample, labels=labels),
-            cleaned=Cleaned(labels=labels, instances=None, changed=self.steps.changed),
-            row=row,
-            note=describe_large(self.case_id, self.image),
-            files={name: describe_file(run.folder / name) for name in self.names},
+    indices = [index for index in range(len(dataset)) if index not in streamed]
+    headers = map_in_threads(dataset.header_of, indices)
+    large = {index: found for index, found in zip(indices, headers, strict=True) if _pixels(found) > WHOLE_PIXELS}
+    if large:
+        index, found = max(large.items(), key=lambda item: _pixels(item[1]))
+        probs = dataset.spec.num_channels * (4 + (_ROUNDED[export.probs_dtype] if export.probs else 0))
+        each = _WORKING + found.channels * found.dtype.itemsize + probs + (_CONFIDENCE if export.confidence else 0)
+        what = f"inference: case {dataset.case_ids[index]!r}, {found.height} x {found.width} with its probabilities"
+        remedy = (
+            "Set export.probs=false and export.confidence=false, with which large images are read by rows, or cut it."
         )
-
-    def _open(self, stack: ExitStack) -> list[Bands]:
-        run, spec = self.run, self.run.dataset.spec
-        if run.export.labels and not self.fits:
-            self.names = label_files(self.case_id, run.export, spec)
-        height, width = self.image.shape[:2]
-        dtype = labels_dtype(run.export, spec)
-        layout: dict[str, Any] = {"shape": (height, width), "dtype": dtype, "compression": run.export.compression}
-        layout["location"] = run.dataset.locate(self.case_id)
-        colours = [(BLACK, colour) for colour in spec.colours] if spec.is_multilabel else [spec.colours]
-        palettes = [palette_of(each, spec.ignore_index) if dtype.itemsize == 1 else None for each in colours]
-        return [
-            stack.enter_context(open_bands(run.folder / name, palette=palette, **layout))
-            for name, palette in zip(self.names, palettes, strict=bool(self.names))
-        ]
-
-    def _finish(self, band: Band, sinks: Sequence[Bands]) -> None:
-        """Post-process, count and write a band, in a thread that gets one after the other."""
-        stages, spec = self.run.predictor.stages, self.run.dataset.spec
-        with stages.timed("post-process"):
-            labels = self.steps.push(band.labels)
-        if band.target is not None:
-            with stages.timed("measure"):
-                target = self._target_of(labels, band.target)
-                if self.run.measured and labels.shape[-2]:
-                    self.counts += count_case(target, labels, spec)
-                    self.target_hash.add(target)
-            self.pictures["target"].add(self._top, target)
-        self.pictures["labels"].add(self._top, labels)
-        if self._whole is not None:
-            self._whole[..., self._top : self._top + labels.shape[-2], :] = labels
-        with stages.timed("write"):
-            planes = labels if spec.is_multilabel else [labels]
-            for sink, plane in zip(sinks, planes, strict=False):
-                sink.write(plane.astype(labels_dtype(self.run.export, spec), copy=False))
-        self._top += labels.shape[-2]
-
-    def _target_of(self, labels: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
-        """The rows of the target that these labels belong to; post-processing holds some back."""
-        held = np.concatenate([*self._waiting, target], -2)
-        count = labels.shape[-2]
-        self._waiting = [held[..., count:, :]]
-        return held[..., :count, :]
+        check_memory(_pixels(found) * each, what=what, remedy=f"{remedy}, or cut it.")
+    return frozenset(large)
 
 
-def label_files(case_id: str, export: ExportConfig, spec: ClassSpec) -> list[str]:
-    """Names of the files of a case's labels, one per class for multilabel: Zarr where asked for, else tiled BigTIFF."""
-    name = f"{safe_id(case_id)}{'.zarr' if export.labels_format == 'zarr' else '.tif'}"
-    if not spec.is_multilabel:
-        return [f"labels/{name}"]
-    return [f"labels/{class_folder(each)}/{name}" for each in spec.names]
+def _pixels(found: Header) -> int:
+    return found.height * found.width
 
 
 def split_parts(indices: range, alone: frozenset[int]) -> Iterator[range]:

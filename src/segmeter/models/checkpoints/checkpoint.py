@@ -28,6 +28,7 @@ from segmeter.models.checkpoints.manifest import (
     MANIFEST,
     STATE,
     WEIGHTS,
+    pointed,
     read_manifest,
     settle_file,
     verify_file,
@@ -163,7 +164,7 @@ def find_checkpoint(path: Path) -> Path:
         There is none; the message says what is there instead.
     """
     path = fetch(path, keep=_of_checkpoints)
-    real = real_path(path)
+    real = pointed(real_path(path))
     if real.is_file():
         if (real.parent / MANIFEST).is_file():
             return real.parent

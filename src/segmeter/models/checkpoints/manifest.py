@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from segmeter import __version__
 from segmeter.errors import CheckpointError, DataError, InputError
-from segmeter.files import describe_file, sha256_file
+from segmeter.files import describe_file, operation, replace, sha256_file, sync_folder, temporary_name
 from segmeter.models.checkpoints.foreign import real_path, suspect
 from segmeter.records import digest, read_json, read_own
 
@@ -15,6 +16,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
+_LONGEST_NAME = 255  # bytes, on all systems
 _SHORT = 65536  # bytes; a pointer or a page in place of weights is shorter
 
 
@@ -60,3 +62,34 @@ def verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
         fault = suspect(path) if size < _SHORT else None
         raise CheckpointError(f"{path}: {fault or truncated}")
     raise CheckpointError(f"{path}: was changed or damaged since it was written (sha256 differs). Fetch it again.")
+
+
+def point(link: Path, target: str) -> None:
+    """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new.
+
+    Windows lets few users make links: there it may be a file with the name of the target, see `pointed`.
+    """
+    temporary = link.with_name(temporary_name())
+    with operation("link", link):
+        try:
+            temporary.symlink_to(target)
+        except OSError as error:
+            if getattr(error, "winerror", None) is None:
+                raise
+            temporary.write_text(target, encoding="utf-8")
+    try:
+        with operation("rename", link):
+            replace(temporary, link)
+    except BaseException:
+        with suppress(OSError), operation("unlink", link):
+            temporary.unlink()
+        raise
+    sync_folder(link.parent)
+
+
+def pointed(link: Path) -> Path:
+    """Follow what `point` made to the target; anything else is given back as it is."""
+    if link.is_file() and link.stat().st_size <= _LONGEST_NAME:
+        target = link.parent / link.read_text("utf-8", "replace")
+        return target if target.parent == link.parent and target.is_dir() else link
+    return link

@@ -1,0 +1,72 @@
+"""Labels that are read by lines, written to files and read back by the libraries that made the formats known."""
+
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+from segmeter.data.files.array import ArrayRows, Lines
+from segmeter.export.formats import LinesOf, write_tiff, write_zarr
+from segmeter.export.labels import palette_of
+
+RNG = np.random.default_rng(0)
+SIZES = [(1, 1), (255, 256), (256, 300), (257, 255), (600, 300), (513, 1)]
+
+
+def lines_of(array, dtype=None, plane=None):
+    return LinesOf(ArrayRows(array, axis=array.ndim - 2), np.dtype(dtype or array.dtype), plane)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("compression", ["deflate", "zstd"])
+def test_a_tiff_holds_every_line(tmp_path, size, dtype, compression):
+    array, path = RNG.integers(0, 250, size).astype(dtype), tmp_path / "labels" / "a.tif"
+    write_tiff(path, lines_of(array), compression=compression)
+    with tifffile.TiffFile(path) as tiff:
+        assert tiff.is_bigtiff
+        assert (tiff.pages.first.tilelength, tiff.pages.first.tilewidth) == (256, 256)
+        assert tiff.pages.first.compression == {"deflate": 8, "zstd": 50000}[compression]
+    found = tifffile.imread(path)
+    assert found.dtype == dtype
+    assert np.array_equal(found.reshape(size), array)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_zarr_holds_every_line(tmp_path, size):
+    array = RNG.integers(0, 250, size).astype(np.uint8)
+    for _ in range(2):  # the second one takes the place of the first
+        write_zarr(tmp_path / "a.zarr", lines_of(array))
+    found = zarr.open_array(str(tmp_path / "a.zarr"), mode="r")
+    assert found.metadata.zarr_format == 3
+    assert np.array_equal(found[...], array)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_a_plane_of_several_is_written_in_the_dtype_that_is_asked_for(tmp_path):
+    planes = RNG.integers(0, 2, (3, 300, 70)).astype(np.uint8)
+    write_tiff(tmp_path / "a.tif", lines_of(planes, np.uint16, plane=2))
+    found = tifffile.imread(tmp_path / "a.tif")
+    assert found.dtype == np.uint16
+    assert np.array_equal(found, planes[2])
+
+
+def test_labels_have_the_colours_of_their_classes(tmp_path):
+    labels = RNG.integers(0, 3, (300, 40)).astype(np.uint8)
+    palette = palette_of([(0, 0, 0), (255, 0, 7), (1, 2, 3)], None)
+    write_tiff(tmp_path / "a.tif", lines_of(labels), palette=palette)
+    with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+        assert np.array_equal(tiff.pages.first.colormap, palette)
+        assert np.array_equal(tiff.pages.first.asarray(), labels)
+
+
+@pytest.mark.parametrize("write", [write_tiff, write_zarr])
+def test_a_fault_on_the_way_leaves_nothing(tmp_path, write):
+    def read(start, stop):
+        if start:
+            raise KeyboardInterrupt
+        return np.zeros((stop - start, 9), np.uint8)
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "a", LinesOf(Lines((600, 9), np.dtype(np.uint8), read), np.dtype(np.uint8)))
+    assert list(tmp_path.iterdir()) == []
