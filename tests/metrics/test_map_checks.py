@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.map_checks import check_classes, check_maps, check_spacing, erase_ignored, find_status, union_box
+from segmeter.metrics.map_checks import check_classes, check_maps, check_spacing, find_status, known_labels, union_box
 
 MAP = np.zeros((2, 3), np.uint8)
 
@@ -47,7 +47,7 @@ def test_a_spacing_is_given_as_floats():
 @pytest.mark.parametrize(("num_classes", "dtype"), [(3, np.uint8), (255, np.uint8), (256, np.uint16)])
 def test_ignored_pixels_are_one_class_more_in_both_maps(num_classes, dtype):
     target, labels = np.array([[-1, 0, 2]]), np.array([[700, 1, 2]])
-    first, second = erase_ignored("f", target, labels, num_classes=num_classes, ignore_index=-1)
+    first, second, _ = known_labels("f", target, labels, num_classes=num_classes, ignore_index=-1)
     assert first.dtype == second.dtype == dtype
     assert (first.tolist(), second.tolist()) == ([[num_classes, 0, 2]], [[num_classes, 1, 2]])
     assert target.tolist() == [[-1, 0, 2]]
@@ -62,7 +62,7 @@ def test_ignored_pixels_are_one_class_more_in_both_maps(num_classes, dtype):
 )
 def test_values_outside_the_classes_are_refused(ignore_index, message):
     with pytest.raises(InputError, match=message):
-        erase_ignored("f", np.array([9, 9, 0]), np.array([0, 3, 3]), num_classes=3, ignore_index=ignore_index)
+        known_labels("f", np.array([[9, 9, 0]]), np.array([[0, 3, 3]]), num_classes=3, ignore_index=ignore_index)
 
 
 def test_an_ignored_value_that_is_a_class_is_refused():

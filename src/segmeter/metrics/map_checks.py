@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, real_numbers, whole_number
+from segmeter.checks import expected, real_numbers, shown, whole_number
 from segmeter.errors import InputError
 
 Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
@@ -35,6 +35,19 @@ def check_maps(
         problems.append(expected(where, "target", f"to have {' or '.join(map(str, axes))} axes", target.shape))
     if problems:
         raise InputError(problems)
+
+
+def known_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: str = "biuf") -> NDArray[Any]:
+    """The array that is given, of one of these kinds of dtype; InputError with the rule for anything else."""
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected(where, argument, rule, error)) from None
+    if isinstance(given, np.ma.MaskedArray) or array.dtype.kind not in kinds:
+        kind = array.dtype if type(given) is np.ndarray else type(given).__name__
+        found = f"{kind} {array.shape}" if isinstance(given, np.ndarray) else shown(given)
+        raise InputError(expected(where, argument, rule, found))
+    return array
 
 
 def without_channel(array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
@@ -80,17 +93,41 @@ def check_classes(
     return num_classes, ignore_index
 
 
-def erase_ignored(
-    where: str, target: NDArray[Any], labels: NDArray[Any], *, num_classes: int, ignore_index: int | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return both maps as uint8 or uint16 with ignored pixels set to K in both; refuse values outside the classes.
+def known_labels(
+    where: str,
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    num_classes: int,
+    ignore_index: int | None,
+    kinds: str = "iub",
+    axes: tuple[int, ...] = (2, 3),
+) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Check a pair of class maps: both as uint8 or uint16 with ignored pixels set to K in both, and K.
 
-    `num_classes` and `ignore_index` are as `check_classes` returns them.
+    Raises
+    ------
+    InputError
+        As `check_maps` and `check_classes`, or a pixel that is not ignored is outside the classes.
     """
+    check_maps(where, target, labels, "labels", kinds=kinds, axes=axes)
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
     ignored = None if ignore_index is None else target == ignore_index
     pair = ("target", target), ("labels", labels)
     first, second = (_known(where, name, given, num_classes, ignored) for name, given in pair)
-    return first, second
+    return first, second, num_classes
+
+
+def known_width(where: str, width: int | None, shape: tuple[int, ...], ratio: float, *, most: int) -> int:
+    """The width in pixels that is given, or that share of the diagonal."""
+    if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= most:
+        raise InputError(expected(where, "width", f">= 1 and <= {most}", width))
+    return share_of_diagonal(shape, ratio) if width is None else width
+
+
+def share_of_diagonal(shape: tuple[int, ...], ratio: float) -> int:
+    """A share of the diagonal in pixels, rounded half to even; at least 1."""
+    return max(1, round(ratio * math.hypot(*shape)))
 
 
 def find_status(in_target: object, in_prediction: object) -> Status:

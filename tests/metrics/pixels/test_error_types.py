@@ -6,7 +6,7 @@ from scipy import ndimage
 
 from segmeter.errors import InputError
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.pixels.error_types import border_width, error_types, iou_gain
+from segmeter.metrics.pixels.error_types import error_types, iou_gain
 
 CORNERS = np.ones((3, 3), bool)
 
@@ -115,8 +115,8 @@ def test_a_gain_of_all_there_is():
 
 
 def test_the_width_is_a_share_of_the_diagonal():
-    assert border_width((1024, 1024)) == 14
-    assert border_width((3, 4)) == 1
+    assert error_types(*np.zeros((2, 1024, 1024), np.uint8), num_classes=2).width == 14
+    assert error_types(*np.zeros((2, 3, 4), np.uint8), num_classes=2).width == 1
     assert error_types(*np.zeros((2, 300, 400), np.uint8), num_classes=2).width == 5
 
 

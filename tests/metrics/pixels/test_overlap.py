@@ -222,7 +222,7 @@ def test_margins_are_linear_and_survive_their_columns():
         (np.array([[2, 0.5], [0, 1]]), {}, r"whole numbers >= 0, got 0\.5"),
         (np.ones((2, 2), bool), {}, r"whole numbers >= 0, got bool \(2, 2\)"),
         (np.ma.ones((2, 2), int), {}, r"whole numbers >= 0, got MaskedArray \(2, 2\)"),
-        ([[1, 2], [3]], {}, "`counts` to be an array of numbers"),
+        ([[1, 2], [3]], {}, "`counts` to be whole numbers >= 0"),
         (np.full((2, 2), 2**63, np.uint64), {}, r"to sum to 2\*\*53 pixels or fewer"),
         (np.full((2, 2), 2**62), {}, r"to sum to 2\*\*53 pixels or fewer"),
         (np.zeros((2, 2), int), {"classes": [2]}, r"distinct class indices, 0 to 1, got \[2\]"),

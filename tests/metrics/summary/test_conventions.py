@@ -119,12 +119,12 @@ def test_misses_are_counted_where_a_convention_leaves_them_out(missed):
     cases = pixel_cases(*[(off[0], dot()) if i < missed else off for i in range(10)])
     config = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(surface="both"),))
     run = laid_out([measured(maps, config) for maps in cases], cases[0].spec, config)
-    monai = figures_under(CONVENTIONS["monai"], run, cases[0].spec, config)
-    ours = figures_under(OURS, run, cases[0].spec, config)
-    assert monai.left_out["hd95"] == missed
-    assert ours.left_out["hd95"] == 0
-    assert monai.values["hd95"] == 4 if missed < 10 else math.isnan(monai.values["hd95"])
-    assert ours.values["hd95"] == (4 if not missed else math.inf)
+    monai, monai_left_out = figures_under(CONVENTIONS["monai"], run, cases[0].spec, config)
+    ours, left_out = figures_under(OURS, run, cases[0].spec, config)
+    assert monai_left_out["hd95"] == missed
+    assert left_out["hd95"] == 0
+    assert monai["hd95"] == 4 if missed < 10 else math.isnan(monai["hd95"])
+    assert ours["hd95"] == (4 if not missed else math.inf)
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -48,8 +48,7 @@ class Margins:
     def totals(self, region: int) -> ClassTotals:
         """Margins (N,) of one region, int64."""
         columns = self.columns[region :: len(self.columns) // 4]
-        tp, target, predicted, total = (one.astype(np.int64) for one in columns)
-        return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+        return ClassTotals(*(one.astype(np.int64) for one in columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +157,12 @@ def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence
     """Margins (N, R) of the counts (N, ...) of some cases; `members` are the classes of each region."""
     if all(len(held) == 1 for held in members):
         every = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
-        chosen = [held[0] for held in members]
-        names = ("tp", "target", "predicted", "total")
-        return ClassTotals(**{name: getattr(every, name)[:, chosen] for name in names})
+        return every.map(lambda part: part[:, [held[0] for held in members]])
     tp = np.stack([counts[:, held][:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
     target = np.stack([counts[:, held].sum(axis=(1, 2)) for held in members], axis=1)
     predicted = np.stack([counts[:, :, held].sum(axis=(1, 2)) for held in members], axis=1)
     total = np.broadcast_to(counts.sum(axis=(1, 2))[:, None], tp.shape)
-    return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+    return ClassTotals(tp, target, predicted, total)
 
 
 def class_regions(spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:

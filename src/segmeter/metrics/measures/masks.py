@@ -12,11 +12,11 @@ from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide
 from segmeter.metrics.config.scores import NUMBERS, SUFFIXES
-from segmeter.metrics.map_checks import union_box
+from segmeter.metrics.map_checks import share_of_diagonal, union_box
 from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
-from segmeter.metrics.pixels.error_types import TYPES, border_width, error_types, iou_gain
-from segmeter.metrics.surfaces.boundary_iou import band_width, boundary_iou
+from segmeter.metrics.pixels.error_types import TYPES, error_types, iou_gain
+from segmeter.metrics.surfaces.boundary_iou import boundary_iou
 from segmeter.metrics.surfaces.centreline import centreline_dice, cldice_of_counts
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics_by_class
 
@@ -60,7 +60,7 @@ class Boundary(RegionMeasure):
     first = ("boundary_common",)
 
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
-        width = self.config.width or band_width(maps.shape, self.config.ratio)
+        width = self.config.width or share_of_diagonal(maps.shape, self.config.ratio)
         for target, labels, values, held in maps.passes(self.regions):
             scores = boundary_iou(target, labels, width=width, **values)
             for region, k in held:
@@ -95,7 +95,7 @@ class ErrorTypes(RegionMeasure):
             rule = "to have two spatial axes for error types"
             remedy = "Set data.flat=true." if maps.shape[0] == 1 else "Leave out this measure."
             raise InputError(expected("error_types", "target", rule, maps.target.shape, remedy))
-        width = self.config.width or border_width(maps.shape, self.config.ratio)
+        width = self.config.width or share_of_diagonal(maps.shape, self.config.ratio)
         for target, labels, values, held in maps.passes(self.regions):
             found = error_types(target, labels, width=width, **values)
             for region, k in held:

@@ -1,6 +1,6 @@
 """Counts of pixels by target and predicted class: the one place where they are counted, exactly and in integers."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,8 +68,7 @@ def confusion_matrix(
         target, labels = without_channel(target, labels), without_channel(labels, target)
     check_maps(where, target, labels, "labels", kinds="iub")
     num_classes, ignore_index = check_classes(where, num_classes, ignore_index, most=_FOREIGN)
-    options = _Options(num_classes=num_classes, ignore_index=ignore_index, count_invalid=count_invalid)
-    return _count(where, target, labels, options)[0]
+    return _count(where, target, labels, num_classes, ignore_index, count_invalid=count_invalid)[0]
 
 
 def multilabel_counts(target: LabelArray, labels: LabelArray, *, ignore_index: int | None = None) -> IntArray:
@@ -102,8 +101,7 @@ def _count_planes(target: LabelArray, labels: LabelArray, ignore_index: int | No
         raise InputError(expected(where, "target", "to have a class axis and pixel axes", target.shape))
     counts, hides = np.empty((len(target), 2, 2), np.int64), False
     for k, (plane, predicted) in enumerate(zip(target, labels, strict=True)):
-        name = f"{where}: class {k}"
-        counts[k], hidden = _count(name, plane, predicted, _Options(num_classes=2, ignore_index=ignore_index))
+        counts[k], hidden = _count(f"{where}: class {k}", plane, predicted, 2, ignore_index)
         hides = hides or hidden
     return counts, hides
 
@@ -136,28 +134,27 @@ def count_case_and_hidden(target: LabelArray, labels: LabelArray, spec: ClassSpe
         return _count_planes(target, labels, spec.ignore_index)
     where = "confusion_matrix"
     check_maps(where, target, labels, "labels", kinds="iub")
-    num_classes, ignore_index = check_classes(where, spec.num_classes, spec.ignore_index, most=_FOREIGN)
-    options = _Options(num_classes=num_classes, ignore_index=ignore_index, count_invalid=spec.count_invalid)
-    return _count(where, target, labels, options)
+    return _count(where, target, labels, spec.num_classes, spec.ignore_index, count_invalid=spec.count_invalid)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    num_classes: int
-    ignore_index: int | None
-    count_invalid: bool = False
-
-
-def _count(where: str, target: LabelArray, labels: LabelArray, options: _Options) -> tuple[IntArray, bool]:
+def _count(
+    where: str,
+    target: LabelArray,
+    labels: LabelArray,
+    num_classes: int,
+    ignore_index: int | None,
+    *,
+    count_invalid: bool = False,
+) -> tuple[IntArray, bool]:
     """Counts (K, K), or (K, K + 1), and whether ignored pixels hide labels outside the classes, where these count."""
-    k, counted = options.num_classes, options.count_invalid
-    table = _table(target, labels, num_classes=k, ignore_index=options.ignore_index)
-    if table[k + 1].any() or (not counted and table[:k, k].any()):
-        raise InputError(_outside(where, target, labels, options))
-    return np.ascontiguousarray(table[:k, : k + counted]), bool(table[k, k]) and not counted
+    k, table = num_classes, _table(target, labels, num_classes, ignore_index)
+    if table[k + 1].any() or (not count_invalid and table[:k, k].any()):
+        sides = {"target": target} if count_invalid else {"target": target, "labels": labels}
+        raise InputError(_outside(where, target, sides, num_classes, ignore_index))
+    return np.ascontiguousarray(table[:k, : k + count_invalid]), bool(table[k, k]) and not count_invalid
 
 
-def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_index: int | None) -> IntArray:
+def _table(target: LabelArray, labels: LabelArray, num_classes: int, ignore_index: int | None) -> IntArray:
     """Counts (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
     from segmeter.metrics.pixels import confusion_kernels as kernels  # numba: only where something is counted
 
@@ -166,15 +163,12 @@ def _table(target: LabelArray, labels: LabelArray, *, num_classes: int, ignore_i
     if rows.dtype != columns.dtype:
         rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
     rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
-    shape = (num_classes + 2, num_classes + 1)
-    if num_classes > kernels.MOST_CLASSES:
-        table: IntArray = kernels.count_many(rows, columns, num_classes, ignore)
-        return table
-    table = kernels.count_pairs(rows[:_CHUNK], columns[:_CHUNK], num_classes, ignore)
-    for start in range(_CHUNK, rows.size, _CHUNK):
+    count = kernels.count_many if num_classes > kernels.MOST_CLASSES else kernels.count_pairs
+    table = np.zeros((num_classes + 2, num_classes + 1), np.int64)
+    for start in range(0, rows.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        table += kernels.count_pairs(rows[part], columns[part], num_classes, ignore)
-    return table.reshape(shape)
+        table += count(rows[part], columns[part], num_classes, ignore).reshape(table.shape)
+    return table
 
 
 def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tuple[NDArray[Any], int]:
@@ -192,19 +186,19 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
     return known, _VOID
 
 
-def _outside(where: str, target: LabelArray, labels: LabelArray, options: _Options) -> list[str]:
+def _outside(
+    where: str, target: LabelArray, sides: Mapping[str, LabelArray], num_classes: int, ignore_index: int | None
+) -> list[str]:
     """Name the values outside the classes that are refused; reached only when there are some."""
-    num_classes, ignore_index = options.num_classes, options.ignore_index
     valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
     problems = []
-    sides = (("target", target), ("labels", labels))
-    for argument, array in sides[:1] if options.count_invalid else sides:
+    for argument, array in sides.items():
         values, pixels = np.unique(array[valid], return_counts=True)
         foreign = (values < 0) | (values >= num_classes)
-        if foreign.any():
-            found = [
-                f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values[foreign], pixels[foreign], strict=True)
-            ]
+        found = [
+            f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values[foreign], pixels[foreign], strict=True)
+        ]
+        if found:
             rule = f"to hold only classes 0 to {num_classes - 1}"
             remedy = "Pass its void value as ignore_index." if argument == "target" and ignore_index is None else ""
             problems.append(expected(where, argument, rule, shorten(found, most=_LISTED, rest="more values"), remedy))

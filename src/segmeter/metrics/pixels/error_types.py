@@ -1,16 +1,13 @@
 """Wrong pixels of each class by type: boundary, extent, segment (2-D)."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, whole_number
-from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, divide
-from segmeter.metrics.map_checks import check_classes, check_maps, erase_ignored
+from segmeter.metrics.map_checks import known_labels, known_width
 
 TYPES = ("boundary", "extent", "segment")
 RATIO = 0.01  # of the diagonal: what the paper chose
@@ -40,17 +37,12 @@ class ErrorTypes:
     @property
     def share(self) -> FloatArray:
         """Share of each type in the union (K, 3); with the IoU they add up to 1. NaN where a class is nowhere."""
-        return divide(self.counts.sum(axis=1), self._union[:, None])
+        return divide(self.counts.sum(axis=1), (self.counts.sum(axis=(1, 2)) + self.right)[:, None])
 
     @property
     def gain(self) -> FloatArray:
         """By how much the IoU of each class would rise if one type were mended (K, 3)."""
         return iou_gain(self.counts, self.right)
-
-    @property
-    def _union(self) -> IntArray:
-        union: IntArray = self.counts.sum(axis=(1, 2)) + self.right
-        return union
 
 
 def error_types(
@@ -100,14 +92,12 @@ def error_types(
     [[0, 0, 16], [10, 0, 0]]
     """
     where = "error_types"
-    check_maps(where, target, labels, "labels", kinds="iub", axes=(2,))
-    if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= _WIDEST:
-        raise InputError(expected(where, "width", f">= 1 and <= {_WIDEST} pixels", width))
-    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
-    truth, found = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    truth, found, num_classes = known_labels(
+        where, target, labels, num_classes=num_classes, ignore_index=ignore_index, axes=(2,)
+    )
     if ignore_index is not None:
         found = np.where((labels >= 0) & (labels < num_classes), labels, num_classes).astype(found.dtype)
-    width = border_width(target.shape) if width is None else width
+    width = known_width(where, width, target.shape, RATIO, most=_WIDEST)
     counts, right = _count_types(np.ascontiguousarray(truth), np.ascontiguousarray(found), num_classes, width)
     return ErrorTypes(counts=counts, right=right, width=width)
 
@@ -180,8 +170,3 @@ def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:
     mended = np.where((rest == 0) & (union[..., None] > 0), 1.0, divide(common, rest))
     gain: FloatArray = mended - divide(right, union)[..., None]
     return gain
-
-
-def border_width(shape: tuple[int, ...], ratio: float = RATIO) -> int:
-    """Width in pixels of a share of the diagonal, rounded half to even; at least 1."""
-    return max(1, round(ratio * math.hypot(*shape)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,12 @@ from segmeter.checks import expected, known_name, real_numbers, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
+from segmeter.metrics.map_checks import known_numbers
 
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassTotals:
+class ClassTotals(NamedTuple):
     """All that the overlap scores need from counts: four sums per class, each (..., K).
 
     They are linear in the counts, so sums over cases and over resampled cases are sums of margins.
@@ -29,20 +29,20 @@ class ClassTotals:
 
     def columns(self) -> NDArray[Any]:
         """One row per case: (..., 4 K)."""
-        return np.concatenate([self.tp, self.target, self.predicted, self.total], axis=-1)
+        return np.concatenate(self, axis=-1)
 
     @classmethod
     def from_columns(cls, columns: NDArray[Any]) -> "ClassTotals":
         """The margins of such rows."""
-        tp, target, predicted, total = np.split(columns, 4, axis=-1)
-        return cls(tp=tp, target=target, predicted=predicted, total=total)
+        return cls(*np.split(columns, 4, axis=-1))
+
+    def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "ClassTotals":
+        """The same change made to each of the four."""
+        return ClassTotals(*map(change, self))
 
     def first(self, count: int) -> "ClassTotals":
         """The margins of the first classes alone."""
-        tp, target, predicted, total = (
-            part[..., :count] for part in (self.tp, self.target, self.predicted, self.total)
-        )
-        return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+        return self.map(lambda part: part[..., :count])
 
     def ratio(self, name: str) -> FloatArray:
         """One of `RATIOS` of each class."""
@@ -172,19 +172,13 @@ def overlap_scores(
 
 def _as_counts(counts: Any) -> NDArray[np.int64]:
     """Counts as int64, in which differences do not wrap and sums are exact; whole floats are counts."""
-    try:
-        given = np.asarray(counts)
-    except (TypeError, ValueError) as error:
-        raise InputError(expected("overlap_scores", "counts", "to be an array of numbers", error)) from None
-    if isinstance(counts, np.ma.MaskedArray) or given.dtype.kind not in "iuf":
-        what = type(counts).__name__ if isinstance(counts, np.ma.MaskedArray) else given.dtype
-        raise InputError(expected("overlap_scores", "counts", "to be whole numbers >= 0", f"{what} {given.shape}"))
+    rule = "to be whole numbers >= 0"
+    given = known_numbers("overlap_scores", "counts", counts, rule, kinds="iuf")
     if given.size and not (given.min() >= 0 and np.isfinite(given.max())):
-        rule = "to be whole numbers >= 0"
         raise InputError(expected("overlap_scores", "counts", rule, f"{given.min()} to {given.max()}"))
-    if given.dtype.kind == "f" and (given != np.rint(given)).any():
-        part = given[given != np.rint(given)].flat[0]
-        raise InputError(expected("overlap_scores", "counts", "to be whole numbers >= 0", part))
+    parts = given[given != np.rint(given)] if given.dtype.kind == "f" else given[:0]
+    if parts.size:
+        raise InputError(expected("overlap_scores", "counts", rule, parts.flat[0]))
     if given.sum(dtype=np.float64, axis=(-2, -1) if given.ndim > 1 else None).max(initial=0) > _EXACT:
         raise InputError(expected("overlap_scores", "counts", "to sum to 2**53 pixels or fewer", "more"))
     return given.astype(np.int64, copy=False)
@@ -198,7 +192,7 @@ def class_totals(counts: NDArray[Any], *, task: Task = "multiclass", count_inval
             raise InputError(expected("overlap_scores", "counts", "to be (..., K, 2, 2)", counts.shape))
         total = counts.sum(axis=(-2, -1))
         target, predicted = counts[..., 1, :].sum(axis=-1), counts[..., 1].sum(axis=-1)
-        return ClassTotals(tp=counts[..., 1, 1], target=target, predicted=predicted, total=total)
+        return ClassTotals(counts[..., 1, 1], target, predicted, total)
     if not square:
         rule = "to be (..., K, K + 1)" if count_invalid else "to be (..., K, K)"
         raise InputError(expected("overlap_scores", "counts", rule, counts.shape))
@@ -206,7 +200,7 @@ def class_totals(counts: NDArray[Any], *, task: Task = "multiclass", count_inval
     total = np.broadcast_to(target.sum(axis=-1, keepdims=True), target.shape)
     tp = np.diagonal(counts, axis1=-2, axis2=-1)
     predicted = counts.sum(axis=-2)[..., : tp.shape[-1]]
-    return ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+    return ClassTotals(tp, target, predicted, total)
 
 
 def score_totals(
@@ -257,15 +251,11 @@ def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64
 
 def _pool(margins: ClassTotals) -> ClassTotals:
     """Margins of the one 2 x 2 table of all multilabel decisions."""
-    tp, target, predicted, total = (
-        part.sum(axis=-1) for part in (margins.tp, margins.target, margins.predicted, margins.total)
-    )
-    return ClassTotals(
-        tp=np.stack([total - target - predicted + tp, tp], axis=-1),
-        target=np.stack([total - target, target], axis=-1),
-        predicted=np.stack([total - predicted, predicted], axis=-1),
-        total=np.stack([total, total], axis=-1),
-    )
+    one = margins.map(lambda part: part.sum(axis=-1))
+    absent = one.map(lambda part: one.total - part)
+    tp = np.stack([absent.target - one.predicted + one.tp, one.tp], axis=-1)
+    target, predicted = (np.stack(pair, axis=-1) for pair in zip(absent[1:3], one[1:3], strict=True))
+    return ClassTotals(tp, target, predicted, np.stack([one.total, one.total], axis=-1))
 
 
 def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -274,21 +264,13 @@ def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, F
     They are n tp - t p, n^2 - t p, n^2 - t^2 and n^2 - p^2, summed over classes, written as sums of products of counts:
     subtracting the squares would lose all the digits of a rare class.
     """
-    total = margins.target.sum(axis=-1, keepdims=True)
-    tp, target, predicted, fn, fp, tn = (
-        np.asarray(part, np.float64)
-        for part in (
-            margins.tp,
-            margins.target,
-            margins.predicted,
-            margins.target - margins.tp,
-            margins.predicted - margins.tp,
-            total - margins.target - margins.predicted + margins.tp,
-        )
-    )
+    whole = margins.target.sum(axis=-1, keepdims=True)
+    fn, fp = margins.target - margins.tp, margins.predicted - margins.tp
+    exact = (margins.tp, margins.target, margins.predicted, fn, fp, whole - margins.target - fp)
+    tp, target, predicted, fn, fp, tn = (np.asarray(part, np.float64) for part in exact)
     rest, unpredicted = fp + tn, fn + tn
     products = tp * tn - fn * fp, target * unpredicted, target * rest, predicted * unpredicted
     beyond, left, spread, other = (part.sum(axis=-1) for part in products)
-    n, held = np.asarray(total, np.float64)[..., 0], predicted.sum(axis=-1)
+    n, held = np.asarray(whole, np.float64)[..., 0], predicted.sum(axis=-1)
     invalid = np.maximum(n - held, 0)  # predictions that are no class; groups of classes may hold more than all pixels
     return beyond, left, spread, other + invalid * held

@@ -10,7 +10,7 @@ from segmeter.checks import expected, known_kind, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
-from segmeter.metrics.map_checks import check_classes, erase_ignored, without_channel
+from segmeter.metrics.map_checks import check_classes, known_labels, without_channel
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
 BINS = 15
@@ -161,8 +161,14 @@ class Calibration:
             target, probs = without_channel(target, probs), without_channel(probs, target)
         probs = _check_probs(target, probs, task, num_classes)
         values = num_classes if task == "multiclass" else 2
-        nothing = np.zeros(target.shape, np.uint8)
-        known, _ = erase_ignored("calibration", target, nothing, num_classes=values, ignore_index=ignore_index)
+        known, *_ = known_labels(
+            "calibration",
+            target,
+            np.zeros(target.shape, np.uint8),
+            num_classes=values,
+            ignore_index=ignore_index,
+            axes=(),
+        )
         pixels = known.reshape(len(probs), -1) if task == "multilabel" else known.reshape(1, -1)
         flat, image = probs.reshape(len(probs), -1), np.zeros(len(self.sums))
         for start in range(0, flat.shape[1], _CHUNK):

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, say
+from segmeter.metrics.map_checks import known_numbers
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.draws import check_draws, draw_pools, map_weights, to_grid
@@ -58,6 +59,10 @@ class Resampled:
     replicates: FloatArray
     n_units: int
     p_of_zero: FloatArray
+
+    def ends(self, place: Any) -> list[float | str | None]:
+        """The interval of one of the statistics, for JSON."""
+        return [say(self.low[place]), say(self.high[place])]
 
 
 def bootstrap(
@@ -157,15 +162,16 @@ def bootstrap_columns(
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
     alone = (quietly(part).reshape(len(part), -1) for part in _blocks(units, places))
     influence = measure_influence(left_out, alone, estimate)
-    low, high = find_ends(interval, level, estimate, replicates, influence)
+    ends = find_ends(interval, level, estimate, replicates, influence)
     p_values = find_p(interval, estimate, replicates, influence) if test else np.full(len(estimate), np.nan)
+    low, high, p_of_zero = (each.reshape(shape) for each in (*ends, p_values))
     return Resampled(
         estimate=estimate.reshape(shape),
-        low=low.reshape(shape),
-        high=high.reshape(shape),
+        low=low,
+        high=high,
         replicates=replicates.reshape(resamples, *shape),
         n_units=n_units,
-        p_of_zero=p_values.reshape(shape),
+        p_of_zero=p_of_zero,
     )
 
 
@@ -223,23 +229,13 @@ def mean_interval(
     >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
     (0.8, 0.65, 0.925)
     """
-    try:
-        given = np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InputError(expected("mean_interval", "values", "to be one number per case", error)) from None
-    if given.ndim != 1 or given.dtype.kind not in "iuf" or not given.size or isinstance(values, np.ma.MaskedArray):
-        rule, found = "to be one number per case", f"{type(values).__name__}, {given.dtype} {given.shape}"
-        raise InputError(expected("mean_interval", "values", rule, found))
+    given = known_numbers("mean_interval", "values", values, "to be one number per case", kinds="iuf")
+    if given.ndim != 1 or not given.size:
+        found = f"{type(values).__name__}, {given.dtype} {given.shape}"
+        raise InputError(expected("mean_interval", "values", "to be one number per case", found))
     column = given.astype(np.float64)[:, None]
-    ends = bootstrap(
-        mean_columns(column),
-        mean_of_columns,
-        resamples=resamples,
-        seed=seed,
-        interval=interval,
-        level=level,
-        clusters=clusters,
-    )
+    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "level": level}
+    ends = bootstrap(mean_columns(column), mean_of_columns, clusters=clusters, **options)
     n_used = int((~np.isnan(column)).sum())
     return MeanInterval(
         mean=float(ends.estimate[0]),
@@ -278,20 +274,14 @@ def _gather_units(
 
 
 def _as_columns(columns: Any) -> Columns:
-    try:
-        given = np.asarray(columns)
-    except (TypeError, ValueError) as error:
-        raise InputError(expected("bootstrap", "columns", _NUMBERS, error)) from None
-    known = given.dtype.kind in "biuf" and given.ndim > 1 and len(given) and not isinstance(columns, np.ma.MaskedArray)
-    if not known:
-        what = type(columns).__name__ if isinstance(columns, np.ma.MaskedArray) else given.dtype
-        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{what} {given.shape}"))
-    for column in (whole := Columns.of(given)):
-        if not np.isfinite(column).all():
-            raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{given.dtype} {given.shape}"))
-        if given.dtype.kind in "iu" and np.abs(column.astype(np.float64)).sum() > _EXACT:
-            rule, remedy = "to sum to 2**53 or less, being integers", "Pass floats if they need not be exact."
-            raise InputError(expected("bootstrap", "columns", rule, "more", remedy))
+    given = known_numbers("bootstrap", "columns", columns, _NUMBERS)
+    finite = given.ndim > 1 and len(given) > 0 and all(np.isfinite(column).all() for column in Columns.of(given))
+    if not finite:
+        raise InputError(expected("bootstrap", "columns", _NUMBERS, f"{given.dtype} {given.shape}"))
+    whole = Columns.of(given)
+    if given.dtype.kind in "iu" and any(np.abs(each.astype(np.float64)).sum() > _EXACT for each in whole):
+        rule, remedy = "to sum to 2**53 or less, being integers", "Pass floats if they need not be exact."
+        raise InputError(expected("bootstrap", "columns", rule, "more", remedy))
     return whole
 
 
@@ -299,18 +289,12 @@ def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> N
     if not 0 < real_number("bootstrap", "level", level) < 1:
         raise InputError(expected("bootstrap", "level", "between 0 and 1", level))
     known_name("bootstrap", "interval", interval, INTERVALS)
-    if clusters is None:
-        return
-    try:
-        labels = np.asarray(clusters)
-    except (TypeError, ValueError):
-        labels = np.empty(0)
-    texts = labels.dtype.kind in "Uiu" or (
-        labels.dtype.kind == "O" and all(isinstance(one, str) for one in labels.flat)
-    )
-    if labels.shape != (count,) or not texts:
+    if clusters is not None:
         rule = f"to be {count} labels, a text or an integer per case"
-        raise InputError(expected("bootstrap", "clusters", rule, shown(clusters)))
+        labels = known_numbers("bootstrap", "clusters", clusters, rule, kinds="UiuO")
+        texts = labels.dtype.kind != "O" or all(isinstance(one, str) for one in labels.flat)
+        if labels.shape != (count,) or not texts:
+            raise InputError(expected("bootstrap", "clusters", rule, shown(clusters)))
 
 
 def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], FloatArray]:

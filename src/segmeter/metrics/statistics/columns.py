@@ -7,7 +7,7 @@ infinite, then by the mean of the others. Axis letters: N cases, M columns, R su
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,11 @@ class Columns:
             return part.make(place).astype(dtype, copy=False)
 
         return cls(count=parts[0].count, shape=(len(places),), dtype=dtype, make=make)
+
+    def of_cases(self, members: NDArray[np.bool_]) -> "Columns":
+        """The same columns as float64, with zeros for the other cases."""
+        weights = members.astype(np.float64)
+        return replace(self, dtype=weights.dtype, make=lambda place: self.make(place) * weights)
 
     @property
     def width(self) -> int:

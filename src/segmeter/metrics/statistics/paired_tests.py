@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, minus
+from segmeter.metrics.map_checks import known_numbers
 from segmeter.metrics.statistics.draws import check_draws, to_grid
 
 _BLOCK = 1 << 20  # signs drawn at a time
@@ -163,6 +164,15 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     return adjusted
 
 
+def add_adjusted(entries: Sequence[dict[str, Any]], name: str) -> None:
+    """Add to entries with a p-value called `name` the one adjusted over all of them, as ``<name>_holm``."""
+    tested = [entry for entry in entries if entry.get(name) is not None]
+    adjusted = iter(holm([entry[name] for entry in tested]).tolist())
+    for entry in entries:
+        if name in entry:
+            entry[f"{name}_holm"] = None if entry[name] is None else next(adjusted)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
     """Models ordered by a statistic where more is better, and the stability of that order.
@@ -234,12 +244,10 @@ def _mean_tau(ranks: FloatArray, drawn: FloatArray) -> float:
 
 def _numbers(where: str, name: str, given: Any) -> FloatArray:
     """A sequence of numbers as float64."""
-    try:
-        values = np.asarray(given)
-    except (TypeError, ValueError):
-        values = np.empty(0, object)
-    if (values.size and values.dtype.kind not in "biuf") or values.ndim != 1 or isinstance(given, np.ma.MaskedArray):
-        raise InputError(expected(where, name, "to be a flat sequence of numbers", shown(given)))
+    rule = "to be a flat sequence of numbers"
+    values = known_numbers(where, name, given, rule)
+    if values.ndim != 1:
+        raise InputError(expected(where, name, rule, shown(given)))
     return values.astype(np.float64)
 
 

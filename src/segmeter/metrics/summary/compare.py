@@ -26,7 +26,7 @@ from segmeter.metrics.statistics.columns import (
     minus_means,
     split_means,
 )
-from segmeter.metrics.statistics.paired_tests import Ranking, holm, rank_values, sign_flips, wilcoxon
+from segmeter.metrics.statistics.paired_tests import Ranking, add_adjusted, rank_values, sign_flips, wilcoxon
 from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
@@ -170,7 +170,9 @@ def compare_laid_out(given: LaidOut) -> dict[str, Any]:
         whole |= scores  # the same in every pair
     drawn = whole, {run: _draw_means(board) for run, board in boards.items()}
     for overall in (True, False):
-        _adjust([pair[metric] for pair in pairs for metric in first.names if is_overall(metric) == overall])
+        tested = [pair[metric] for pair in pairs for metric in first.names if is_overall(metric) == overall]
+        for test in _TESTS:
+            add_adjusted(tested, test)
     found = {
         "n_cases": len(first.run.case_ids),
         "runs": list(boards),
@@ -268,17 +270,6 @@ def _difference(name: str, metric: str, resampled: Resampled, place: tuple[int, 
         f"{name}_ci95": [say(resampled.low[place]), say(resampled.high[place])],
         f"{name}_change": name_change(metric, value),
     }
-
-
-def _adjust(pairs: Sequence[dict[str, Any]]) -> None:
-    """Add the p-values adjusted over all pairs that have one."""
-    for test in _TESTS:
-        tested = [pair for pair in pairs if pair.get(test) is not None]
-        for pair, adjusted in zip(tested, holm([pair[test] for pair in tested]), strict=True):
-            pair[f"{test}_holm"] = float(adjusted)
-        for pair in pairs:
-            if test in pair:
-                pair.setdefault(f"{test}_holm", None)
 
 
 def _draw_means(board: Scoreboard) -> FloatArray:

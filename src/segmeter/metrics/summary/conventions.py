@@ -4,7 +4,6 @@ Axis letters: N cases, R regions (classes or groups of classes).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -26,23 +25,6 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import ClassTotals
 
 DEFAULT = MetricsConfig()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Headline metrics of a set of cases under one convention.
-
-    Parameters
-    ----------
-    values
-        "mean_iou", "mean_dice", and where surfaces were measured "hd95", "assd" and "nsd@<tolerance>". NaN is
-        undefined; a metric that the tool does not have is missing.
-    left_out
-        By the same names, how many pairs of case and class with exactly one empty mask the mean leaves out.
-    """
-
-    values: dict[str, float]
-    left_out: dict[str, int]
 
 
 def score_under(
@@ -78,7 +60,7 @@ def score_under(
     if not rows:
         raise InputError(expected("score_under", "rows", "to hold a case", "none"))
     run = lay_out_run(rows, spec, class_regions(spec, config.groups))
-    return figures_under(convention, run, spec, config).values
+    return figures_under(convention, run, spec, config)[0]
 
 
 def score_maps_under(
@@ -153,8 +135,13 @@ def compare_conventions(run: RunColumns, spec: ClassSpec, config: MetricsConfig)
     return facts | {"headline": headline, "conventions": entries}
 
 
-def figures_under(convention: Convention, run: RunColumns, spec: ClassSpec, config: MetricsConfig = DEFAULT) -> Figures:
-    """Compute the headline metrics under a convention, and count the values that their means leave out."""
+def figures_under(
+    convention: Convention, run: RunColumns, spec: ClassSpec, config: MetricsConfig = DEFAULT
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Compute the headline metrics under a convention, and how many values each mean leaves out.
+
+    Left out are pairs of case and class with exactly one empty mask. A metric that the tool does not have is missing.
+    """
     values: dict[str, float] = {}
     left_out: dict[str, int] = {}
     background = config.background if convention.background is None else convention.background
@@ -178,20 +165,20 @@ def figures_under(convention: Convention, run: RunColumns, spec: ClassSpec, conf
             distances[(margins.target == 0) & (margins.predicted == 0)] = convention.distance_both_empty
         values[name] = _mean_of_cases(convention, distances)
         left_out[name] = int((_one_empty(margins) & np.isnan(distances)).sum())
-    return Figures(values=values, left_out=left_out)
+    return values, left_out
 
 
 def _entry(convention: Convention, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
-    found = figures_under(convention, run, spec, config)
-    surfaces = any(not name.startswith("mean_") for name in found.values)
+    figures, left_out = figures_under(convention, run, spec, config)
+    surfaces = any(not name.startswith("mean_") for name in figures)
     return {
         "name": convention.name,
         "version": convention.version,
         "hash": convention.hash,
         "tool": convention.tool,
-        "figures": {name: say(value) for name, value in found.values.items()},
+        "figures": {name: say(value) for name, value in figures.items()},
         "differs": differences(convention, surfaces=surfaces, groups=bool(config.groups), background=config.background),
-        "left_out": {name: count for name, count in found.left_out.items() if count},
+        "left_out": {name: count for name, count in left_out.items() if count},
         "refused": list(convention.refused),
     }
 
@@ -226,9 +213,7 @@ def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, score
     if convention.aggregation in ("cases", "classes"):
         return _mean_of_cases(convention, scores, weights)
     axes: Any = {"dataset": 0, "pooled": (0, 1), "pooled_cases": 1}[convention.aggregation]
-    parts = (cases.tp, cases.target, cases.predicted, cases.total)
-    tp, target, predicted, total = (np.atleast_1d(part.sum(axis=axes)) for part in parts)
-    sums = ClassTotals(tp=tp, target=target, predicted=predicted, total=total)
+    sums = cases.map(lambda part: np.atleast_1d(part.sum(axis=axes)))
     return _mean(_overlap(convention, figure, sums), weights)
 
 

@@ -6,7 +6,7 @@ data set, M means over cases.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -145,15 +145,14 @@ def decide(
         if one.slice is not None:
             members = np.array([label == one.slice[1] for label in slices[one.slice[0]]])
         bounds |= {bound.requirement: bound for bound in _find_bounds(one, base, new, members)}
-    compared = _Compared(base=base, new=new, bounds=list(bounds.values()))
-    columns = compared.columns()
-    found = base.resample(columns, lambda sums: compared.margins(compared.scores(sums)), test=True)
-    scores = compared.scores(columns.sums()[None])[0]
+    columns, score = _compare_bounds(base, new, list(bounds.values()))
+    found = base.resample(columns, lambda sums: _margins(score(sums), list(bounds)), test=True)
+    scores = score(columns.sums()[None])[0]
     violated = np.where(found.estimate < 0, found.p_of_zero, 1.0)
     adjusted = holm(np.nan_to_num(violated, nan=1.0).tolist())
     entries = []
-    for i, bound in enumerate(compared.bounds):
-        one, difference = bound.requirement, float(minus(scores[1, i], scores[0, i]))
+    for i, (one, bound) in enumerate(bounds.items()):
+        difference = float(minus(scores[1, i], scores[0, i]))
         entry: dict[str, Any] = {
             "require": str(one),
             "metric": one.metric,
@@ -168,8 +167,7 @@ def decide(
         units = len(np.unique(base.clusters[deciding])) if base.clusters is not None else int(deciding.sum())
         entries.append({**entry, **bound.numbers, **_verdict(found, i, units, lost=bound.lost)})
     outcomes = {entry["outcome"] for entry in entries}
-    outcome = next(each for each in WORST_FIRST if each in outcomes)
-    return {"outcome": outcome, "requirements": entries}
+    return {"outcome": next(each for each in WORST_FIRST if each in outcomes), "requirements": entries}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,72 +225,58 @@ def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: B
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Compared:
-    """Columns of both runs whose sums give the scores of all bounds, and the distances to them.
+def _compare_bounds(
+    base: Scoreboard, new: Scoreboard, bounds: Sequence[_Bound]
+) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
+    """Columns (N, W) of both runs, and what turns their sums (R, W) into the scores of all bounds (R, 2, bounds).
 
-    The first columns are those of the scores of the data set, for the cases of each slice (B, 2, C); then a sum and a
-    number of values for each run of every mean (M, 2, 2).
+    The first columns are those of the scores of the data set, for the cases of each slice; then there are a sum and a
+    number of values for each run of every mean over cases.
     """
+    blocks = {bound.requirement.slice: bound.members for bound in bounds if bound.counted is None}
+    parts = [board.columns.of_cases(members) for members in blocks.values() for board in (base, new)]
+    for bound in bounds:
+        for board, counted in zip((base, new), bound.counted or (), strict=False):
+            parts.append(_mean_columns(bound.requirement, board, counted))
+    names = list(dict.fromkeys(bound.requirement.metric for bound in bounds if bound.counted is None))
+    width, slices = base.columns.width, list(blocks)
+    split = 2 * len(blocks) * width
 
-    base: Scoreboard
-    new: Scoreboard
-    bounds: list[_Bound]
-
-    @property
-    def blocks(self) -> dict[tuple[str, str] | None, BoolArray]:
-        """The cases of each slice that has a bound of a score of the data set."""
-        return {bound.requirement.slice: bound.members for bound in self.bounds if bound.counted is None}
-
-    def columns(self) -> Columns:
-        """One at a time, as all of them together may not fit."""
-        boards, width = (self.base, self.new), self.base.columns.width
-        members = list(self.blocks.values())
-        means = [(bound.requirement, bound.counted) for bound in self.bounds if bound.counted is not None]
-        split = 2 * len(members) * width
-
-        def make(place: int) -> FloatArray:
-            if place < split:
-                block, rest = divmod(place, 2 * width)
-                run, column = divmod(rest, width)
-                found: FloatArray = boards[run].columns.make(column) * members[block]
-                return found.astype(np.float64)
-            mean, kind = divmod(place - split, 4)
-            run, number = divmod(kind, 2)
-            one, counted = means[mean]
-            if number:
-                return counted[run].astype(np.float64)
-            values = boards[run].values(one.metric)
-            return np.where(counted[run], np.isinf(values) if one.infinite else values, 0.0)
-
-        shape = (split + 4 * len(means),)
-        return Columns(count=len(self.base.run.case_ids), shape=shape, dtype=np.dtype(np.float64), make=make)
-
-    def scores(self, sums: FloatArray) -> FloatArray:
-        """Compute the scores of base and new run (R, 2, number of bounds) from sums (R, W)."""
-        count, width, blocks = len(sums), self.base.columns.width, list(self.blocks)
-        names = list(dict.fromkeys(one.requirement.metric for one in self.bounds if one.counted is None))
-        split = 2 * len(blocks) * width
-        found = np.empty((count, 2, len(self.bounds)))
+    def score(sums: FloatArray) -> FloatArray:
         flat = np.ascontiguousarray(sums[:, :split].reshape(-1, width))
-        whole = self.base.score(flat, names).reshape(count, len(blocks), 2, -1) if blocks else flat
-        parts = sums[:, split:].reshape(count, -1, 2, 2)
-        means = iter(np.moveaxis(divide(parts[..., 0], parts[..., 1]), 1, 0))
-        for i, bound in enumerate(self.bounds):
+        whole = base.score(flat, names).reshape(len(sums), len(blocks), 2, -1) if blocks else flat
+        totals = sums[:, split:].reshape(len(sums), -1, 2, 2)
+        means = iter(np.moveaxis(divide(totals[..., 0], totals[..., 1]), 1, 0))
+        found = np.empty((len(sums), 2, len(bounds)))
+        for i, bound in enumerate(bounds):
             one = bound.requirement
-            known = bound.counted is None
-            found[:, :, i] = whole[:, blocks.index(one.slice), :, names.index(one.metric)] if known else next(means)
+            is_whole = bound.counted is None
+            found[:, :, i] = whole[:, slices.index(one.slice), :, names.index(one.metric)] if is_whole else next(means)
         return found
 
-    def margins(self, scores: FloatArray) -> FloatArray:
-        """Distance of each score to its bound, > 0 where it is met: (R, number of bounds)."""
-        margins = []
-        for i, bound in enumerate(self.bounds):
-            one, base, new = bound.requirement, scores[:, 0, i], scores[:, 1, i]
-            with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
-                limit = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
-                margins.append(new - limit if one.at_least else limit - new)
-        return np.stack(margins, axis=1)
+    return Columns.join(*parts), score
+
+
+def _mean_columns(one: Requirement, board: Scoreboard, counted: BoolArray) -> Columns:
+    """The values of the counted cases, or whether they are infinite, and a one for each of these cases."""
+
+    def make(place: int) -> FloatArray:
+        if place:
+            return counted.astype(np.float64)
+        values = board.values(one.metric)
+        return np.where(counted, np.isinf(values) if one.infinite else values, 0.0)
+
+    return Columns(count=len(counted), shape=(2,), dtype=np.dtype(np.float64), make=make)
+
+
+def _margins(scores: FloatArray, requirements: Sequence[Requirement]) -> FloatArray:
+    """Distance of each score (R, 2, number of requirements) to its bound, > 0 where it is met."""
+    margins = []
+    for one, base, new in zip(requirements, *np.moveaxis(scores, (1, 2), (0, 1)), strict=True):
+        with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
+            limit = one.factor * base + one.offset if one.factor else np.full_like(base, one.offset)
+            margins.append(new - limit if one.at_least else limit - new)
+    return np.stack(margins, axis=1)
 
 
 def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, Any]:
@@ -314,7 +298,7 @@ def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, An
         reason = "the interval holds the bound"
     return {
         "margin": say(margin),
-        "margin_ci95": [say(low), say(high)],
+        "margin_ci95": found.ends(i),
         "outcome": outcome,
         "n_units": units,
         "n_units_needed": needed,

@@ -14,9 +14,10 @@ from scipy import sparse
 
 from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
+from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.columns import Columns, join_means, minus_means, split_means
 from segmeter.metrics.statistics.intervals import MIN_UNITS
-from segmeter.metrics.statistics.paired_tests import holm
+from segmeter.metrics.statistics.paired_tests import add_adjusted
 from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 
@@ -82,27 +83,32 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
         slices, index = _index(each)
-        drawn = base.resample(
-            sum_slices(Columns.join(columns, other), _units(base, len(each)), index), difference, test=True, units=True
-        )
-        cases = np.bincount(index)
-        found[by] = {
-            label: {
-                "n": int(cases[i]),
-                "scores": {
-                    name: {
-                        "difference": say(drawn.estimate[i, h]),
-                        "change": name_change(name, drawn.estimate[i, h]),
-                        "ci95": [say(drawn.low[i, h]), say(drawn.high[i, h])],
-                        "p": plain(drawn.p_of_zero[i, h]),
-                    }
-                    for h, name in enumerate(names)
-                },
+        sums = sum_slices(Columns.join(columns, other), _units(base, len(each)), index)
+        drawn = base.resample(sums, difference, test=True, units=True)
+
+        def describe(i: int, h: int, drawn: Resampled = drawn) -> dict[str, Any]:
+            difference = drawn.estimate[i, h]
+            return {
+                "difference": say(difference),
+                "change": name_change(names[h], difference),
+                "ci95": drawn.ends((i, h)),
+                "p": plain(drawn.p_of_zero[i, h]),
             }
-            for i, label in enumerate(slices)
-        }
+
+        found[by] = _entries(slices, index, names, describe)
     _adjust(found)
     return found
+
+
+def _entries(
+    slices: list[str], index: IntArray, names: list[str], describe: Callable[[int, int], dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The entry of each slice: its number of cases, and how each score of it is described."""
+    cases = np.bincount(index).tolist()
+    return {
+        label: {"n": cases[i], "scores": {name: describe(i, h) for h, name in enumerate(names)}}
+        for i, label in enumerate(slices)
+    }
 
 
 def headlines(board: Scoreboard) -> list[str]:
@@ -124,48 +130,35 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
     slices, index = _index(labels)
     columns, parts = _columns(board, names)
     units, half = _units(board, len(labels)), len(names)
-    sums = sum_slices(columns, units, index)
-    low, high, p_values = (np.full((len(slices), 2 * half), np.nan) for _ in range(3))
-    if board.config.bootstrap:
+    sums, resampled = sum_slices(columns, units, index), board.config.bootstrap > 0
+    if resampled:
         flat, place = _distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
         distinct = flat.reshape(*sums.shape[:2], -1)
         found = board.resample(
             distinct, lambda totals: _with_differences(parts, totals[..., place]), test=True, units=True
         )
-        values, low, high, p_values = found.estimate, found.low, found.high, found.p_of_zero
+        values = found.estimate
         held = sum_slices(Columns.of(np.ones((len(labels), 1))), units, index)[..., 0] > 0
         others = [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))]
         few = np.minimum(held.sum(axis=0), others) < MIN_UNITS
-        for part in (low, high, p_values):
+        for part in (found.low, found.high, found.p_of_zero):
             part[few, half:] = np.nan  # as few units decide one of the two that differ
     else:
         values = _with_differences(parts, sums.sum(axis=0)[None])[0]
+    infinite = {name: np.isinf(board.values(name)) for name in names if name not in board.whole}
+    counted = {name: np.bincount(index[one], minlength=len(slices)) for name, one in infinite.items() if one.any()}
 
-    def ends(i: int, h: int) -> list[float | str | None] | None:
-        return [say(low[i, h]), say(high[i, h])] if board.config.bootstrap else None
-
-    counted: dict[str, IntArray] = {}  # infinite cases of each slice, of means over cases of which some are
-    for name in names:
-        if name not in board.whole and (infinite := np.isinf(board.values(name))).any():
-            counted[name] = np.bincount(index[infinite], minlength=len(slices))
-    cases = np.bincount(index)
-    return {
-        label: {
-            "n": int(cases[i]),
-            "scores": {
-                name: {
-                    "value": say(values[i, h]),
-                    "ci95": ends(i, h),
-                    "difference": say(values[i, half + h]),
-                    "difference_ci95": ends(i, half + h),
-                    "p": plain(p_values[i, half + h]),
-                    **({"n_infinite": int(counted[name][i])} if name in counted else {}),
-                }
-                for h, name in enumerate(names)
-            },
+    def describe(i: int, h: int) -> dict[str, Any]:
+        return {
+            "value": say(values[i, h]),
+            "ci95": found.ends((i, h)) if resampled else None,
+            "difference": say(values[i, half + h]),
+            "difference_ci95": found.ends((i, half + h)) if resampled else None,
+            "p": plain(found.p_of_zero[i, half + h]) if resampled else None,
+            **({"n_infinite": int(counted[names[h]][i])} if names[h] in counted else {}),
         }
-        for i, label in enumerate(slices)
-    }
+
+    return _entries(slices, index, names, describe)
 
 
 def _columns(board: Scoreboard, names: list[str], other: Scoreboard | None = None) -> tuple[Columns, _Parts]:
@@ -237,12 +230,8 @@ def _with_differences(parts: _Parts, sums: FloatArray) -> FloatArray:
 
 def _adjust(found: Mapping[str, Mapping[str, Any]]) -> None:
     """Add p-values that are adjusted over all slices and scores."""
-    scores = [score for slices in found.values() for each in slices.values() for score in each["scores"].values()]
-    tested = [score for score in scores if score["p"] is not None]
-    for score in scores:
-        score["p_holm"] = None
-    for score, adjusted in zip(tested, holm([score["p"] for score in tested]), strict=True):
-        score["p_holm"] = float(adjusted)
+    slices = [one for by in found.values() for one in by.values()]
+    add_adjusted([score for one in slices for score in one["scores"].values()], "p")
 
 
 def _worst(found: dict[str, dict[str, dict[str, Any]]], name: str) -> dict[str, str] | None:

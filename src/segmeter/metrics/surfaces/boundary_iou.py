@@ -1,6 +1,5 @@
 """Boundary IoU per class: the overlap of the bands just inside the masks' borders."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from segmeter.checks import expected, whole_number
-from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, divide
-from segmeter.metrics.map_checks import Status, check_classes, check_maps, erase_ignored, find_status
+from segmeter.metrics.map_checks import Status, find_status, known_labels, known_width
 from segmeter.metrics.pixels.confusion import confusion_matrix
 
 RATIO = 0.02  # of the diagonal: what the paper chose
@@ -90,12 +87,8 @@ def boundary_iou(
     np.True_
     """
     where = "boundary_iou"
-    check_maps(where, target, labels, "labels", kinds="iub", axes=(2, 3))
-    if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= _WIDEST:
-        raise InputError(expected(where, "width", f">= 1 and <= {_WIDEST}", width))
-    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
-    maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    width = band_width(target.shape) if width is None else width
+    *maps, num_classes = known_labels(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    width = known_width(where, width, target.shape, RATIO, most=_WIDEST)
     first, second = (_keep_band(one, width, num_classes) for one in maps)
     held = [np.bincount(one.reshape(-1), minlength=num_classes + 1)[:num_classes] > 0 for one in (first, second)]
     counts = confusion_matrix(first, second, num_classes=num_classes + 1)
@@ -109,29 +102,16 @@ def iou_of_bands(counts: IntArray) -> FloatArray:
     return divide(common, counts.sum(axis=-1) + counts.sum(axis=-2) - common)[..., :-1]
 
 
-def band_width(shape: tuple[int, ...], ratio: float = RATIO) -> int:
-    """Width in pixels of a share of the diagonal, rounded half to even as in the paper's code; at least 1."""
-    return max(1, round(ratio * math.hypot(*shape)))
-
-
 def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
-    band = _find_solid_band(labels, width) if labels.ndim == 3 else _find_band(labels, width)
+    """Keep the pixels whose window, `width` to each side, leaves the map or holds another value."""
+    if labels.ndim == 2:
+        from segmeter.metrics._kernels import find_band  # numba: only where something is measured
+
+        band: NDArray[np.bool_] = find_band(np.ascontiguousarray(labels), width)
+    else:
+        band = np.ones(labels.shape, bool)
+        if 2 * width < min(labels.shape):
+            inner = (slice(width, -width),) * labels.ndim
+            lowest, highest = (edge(labels, 2 * width + 1) for edge in (ndimage.minimum_filter, ndimage.maximum_filter))
+            band[inner] = lowest[inner] != highest[inner]
     return np.where(band, labels, labels.dtype.type(outside))
-
-
-def _find_band(labels: NDArray[Any], width: int) -> NDArray[np.bool_]:
-    from segmeter.metrics._kernels import find_band  # numba: only where something is measured
-
-    band: NDArray[np.bool_] = find_band(np.ascontiguousarray(labels), width)
-    return band
-
-
-def _find_solid_band(labels: NDArray[Any], width: int) -> NDArray[np.bool_]:
-    """Mark the voxels whose window, `width` to each side, leaves the volume or holds another value."""
-    band = np.ones(labels.shape, bool)
-    if 2 * width >= min(labels.shape):
-        return band
-    inner = (slice(width, -width),) * labels.ndim
-    lowest, highest = (edge(labels, 2 * width + 1) for edge in (ndimage.minimum_filter, ndimage.maximum_filter))
-    band[inner] = lowest[inner] != highest[inner]
-    return band

@@ -24,11 +24,10 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.map_checks import (
     Status,
-    check_classes,
     check_maps,
     check_spacing,
-    erase_ignored,
     find_status,
+    known_labels,
     union_box,
 )
 from segmeter.metrics.surfaces.distances import Distances, SurfaceKind, distances_by_class
@@ -37,6 +36,7 @@ Penalty = Literal["inf", "diagonal", "nan"] | float
 
 TOLERANCES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
+_DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd", "mean_from_target", "mean_from_mask")
 _PENALTIES = ("inf", "diagonal", "nan")
 _ROUNDING = 1 + 1e-12  # 3 pixels of 0.1 are 0.30000000000000004, and within 0.3
 
@@ -192,12 +192,12 @@ def surface_metrics_by_class(
     [0.5, 0.5, 0.5]
     """
     where = "surface_metrics_by_class"
-    check_maps(where, target, labels, "labels", kinds="iu", axes=(2, 3))
-    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
+    first, second, num_classes = known_labels(
+        where, target, labels, num_classes=num_classes, ignore_index=ignore_index, kinds="iu"
+    )
     spacing = check_spacing(where, spacing, target.ndim)
     tolerances = _check_options(where, tolerances=tolerances, surface=surface, penalty=penalty)
-    maps = erase_ignored(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    chosen = range(num_classes)
+    maps, chosen = (first, second), range(num_classes)
     if classes is not None:
         maps, chosen = _keep_classes(where, maps, classes, num_classes)
     pairs = distances_by_class(*maps, chosen, np.array(spacing), surface=surface)
@@ -224,11 +224,8 @@ def summarise_distances(distances: Distances, tolerances: tuple[float, ...], pen
     points = len(ours.distances), len(theirs.distances)
     if not all(points):
         return _empty(points, tolerances, penalty)
-    both, means, near = (
-        ours.joined(theirs),
-        (ours.mean(), theirs.mean()),
-        [ours.near(tolerances), theirs.near(tolerances)],
-    )
+    both, means = ours.joined(theirs), (ours.mean(), theirs.mean())
+    near = ours.near(tolerances), theirs.near(tolerances)
     return SurfaceMetrics(
         status="ok",
         hd=float(both.distances.max()),
@@ -286,16 +283,10 @@ def _empty(points: tuple[int, int], tolerances: tuple[float, ...], penalty: floa
     nothing = [np.full(len(tolerances), 0.0 if held else math.nan) for held in points]
     return SurfaceMetrics(
         status=status,
-        hd=value,
-        hd95=value,
-        hd95_pooled=value,
-        assd=value,
-        masd=value,
-        mean_from_target=value,
-        mean_from_mask=value,
-        nsd=np.full(len(tolerances), math.nan if status == "both_empty" else 0.0),
+        **dict.fromkeys(_DISTANCES, value),
         near_target=nothing[0],
         near_mask=nothing[1],
+        nsd=np.full(len(tolerances), math.nan if status == "both_empty" else 0.0),
         tolerances=tolerances,
         points_target=points[0],
         points_mask=points[1],
