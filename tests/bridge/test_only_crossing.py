@@ -19,6 +19,7 @@ EXCEPTIONS = {  # (module, what): how often, and why
     ("distributed/ranks.py", ".tolist("): (1, "four numbers that the ranks agree on between steps"),
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
     ("models/checkpoints/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
+    ("losses/focal_numba.py", ".tolist("): (1, "sums of each block, an array that the kernels filled"),
     ("losses/checks.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
     ("losses/checks.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),
     ("losses/checks.py", "from_numpy"): (1, "the words of an advice"),

@@ -143,7 +143,7 @@ def test_batches_are_those_of_the_whole_run(job):
     class Seen:
         config = job.predictor.config
 
-        def predict(self, part, *, probs, loss):
+        def predict(self, part, **options):
             parts.append([int(part[i].case_id[-1]) for i in range(len(part))])
             return iter(())
 

@@ -25,8 +25,7 @@ CASE = CaseMaps(case_id="a", target=TARGET, labels=LABELS, spacing=(1.0, 1.0), s
 
 
 def submit(tensor, **options):
-    with segmeter.HostCopier(device="cpu") as exporter:
-        return exporter.submit(tensor, case_id="a", **options).result()
+    return segmeter.HostCopier(device="cpu").submit(tensor, case_id="a", **options).result()
 
 
 COLUMNS = np.arange(12).reshape(6, 2)
@@ -126,7 +125,7 @@ PUBLIC = {
     ),
     "to_torch": (segmeter.to_torch, {"array": TARGET, "device": "cpu"}),
     "to_numpy": (segmeter.to_numpy, {"tensor": LOGITS}),
-    "HostCopier": (segmeter.HostCopier, {"device": "cpu", "slots": 2, "patience_s": 1.0}),
+    "HostCopier": (segmeter.HostCopier, {"device": "cpu"}),
     "HostCopier.submit": (submit, {"tensor": LOGITS, "dtype": None}),
     "labels_to_numpy": (
         segmeter.labels_to_numpy,
@@ -212,8 +211,6 @@ def call(name, **changes):
         ("score_maps_under", "convention", None, "to be one of segmeter, mmseg"),
         ("score_maps_under", "groups", ["cell"], "to map names to classes, got ['cell']"),
         ("to_torch", "device", 1.5, 'to be a device such as "cpu" or "cuda:0", got 1.5'),
-        ("HostCopier", "slots", "3", "to be a whole number, got '3'"),
-        ("HostCopier", "patience_s", None, "to be a number, got None"),
         ("HostCopier.submit", "check", "finte", "to be one of raise, finite, got 'finte'. Did you mean 'finite'?"),
         ("labels_to_numpy", "num_classes", "2", "to be a whole number, got '2'"),
         ("labels_to_numpy", "threshold", "0.5", "to be a number, got '0.5'"),

@@ -220,7 +220,7 @@ def _compute(
             divisor = weight if number == "valid" else count_normalizer(aligned, options).to(loss.dtype)
             loss = loss / torch.where(divisor > 0, divisor, 1.0)
         else:
-            loss = loss / number
+            loss = loss / float(number)
     return loss.view(target.shape) if terms.elementwise and task == "binary" else loss, bad
 
 
