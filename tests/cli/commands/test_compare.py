@@ -11,7 +11,7 @@ import pytest
 
 from segmeter.cli.main import main
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseRow, columns_of
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.summary.summarise import summarise
 from tests.data.crafted import BINARY
 
@@ -60,7 +60,7 @@ def make_cells(folder: Path, *, iou: float, quality: float) -> Path:
     """A finished run with one measure's column, of 3 patients with 4 slices each."""
     names = [f"p{i}_{j}" for i in range(3) for j in range(4)]
     tables = [np.array([[20, 0], [10 - int(10 * iou), int(10 * iou)]]) for _ in names]
-    columns = tuple(columns_of("cell", {"pq": quality, "area": 1.0}, {}))
+    columns = (MeasureColumn("pq", "cell", quality), MeasureColumn("area", "cell", 1.0))
     rows = [
         CaseRow(case_id=name, height=6, width=5, counts=table, measured=columns)
         for name, table in zip(names, tables, strict=True)
