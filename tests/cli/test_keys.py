@@ -49,7 +49,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
-    "evaluation/large/cases.py": ("eval", "predict"),
+    "evaluation/large/cases.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "distributed/config.py": ("eval", "score"),
