@@ -159,7 +159,7 @@ def test_a_key_that_a_message_advises_is_one_that_its_command_takes(module: str,
 def test_the_search_for_advice_finds_it() -> None:
     found = set(advised())
     assert ("data/images.py", "data.orientation", "predict") in found
-    assert ("inference/oom_fallback.py", "inference.tile", "train") in found
+    assert ("inference/passes.py", "inference.tile", "train") in found
     assert ("evaluation/pairing.py", "images", "score") in found
     assert len(found) > 60
 
