@@ -61,11 +61,9 @@ def test_the_order_of_the_rooms_is_written_down_as_it_is_checked():
     assert {f"segmeter.{room}" for room in rooms if room[0] != "_"} - set(knowing) == {"segmeter.cli"}
 
 
-def test_each_module_has_its_test_file_at_the_same_place():
-    modules = [path.relative_to(SOURCE) for path in MODULES if path.name not in ("__init__.py", "__main__.py")]
-    lacking = {
-        str(module) for module in modules if not (TESTS / module.parent / f"test_{module.stem.lstrip('_')}.py").exists()
-    }
+def test_each_public_module_has_its_test_file_at_the_same_place():
+    modules = [path.relative_to(SOURCE) for path in MODULES if not path.name.startswith("_")]
+    lacking = {str(module) for module in modules if not (TESTS / module.parent / f"test_{module.stem}.py").exists()}
     assert not lacking
 
 

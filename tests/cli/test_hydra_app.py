@@ -30,8 +30,8 @@ def test_hydras_own_view_is_printed_and_the_arguments_are_put_back(capsys):
 
 
 def test_a_fault_in_the_job_comes_out_as_it_is(monkeypatch):
-    def fail(command, config, job):
-        raise ConfigError(f"{command} failed")
+    def fail(config, job):
+        raise ConfigError(f"{job.command} failed")
 
     monkeypatch.setattr("segmeter.cli.hydra_app.run_job", fail)
     before = list(sys.argv)

@@ -11,8 +11,7 @@ from segmeter import __version__
 from segmeter.checks import nearest
 from segmeter.cli.command_list import COMMANDS
 from segmeter.cli.commands import command_module
-from segmeter.cli.messages import describe, shown_warnings
-from segmeter.cli.streams import lenient_streams
+from segmeter.cli.messages import describe, lenient_streams, shown_warnings
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
 from segmeter.training.run.signals import Stopped, StopSignals
 

@@ -15,7 +15,6 @@ from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve
 
 BINS = 15
 MOST_BINS = 10_000
-
 _UNIT_BITS = 1074  # float64 is a multiple of 2**-1074
 _CHUNK = 1 << 20  # pixels at a time: bounds the memory of the steps
 _SUM_ERROR = 1e-3  # how far the probabilities of a pixel may be from 1 together: float16 softmax is off by 5e-4
@@ -283,14 +282,14 @@ def calibration(
 
 def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
     total = counts.sum(axis=0)
-    expected_share, share = divide(confidence, total), divide(counts[1], total)
+    mean, share = divide(confidence, total), divide(counts[1], total)
     gaps, held = np.abs(counts[1] - confidence), total > 0
     return Reliability(
         counts=total,
-        confidence=expected_share,
+        confidence=mean,
         accuracy=share,
         ece=float(divide(gaps.sum(), total.sum())),
-        mce=float(np.abs(share - expected_share)[held].max()) if held.any() else float("nan"),
+        mce=float(np.abs(share - mean)[held].max()) if held.any() else float("nan"),
     )
 
 
@@ -314,9 +313,8 @@ def rounded(units: int) -> float:
 def _check_settings(num_classes: int, task: Task, bins: int) -> None:
     known_name("calibration", "task", task, TASKS)
     problems = []
-    least = 1 if task == "multilabel" else 2
-    if num_classes < least or (task == "binary" and num_classes != 2):
-        rule = "2 for binary" if task == "binary" else f">= {least}"
+    if num_classes < (1 if task == "multilabel" else 2) or (task == "binary" and num_classes != 2):
+        rule = {"binary": "2 for binary", "multiclass": ">= 2", "multilabel": ">= 1"}[task]
         problems.append(expected("calibration", "num_classes", rule, num_classes))
     if not 1 <= bins <= MOST_BINS:
         problems.append(expected("calibration", "bins", f"between 1 and {MOST_BINS}", bins))
@@ -327,15 +325,14 @@ def _check_settings(num_classes: int, task: Task, bins: int) -> None:
 def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_classes: int) -> NDArray[Any]:
     """Check both arrays, and return the probabilities as (C, ...), float32 or float64."""
     where = "calibration"
-    for argument, array in (("target", target), ("probs", probs)):
+    for argument, array in {"target": target, "probs": probs}.items():
         if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
             raise InputError(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
     if target.dtype.kind not in "iub":
         raise InputError(expected(where, "target", "to have dtype integer", f"{target.dtype} {target.shape}"))
     if probs.dtype.kind != "f":
-        raise InputError(
-            expected(where, "probs", "to have a floating dtype", probs.dtype, "Labels carry no probabilities.")
-        )
+        remedy = "Labels carry no probabilities."
+        raise InputError(expected(where, "probs", "to have a floating dtype", probs.dtype, remedy))
     if task == "binary" and probs.shape == target.shape:
         probs = probs[None]
     wanted = target.shape if task == "multilabel" else (1 if task == "binary" else num_classes, *target.shape)
@@ -344,8 +341,8 @@ def _check_probs(target: NDArray[Any], probs: NDArray[Any], task: Task, num_clas
         raise InputError(expected(where, "probs", rule, probs.shape))
     probs = probs.astype(np.float64 if probs.dtype.itemsize > 4 else np.float32, copy=False)
     if probs.size and not (probs.min() >= 0 and probs.max() <= 1):
-        rule = "to lie between 0 and 1"
-        raise InputError(expected(where, "probs", rule, f"{probs.min()} to {probs.max()}", "Pass softmax or sigmoid."))
+        given, remedy = f"{probs.min()} to {probs.max()}", "Pass softmax or sigmoid."
+        raise InputError(expected(where, "probs", "to lie between 0 and 1", given, remedy))
     if task == "multiclass" and probs.size:
         off = float(np.abs(probs.sum(axis=0) - 1).max())
         if off > _SUM_ERROR:
