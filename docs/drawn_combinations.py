@@ -6,6 +6,7 @@ A name is KIND-CASES-CLASSES, such as volumes-300-150; FOLDER/NAME/report.html i
 blocks, and numbers of large runs that take long to measure are random too: the pages are for the eye alone.
 """
 
+import argparse
 import itertools
 import sys
 from collections.abc import Sequence
@@ -138,7 +139,11 @@ def picture(folder: Path, name: str, spec: ClassSpec, drawn: tuple[np.ndarray, .
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:] or NAMES:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("name", nargs="*", default=NAMES)
+    given = parser.parse_args()
+    for name in given.name:
         kind, cases, classes = name.split("-")
-        build(Path(sys.argv[1]) / name, kind, int(cases), int(classes))
+        build(given.folder / name, kind, int(cases), int(classes))
         sys.stdout.write(f"{name}\n")

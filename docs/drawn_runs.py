@@ -5,10 +5,10 @@
 Without names all of them; FOLDER/NAME/report.html is then the page (of a comparison compare.html).
 """
 
+import argparse
 import csv
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -273,10 +273,14 @@ RUNS: dict[str, Callable[[Path], None]] = {
 
 def build(root: Path, names: list[str]) -> None:
     """Make the runs of these names, and the index of all that are there."""
-    for name in names or list(RUNS):
+    for name in names:
         RUNS[name](root / name)
     write_index(root)
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]), sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("name", nargs="*", default=list(RUNS))
+    given = parser.parse_args()
+    build(given.folder, given.name)

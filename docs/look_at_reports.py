@@ -7,6 +7,7 @@ For each page below RUNS, or those whose folder is named: the page from top to b
 of all that on one sheet, NAME-sheet-light.png and NAME-sheet-dark.png, long pages folded into columns.
 """
 
+import argparse
 import itertools
 import shutil
 import sys
@@ -83,4 +84,9 @@ def main(root: Path, folder: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("pictures", type=Path)
+    parser.add_argument("name", nargs="*")
+    given = parser.parse_args()
+    main(given.runs, given.pictures, given.name)

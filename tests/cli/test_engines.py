@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.cli.sharded import EVAL, TRAIN, contents, newest, run, whole
-from tests.cli.test_launched import weights
+from tests.cli.test_launch import weights
 
 PROGRAMS = Path(sys.executable).parent
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_here")]
