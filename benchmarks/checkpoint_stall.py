@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from segmeter.classes import ClassSpec
-from segmeter.inference.allocator import keep_freed_memory
+from segmeter.inference.memory import keep_freed_memory
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import read_checkpoint, write_checkpoint

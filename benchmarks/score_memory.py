@@ -23,9 +23,9 @@ from scale import peak_mb
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.options import Reading
 from segmeter.evaluation import cases, score
-from segmeter.evaluation.cases import Scored
+from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs
-from segmeter.evaluation.places import UNPLACED
+from segmeter.evaluation.spacings import UNKNOWN_SPACING
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 
@@ -52,7 +52,8 @@ def scorer(matrices: list[np.ndarray]) -> Callable[[Any, MaskPair], Scored]:
         counts = matrices[number % DRAWN].copy()
         counts[number % K, number % K] += number
         row = CaseRow(case_id=pair.case_id, height=1024, width=2048, counts=counts, target_crc32=number)
-        return Scored(row=row, place=UNPLACED, sha256=f"{number * 7919:064x}")
+        record = UNKNOWN_SPACING.record()
+        return Entry(case_id=pair.case_id, row=row, sha256=f"{number * 7919:064x}", record=record)
 
     return lambda _, pair: score_one(pair)
 

@@ -74,7 +74,7 @@ def serve_steps(encoder: str, height: int, width: int) -> None:
     """Take as many training steps as each line of the standard input asks for, and answer with their seconds."""
     import torch
 
-    from segmeter.inference.allocator import keep_freed_memory
+    from segmeter.inference.memory import keep_freed_memory
     from segmeter.models.build import build_segmenter
     from segmeter.training.data.batches import Batch
     from training import Case, blobs, card_of, our_step

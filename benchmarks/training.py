@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.inference.allocator import keep_freed_memory
+from segmeter.inference.memory import keep_freed_memory
 from segmeter.losses.focal import FocalLoss
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard

@@ -41,7 +41,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/measures/masks.py": ("score",),  # of volumes, which eval does not have
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
-    "evaluation/case_run.py": ("eval", "predict"),
+    "evaluation/predicted.py": ("eval", "predict"),
     "evaluation/compare.py": ("compare",),
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),
@@ -49,7 +49,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
-    "evaluation/large/cases.py": ("eval",),  # predict measures nothing, and has the same export keys
+    "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "distributed/config.py": ("eval", "score"),

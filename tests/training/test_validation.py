@@ -14,10 +14,10 @@ from segmeter.data.files import array
 from segmeter.data.folders.folder import build_folder
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.inference import async_results as outbox
-from segmeter.inference.async_results import Prediction
+from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal import FocalLoss

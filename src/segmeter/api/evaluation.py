@@ -19,8 +19,8 @@ from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.masks.label_mapping import find_labels, split_objects
 from segmeter.errors import InputError
-from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.score import SUMMARY, summarise_files
+from segmeter.evaluation.spacings import CaseSpacing, Spacings
 from segmeter.files import write_json
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases
@@ -242,15 +242,17 @@ def evaluate(
 
 def _measure(
     pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
-) -> tuple[list[CaseRow], Places]:
+) -> tuple[list[CaseRow], Spacings]:
     """Measure case by case; nothing of the maps is kept."""
-    measures, rows, places = build_measures(config, spec), list[CaseRow](), Places()
+    measures, rows, places = build_measures(config, spec), list[CaseRow](), Spacings()
     seen: set[str] = set()
     for case_id, target, prediction in _checked(pairs):
         if case_id in seen:
             raise InputError(expected(_WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
         seen.add(case_id)
-        place = Place() if config.spacing is None else Place(spacing=config.spacing, unit="", source="config")
+        place = (
+            CaseSpacing() if config.spacing is None else CaseSpacing(spacing=config.spacing, unit="", source="config")
+        )
         try:
             maps = _maps((case_id, target, prediction), place, spec, instances)
             place = replace(place, warnings=_doubts(maps))
@@ -266,7 +268,7 @@ def _measure(
     return rows, places
 
 
-def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMaps:
+def _maps(case: Case, place: CaseSpacing, spec: ClassSpec, instances: bool) -> CaseMaps:
     case_id, target, labels = case
     numbers: list[NDArray[Any] | None] = [None, None]
     if instances:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from segmeter.cli.config.schema import EvalConfig, PredictConfig
 from segmeter.data.dataset import Dataset
-from segmeter.evaluation.case_run import PREDICTIONS
+from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig

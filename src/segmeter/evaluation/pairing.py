@@ -30,7 +30,7 @@ from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.coco import coco_images, coco_of
 from segmeter.data.masks.reading import hash_map, read_values
 from segmeter.errors import DataError
-from segmeter.evaluation.places import write_shape
+from segmeter.evaluation.spacings import write_shape
 from segmeter.files import safe_id
 
 Missing = Literal["error", "as_background"]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import is_out_of_memory
+from segmeter.inference.memory import is_out_of_memory
 from segmeter.inference.precision import autocast
 from segmeter.inference.tta import averaged_logits, choose_views
 from segmeter.models.ensemble import Ensemble

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from segmeter.distributed.averaging import Averaged
-from segmeter.inference.oom_fallback import advised
+from segmeter.inference.memory import advised
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from segmeter.files import make_folder, remove
-from segmeter.inference.async_results import Prediction
+from segmeter.inference.results import Prediction
 from segmeter.training.checkpointing import step_name
 
 FOLDER = "validation"

@@ -18,9 +18,9 @@ from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
-from segmeter.evaluation.case_run import PREDICTIONS
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights

@@ -1,5 +1,6 @@
 """`segmeter score`: masks and their references -> figures, pictures, report; no model, no torch."""
 
+import gc
 import logging
 import sys
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import NAME, hashes_of, read_records
-from segmeter.evaluation.memory import check_counts, spare_old_objects
+from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import (
     Pairing,
     check_unchanged,
@@ -76,8 +77,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     accept = partial(check_resumed, scoring, scoring.folder)
     with open_run(config, job, resumed=resumed, facts=_facts(config, pairing), accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
-        with spare_old_objects():
-            summary = score(scoring)
+        gc.freeze()  # a walk of the garbage collector over all imports takes as long as 100 pairs
+        summary = score(scoring)
         if images:
             draw_cases(scoring, images, config.report)
         if nnunet:

@@ -27,7 +27,7 @@ from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, find_address, joined
 from segmeter.distributed.watch import watched
 from segmeter.errors import ConfigError
-from segmeter.inference.async_results import Prediction
+from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import headline_scores, overlap_scores

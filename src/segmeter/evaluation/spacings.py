@@ -1,10 +1,10 @@
-"""The files of one case -> its spacing and where that comes from, or how the files differ in size and place."""
+"""Finds the spacing of a case and where it comes from, or how its files differ in size and geometry."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,25 +14,25 @@ from segmeter.data.files.sniff import show
 from segmeter.data.masks.reading import StoredMap
 from segmeter.errors import DataError
 
-PIXELS = "pixels"  # the unit of what has no spacing
+PIXELS = "pixels"  # the unit without a spacing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a case's spacing comes from.
+class CaseSpacing:
+    """The spacing of a case, and where it comes from.
 
     Parameters
     ----------
     spacing
-        Pixel edge per axis, in axis order; None where nothing says it.
+        Pixel edge per axis, in axis order; None if nothing states it.
     unit
-        "mm" and so on; "pixels" without a spacing; "" where a spacing has no unit, as the configuration's.
+        "mm" and so on; "pixels" without a spacing; "" if a spacing has no unit, as that of the configuration.
     source
         For example "NIfTI header"; "config"; "none".
     overridden
-        Whether the configuration's spacing replaces another one that the files have.
+        Whether the configuration's spacing replaces another one of the files.
     warnings
-        What a user should know of the place, in words that cases share.
+        Lines for the user, in words that cases share.
     """
 
     spacing: tuple[float, ...] | None = None
@@ -41,33 +41,43 @@ class Place:
     overridden: bool = False
     warnings: tuple[str, ...] = ()
 
+    def record(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return asdict(self)
 
-UNPLACED = Place()  # of pictures that say nothing about it
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Make it from its `record`, which may have been read from JSON."""
+        spacing = record["spacing"] and tuple(record["spacing"])
+        return cls(**{**record, "spacing": spacing, "warnings": tuple(record["warnings"])})
 
 
-def find_place(
+UNKNOWN_SPACING = CaseSpacing()
+
+
+def find_spacing(
     paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None, *, references: int = 1
-) -> Place:
-    """Say where the maps of a case lie; the first is the reference that the others must fit.
+) -> CaseSpacing:
+    """Find the spacing of a case, whose files must all fit the first one, its reference.
 
     Parameters
     ----------
     paths, maps
-        The files and what they hold.
+        The files and their content.
     wanted
-        The configuration's spacing: it counts for every case, whatever its files say.
+        The configuration's spacing, which counts for every case, whatever its files say.
     references
         How many of the maps are references; a prediction for each of these follows, or none.
 
     Raises
     ------
     DataError
-        Sizes, spacings or places differ, one line each; or a file states two places; or it states a spacing that can't
-        be used, and the configuration has none.
+        Sizes, spacings or geometries differ, one line each; or a file states two geometries; or it states a spacing
+        that can't be used, and the configuration has none.
     """
     reference, shape = maps[0], maps[0].values.shape
     if wanted is None and all(each.geometry is NOWHERE and each.values.shape == shape for each in maps):
-        return UNPLACED  # pictures of one size, the rule
+        return UNKNOWN_SPACING  # pictures of one size are the rule
     problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], reference)]
     if not problems:
         for path, each in zip(paths[1:], maps[1:], strict=True):
@@ -86,14 +96,14 @@ def find_place(
         unusable = any(each.geometry.spacing_problem for each in maps)
         other = unusable or (found.spacing is not None and not agree(found.spacing, wanted))
         spacing = tuple(map(float, wanted))
-        return Place(spacing=spacing, unit="", source="config", overridden=other, warnings=warnings)
+        return CaseSpacing(spacing=spacing, unit="", source="config", overridden=other, warnings=warnings)
     if found.spacing is None:
-        return Place(source=found.source or "none", warnings=warnings)
-    return Place(spacing=found.spacing, unit=found.unit or "", source=found.source, warnings=warnings)
+        return CaseSpacing(source=found.source or "none", warnings=warnings)
+    return CaseSpacing(spacing=found.spacing, unit=found.unit or "", source=found.source, warnings=warnings)
 
 
 def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
-    """What the files leave open: which of two places counts, and the order of axes where one side names no place."""
+    """Doubts that the files leave: which of two geometries counts, and the axes' order if a side has no geometry."""
     lines = [each.geometry.note for each in maps if each.geometry.note]
     placed = [each.geometry.known for each in maps]
     ordered = maps[0].values.ndim == 3 or any(each.geometry.affine is not None for each in maps)
@@ -106,14 +116,14 @@ def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
 
 
 def _fits_reversed(target: np.ndarray, labels: np.ndarray) -> bool:
-    """Whether more pixels agree with the axes reversed, where the size allows that."""
+    """Whether more pixels agree with the axes reversed, if the size allows that."""
     if target.shape != target.shape[::-1]:
         return False
     return int(np.count_nonzero(target == labels.T)) > int(np.count_nonzero(target == labels))
 
 
-class Places:
-    """Adds up where the spacings of a run come from."""
+class Spacings:
+    """Counts where the spacings of a run come from."""
 
     def __init__(self) -> None:
         self.sources: Counter[str] = Counter()
@@ -121,17 +131,17 @@ class Places:
         self.overridden: list[str] = []
         self.noted: defaultdict[str, list[str]] = defaultdict(list)  # warning -> cases
 
-    def add(self, case_id: str, place: Place) -> None:
-        """Note one case."""
-        self.sources[place.source] += 1
-        self.units.setdefault(place.unit, case_id)
-        if place.overridden:
+    def add(self, case_id: str, found: CaseSpacing) -> None:
+        """Add one case."""
+        self.sources[found.source] += 1
+        self.units.setdefault(found.unit, case_id)
+        if found.overridden:
             self.overridden.append(case_id)
-        for line in place.warnings:
+        for line in found.warnings:
             self.noted[line].append(case_id)
 
     def problems(self) -> list[str]:
-        """What makes distances of the cases incomparable: units that differ."""
+        """Units that differ make distances of the cases incomparable."""
         if len(self.units) < 2:
             return []
         found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(self.units.items()))
@@ -139,14 +149,14 @@ class Places:
         return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", found, remedy)]
 
     def warnings(self) -> list[str]:
-        """What a user should know of, each with the cases that it is true of."""
+        """Lines for the user, each with its cases."""
         lines = [f"{line} ({some(cases)})." for line, cases in sorted(self.noted.items())]
         if self.overridden:
             lines.append(f"metrics.spacing replaces another spacing in the files of cases ({some(self.overridden)}).")
         return lines
 
     def summary(self) -> dict[str, Any]:
-        """What metrics.json says."""
+        """The entry ``spacing`` of metrics.json."""
         return {
             "sources": dict(sorted(self.sources.items())),
             "units": sorted(self.units),

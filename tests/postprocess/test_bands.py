@@ -5,7 +5,6 @@ import pytest
 from scipy import ndimage
 
 from segmeter.classes import ClassSpec
-from segmeter.postprocess.banded import BandedSteps, unbounded_steps
 from segmeter.postprocess.config import (
     ClosingConfig,
     FillHolesConfig,
@@ -13,7 +12,7 @@ from segmeter.postprocess.config import (
     RemoveSmallObjectsConfig,
     WatershedConfig,
 )
-from segmeter.postprocess.pipeline import run_steps
+from segmeter.postprocess.pipeline import Bands, run_steps, unbounded_steps
 
 SPEC = ClassSpec(task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (1, 1, 1), (2, 2, 2)))
 PLANES = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0), (1, 1, 1)))
@@ -33,7 +32,7 @@ def blobs(spec, seed=0):
 
 
 def by_bands(labels, steps, spec, heights):
-    banded, parts, top = BandedSteps(steps, spec, height=labels.shape[-2]), [], 0
+    banded, parts, top = Bands(steps, spec, height=labels.shape[-2]), [], 0
     for height in heights:
         parts.append(banded.push(labels[..., top : top + height, :]))
         top += height

@@ -12,7 +12,7 @@ from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import open_transport
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, RunError
-from segmeter.inference import async_results as outbox
+from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.segmenter import Segmenter
@@ -197,11 +197,13 @@ def test_a_case_without_finite_logits_is_named_and_all_before_it_come_first(valu
 def test_cases_that_were_computed_come_before_the_error_of_the_next_batch():
     """Mutation seen to fail: one_behind drops what it holds."""
 
-    def read():
-        yield from samples(4)
-        raise DataError("case4: no such file")
+    class Cases(list):
+        def __getitem__(self, index):
+            if index == 4:
+                raise DataError("case4: no such file")
+            return super().__getitem__(index)
 
-    taken = predictor().predict(read())
+    taken = predictor().predict(Cases(samples(6)))
     assert [next(taken).sample.case_id for _ in range(4)] == ["case0", "case1", "case2", "case3"]
     with pytest.raises(DataError, match="case4: no such file"):
         next(taken)

@@ -1,11 +1,16 @@
+"""The C library keeps freed memory or returns it, and errors of memory are told from others."""
+
 import subprocess
 import sys
 
 import pytest
+import torch
+
+from segmeter.inference.memory import is_out_of_memory
 
 _PROBE = """
 import resource
-from segmeter.inference.allocator import keep_freed_memory
+from segmeter.inference.memory import keep_freed_memory
 kept = {keep} and keep_freed_memory()
 def touch():
     for _ in range(5):
@@ -35,7 +40,7 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
 _THREADS = """
 import re, threading, time
 from pathlib import Path
-from segmeter.inference.allocator import keep_freed_memory
+from segmeter.inference.memory import keep_freed_memory
 def used():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 kept, before, turn, end, done = keep_freed_memory(), used(), threading.Lock(), threading.Event(), []
@@ -69,7 +74,7 @@ def test_threads_use_what_others_freed() -> None:
 _HOLES = """
 import re
 from pathlib import Path
-from segmeter.inference.allocator import give_back_freed_memory, keep_freed_memory
+from segmeter.inference.memory import give_back_freed_memory, keep_freed_memory
 def used():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 keep_freed_memory()
@@ -90,3 +95,23 @@ def test_holes_below_a_block_that_stays_are_given_back() -> None:
         pytest.skip("this C library has no malloc_trim")
     assert int(freed) < 16
     assert int(given) > 220
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 18.1 GB)"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"), False),
+        (RuntimeError("shapes differ"), False),
+        (ValueError("can't allocate memory"), False),
+    ],
+    ids=range(10),
+)
+def test_only_errors_of_memory_are_recognised(error, expected):
+    assert is_out_of_memory(error) == expected

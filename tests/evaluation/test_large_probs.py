@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.evaluation import memory
-from segmeter.evaluation.case_run import CaseRun
+from segmeter.evaluation import large, memory
 from segmeter.evaluation.evaluate import evaluate
-from segmeter.evaluation.large import cases
+from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
-from tests.evaluation.large.test_cases import SIZES, cases_of, data, evaluation
+from tests.evaluation.test_large import SIZES, cases_of, data, evaluation
 
 __all__ = ["data"]  # a fixture
 PIXELS = 20_000  # a and c have more, b fewer
@@ -31,7 +30,7 @@ def test_large_images_go_one_at_a_time_and_leave_the_same_files(data, tmp_path, 
     monkeypatch.setattr(
         CaseRun, "predictions", lambda run, cases, **options: parts.append(cases) or predictions(run, cases, **options)
     )
-    monkeypatch.setattr(cases, "WHOLE_PIXELS", PIXELS)
+    monkeypatch.setattr(large, "WHOLE_PIXELS", PIXELS)
     evaluate(kept(data, tmp_path / "apart"))
     assert parts == [range(1), range(1, 2), range(2, 3)]
     assert written(tmp_path / "apart") == written(tmp_path / "together")
@@ -42,7 +41,7 @@ def test_large_images_go_one_at_a_time_and_leave_the_same_files(data, tmp_path, 
     ("changes", "per_pixel"), [({}, 31), ({"probs_dtype": "uint8"}, 58), ({"confidence": True}, 43)]
 )
 def test_one_that_does_not_fit_is_refused_before_any_is_predicted(data, tmp_path, monkeypatch, changes, per_pixel):
-    monkeypatch.setattr(cases, "WHOLE_PIXELS", PIXELS)
+    monkeypatch.setattr(large, "WHOLE_PIXELS", PIXELS)
     monkeypatch.setattr(memory, "SMALL", 0)
     height, width = SIZES["a"]
     monkeypatch.setattr(memory, "free_bytes", lambda: height * width * per_pixel)

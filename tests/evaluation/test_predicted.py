@@ -1,33 +1,31 @@
 """Cases of one run: each is noted only when its files are complete, in its order, and what a fault leaves is whole."""
 
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import tifffile
 import torch
+from PIL import Image
 
 from segmeter.data.location import Location
 from segmeter.distributed.batches import BatchOf
 from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.evaluation.case_run import (
-    PREDICTIONS,
-    CaseRun,
-    Finished,
-    export_case,
-    finish_case,
-    run_cases,
-)
+from segmeter.evaluation import predicted
 from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
+from segmeter.evaluation.memory import Room
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, finish, run_cases
 from segmeter.export import writer as writer_module
 from segmeter.export.config import ExportConfig
+from segmeter.export.writer import Writer
 from segmeter.files import is_whole
-from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfig
-from segmeter.postprocess.pipeline import Cleaned
 from tests.training.tiny import TinyCases, tiny_segmenter
 
 COUNT = 5
@@ -51,12 +49,14 @@ def job(predictor, tmp_path):
 
 
 def work(job, *, done=0, **options):
-    """Run the cases; what they are, and what is noted in the end."""
-    manifest = begin(job)
+    """Run the cases; the ids of those that were predicted."""
+    seen, manifest = [], begin(job)
     try:
-        return list(run_cases(job, manifest, done=done, what="running", **options))
+        see = lambda prediction: seen.append(prediction.sample.case_id)  # noqa: E731
+        run_cases(job, manifest, done=done, what="running", see=see, **options)
     finally:
         manifest.close()
+    return seen
 
 
 def begin(job):
@@ -73,47 +73,96 @@ def test_every_case_is_noted_in_order_with_its_row_and_its_whole_files(job):
         counts = np.full((3, 3), int((cleaned.labels == 1).sum()))
         return CaseRow(case_id=prediction.sample.case_id, height=16, width=16, counts=counts)
 
-    cases = work(replace(job, export=ExportConfig(probs=True)), measure=measure)
     names = list(job.dataset.case_ids)
-    assert [case.prediction.sample.case_id for case in cases] == names
+    assert work(replace(job, export=ExportConfig(probs=True)), measure=measure) == names
     rows = begin(replace(job, resume=True)).table(job.dataset.spec)
     assert list(noted(job)) == rows.case_ids == names
-    for case, row, record in zip(cases, rows, noted(job).values(), strict=True):
-        assert int(row.counts[0, 0]) == (case.cleaned.labels == 1).sum()
+    for row, record in zip(rows, noted(job).values(), strict=True):
+        with Image.open(job.folder / PREDICTIONS / "labels" / f"{row.case_id}.png") as image:
+            assert int(row.counts[0, 0]) == (np.asarray(image) == 1).sum()
         assert record["image"] == [16, 16, 3, "float32"]
         assert set(record["files"]) == {f"labels/{row.case_id}.png", f"probs/{row.case_id}.npy"}
         assert all(is_whole(job.folder / PREDICTIONS / name, each) for name, each in record["files"].items())
 
 
 def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
-    """The first file is held back while later cases are finished. Mutation seen to fail: noted as they are queued."""
-    free, write = threading.Event(), writer_module._write_labels_png
+    """The files of the first case are held back while later cases are finished."""
+    free, finished, write = threading.Event(), threading.Event(), Writer.write
 
-    def slow(path, *arguments, **options):
-        if "case00" in path.name:
+    def slow(writer, case_id, *arrays, **options):
+        if case_id == "case00":
             assert free.wait(20)
-        return write(path, *arguments, **options)
+        found = write(writer, case_id, *arrays, **options)
+        finished.set()
+        return found
 
-    monkeypatch.setattr(writer_module, "_write_labels_png", slow)
-    manifest = begin(job)
-    cases = run_cases(job, manifest, done=0, what="running")
-    try:
-        for _ in range(COUNT - 1):
-            next(cases)
+    def see(prediction):
+        if prediction.sample.case_id == "case03":
+            assert finished.wait(20)
             assert noted(job) == {}
-        free.set()
-        list(cases)
+            free.set()
+
+    monkeypatch.setattr(Writer, "write", slow)
+    monkeypatch.setattr("segmeter.evaluation.predicted.count_cores", lambda: 2)
+    manifest = begin(job)
+    try:
+        run_cases(job, manifest, done=0, what="running", see=see)
     finally:
         free.set()
         manifest.close()
     assert list(noted(job)) == list(job.dataset.case_ids)
 
 
+@pytest.mark.parametrize("most", [1, 700, 10**6])
+def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job, monkeypatch, most):
+    """Label maps of 256 bytes. Mutation seen to fail: no room is taken."""
+    held, peak, turn = [0], [0], threading.Lock()
+    finish_one = predicted.finish
+
+    class Watched(Room):
+        def __init__(self, limit):
+            super().__init__(most)
+
+        def enter(self, needed):
+            super().enter(needed)
+            with turn:
+                held[0] += needed
+                peak[0] = max(peak[0], held[0])
+
+        def leave(self, needed):
+            with turn:
+                held[0] -= needed
+            super().leave(needed)
+
+    monkeypatch.setattr(predicted, "Room", Watched)
+    monkeypatch.setattr(predicted, "finish", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
+    assert len(work(job)) == COUNT
+    assert held == [0]
+    assert 256 <= peak[0] <= max(most, 256)
+
+
+def test_a_file_that_can_not_be_written_ends_the_run_and_names_the_case(job, monkeypatch):
+    """The cases before it are noted, and those that wait are not written."""
+    real = writer_module.write_bytes
+
+    def full(path, content):
+        if path.stem == "case02":
+            raise OSError(28, "No space left on device")
+        real(path, content)
+
+    monkeypatch.setattr(writer_module, "write_bytes", full)
+    with pytest.raises(
+        RunError, match=r"case 'case02' could not be written to .*case02.png' \(No space left on device\)"
+    ):
+        work(job)
+    assert list(noted(job)) == ["case00", "case01"]
+
+
 def test_what_is_done_is_not_read_again(job):
     work(job)
     again = replace(job, resume=True)
     job.dataset.read.clear()
-    assert [case.prediction.sample.case_id for case in work(again, done=4)] == ["case04"]
+    assert work(again, done=4) == ["case04"]
     assert job.dataset.read == [4]
     with pytest.raises(ConfigError, match="`checkpoint` was '0' and is '1' now"):
         begin(replace(again, identity={"checkpoint": "1"}))
@@ -155,62 +204,31 @@ def test_batches_are_those_of_the_whole_run(job):
     assert parts == [[1, 2, 3, 4]]
 
 
-def test_a_case_is_post_processed_and_then_measured(job):
+def test_a_case_is_post_processed_measured_and_written(job):
+    """Labels and objects after post-processing, confidence of the labels before it."""
     labels = np.zeros((5, 7), np.uint8)
     labels[0, :3], labels[4, 6] = 1, 1
-    prediction = Prediction(sample=job.dataset[0], labels=labels)
-    cleaning = replace(job, postprocess=PostprocessConfig(steps=(LargestComponentConfig(),)))
+    probs = np.full((3, 5, 7), 0.25, np.float32)
+    probs[1] = 0.5
+    prediction = Prediction(sample=job.dataset[0], labels=labels, probs=probs)
+    steps = PostprocessConfig(steps=(LargestComponentConfig(classes=("cell",)),))
+    cleaning = replace(job, postprocess=steps, export=ExportConfig(confidence=True))
     seen = []
-    case = finish_case(cleaning, lambda one, other: seen.append((one, other.labels.copy())), prediction)
-    assert case.cleaned.labels.sum() == 3
-    assert (seen[0][0], case.row) == (prediction, None)
-    np.testing.assert_array_equal(seen[0][1], case.cleaned.labels)
-    assert labels.sum() == 4  # what the model said stays
 
+    def measure(one, cleaned):
+        seen.append((one, cleaned.labels.copy()))
+        return CaseRow(case_id="case00", height=5, width=7, counts=np.zeros((3, 3), np.int64))
 
-class Calls:
-    """A writer that keeps what it is handed."""
-
-    def __init__(self):
-        self.calls = {}
-
-    def __getattr__(self, name):
-        return lambda case_id, *arrays: self.calls.__setitem__(name, (case_id, *arrays))
-
-
-@pytest.mark.parametrize(
-    ("export", "probs", "instances", "written"),
-    [
-        ({}, True, True, {"labels", "instances"}),
-        ({"labels": False, "instances": False}, True, True, set()),
-        ({"probs": True, "confidence": True}, True, False, {"labels", "probs", "confidence"}),
-        ({"probs": True, "confidence": True}, False, False, {"labels"}),
-        ({"instances": False}, False, True, {"labels"}),
-        ({"objects": ("geojson",)}, False, False, {"labels", "objects"}),
-    ],
-    ids=str,
-)
-def test_what_is_asked_for_and_there_is_written(job, export, probs, instances, written):
-    """Labels and objects after post-processing, probabilities before it."""
-    raw, clean = np.full((4, 4), 2, np.uint8), np.ones((4, 4), np.uint8)
-    prediction = Prediction(
-        sample=job.dataset[1], labels=raw, probs=np.full((3, 4, 4), 1 / 3, np.float32) if probs else None
+    entry = finish(cleaning, cleaning.writer(), prediction, measure)
+    ((given, cleaned),) = seen
+    assert (given, cleaned.sum(), labels.sum()) == (prediction, 3, 4)  # what the model predicted stays
+    assert list(entry.record["files"]) == ["labels/case00.png", "confidence/case00.tif"]
+    folder = job.folder / PREDICTIONS
+    with Image.open(folder / "labels" / "case00.png") as image:
+        np.testing.assert_array_equal(np.asarray(image), cleaned)
+    np.testing.assert_array_equal(
+        tifffile.imread(folder / "confidence" / "case00.tif"), np.where(labels == 1, 0.5, 0.25)
     )
-    cleaned = Cleaned(labels=clean, instances=clean.astype(np.int32) if instances else None, changed={})
-    calls = Calls()
-    export_case(calls, Finished(prediction=prediction, cleaned=cleaned, row=None, kind=[]), ExportConfig(**export))
-    found = {name.removeprefix("write_"): arguments for name, arguments in calls.calls.items()}
-    assert set(found) == written
-    assert {arguments[0] for arguments in found.values()} <= {"case01"}
-    expected = {
-        "labels": (clean,),
-        "probs": (prediction.probs,),
-        "confidence": (prediction.probs, raw),
-        "instances": (cleaned.instances,),
-        "objects": (clean, cleaned.instances),
-    }
-    for name, (_, *arrays) in found.items():
-        assert all(one is other for one, other in zip(arrays, expected[name], strict=True))
 
 
 class Located(TinyCases):

@@ -15,7 +15,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
-from segmeter.evaluation.large.cases import prefer_rows
+from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import Manifest, parse_records, read_records
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
@@ -25,8 +25,8 @@ from segmeter.losses.config import DiceConfig, FocalConfig
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.postprocess.banded import BandedSteps
 from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
+from segmeter.postprocess.pipeline import Bands
 from tests.evaluation.test_evaluate_resume import files, flip
 from tests.models.parts import make_card, make_spec, make_tiny
 
@@ -171,7 +171,7 @@ def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, str
 def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, streamed, monkeypatch, folder):
     """With size and time of modification put back. Mutation seen to fail: `unchanged` that looks once."""
     copied = shutil.copytree(data, tmp_path / "data")
-    path, push = copied / folder / "a.tif", BandedSteps.push
+    path, push = copied / folder / "a.tif", Bands.push
     content, times = path.read_bytes(), path.stat()
 
     def change_and_push(steps, labels):
@@ -180,7 +180,7 @@ def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, 
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         return push(steps, labels)
 
-    monkeypatch.setattr(BandedSteps, "push", change_and_push)
+    monkeypatch.setattr(Bands, "push", change_and_push)
     with pytest.raises(DataError, match=f"{folder}/a.tif: expected `file` to stay as it is"):
         evaluate(evaluation(copied, tmp_path / "run"))
 
@@ -220,12 +220,12 @@ def preferred(dataset, folder, **changes):
     """A prediction that reads what is run in tiles by rows, where it may."""
     job = replace(prediction(dataset, folder), **changes)
     groups = {"inference": job.predictor.config, "export": job.export, "postprocess": job.postprocess}
-    return replace(job, dataset=prefer_rows(dataset, **groups))
+    return replace(job, dataset=prefer_bands(dataset, **groups))
 
 
 @pytest.fixture
 def tiled_above(monkeypatch):
-    monkeypatch.setattr("segmeter.evaluation.large.cases.ROWS_PIXELS", 20_000)
+    monkeypatch.setattr("segmeter.evaluation.large.BANDED_PIXELS", 20_000)
 
 
 def images_of(data):
