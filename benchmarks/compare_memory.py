@@ -22,7 +22,7 @@ import numpy as np
 from record import RESULTS, circumstances, write_record
 from scale import CLASSES, SPEC, draw_rows, peak_mb
 from segmeter.cli.main import main as segmeter
-from segmeter.evaluation.compare import compare
+from segmeter.evaluation.finished.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow

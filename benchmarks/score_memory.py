@@ -44,10 +44,10 @@ def draw() -> list[np.ndarray]:
     ]
 
 
-def scorer(matrices: list[np.ndarray]) -> Callable[[Any, MaskPair], Scored]:
+def scorer(matrices: list[np.ndarray]) -> Callable[[Any, MaskPair], Entry]:
     """What takes the place of reading and counting masks of 1024 x 2048."""
 
-    def score_one(pair: MaskPair) -> Scored:
+    def score_one(pair: MaskPair) -> Entry:
         number = int(pair.stem.rpartition("_")[2])
         counts = matrices[number % DRAWN].copy()
         counts[number % K, number % K] += number

@@ -1,4 +1,4 @@
-"""Run folders -> what each of them measured, or every way in which they are no parts of one run."""
+"""Reads the runs to be merged, and lists every way in which they are not parts of one run."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ Kind = Literal["shards", "folds"]
 
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
-# What each fold has of its own: its checkpoint, its held-out cases, and the normalisation of its training cases
+# Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases
 OF_A_FOLD = frozenset(
     ("files.checkpoint_sha256", "files.data", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
 )
@@ -38,15 +38,15 @@ class Piece:
     folder
         Its folder.
     command
-        What made it: "eval", "score" or "predict".
+        The command that made it: "eval", "score" or "predict".
     identity
-        All that decided its results, by "group.key", without its shard.
+        Everything that determined its results, by "group.key", without its shard.
     shard
-        Its shard, by the last part of the keys `SHARD`; empty where it is none.
+        Its shard, by the last part of the keys `SHARD`; empty if it is not a shard.
     records
         case_id, sha256 and record of each of its cases.
     inputs
-        Hashes of the files that its manifest keeps beside those of the cases.
+        Hashes of the files that its manifest keeps in addition to those of the cases.
     record
         Its run.json.
     spec
@@ -70,17 +70,17 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """Its name in messages."""
         return self.folder.name
 
 
 def find_runs(where: str, folders: Sequence[Path], keep: Callable[[str], bool] = lambda name: True) -> list[Path]:
-    """Resolve the folders of runs, fetched where they are behind URLs: of these only the files that `keep` names.
+    """Resolve the folders of runs. From URLs, the files that `keep` accepts are fetched.
 
     Raises
     ------
     InputError
-        One is given twice.
+        A folder is given twice.
     """
     resolved = [fetch(folder, keep=keep).resolve() for folder in folders]
     twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
@@ -95,9 +95,9 @@ def read_pieces(folders: Sequence[Path]) -> list[Piece]:
     Raises
     ------
     DataError
-        A folder is no finished run of eval, score or predict, or a file of it is not what was written; one line each.
+        A folder is not a finished run of eval, score or predict, or a file of it was changed; one line each.
     InputError
-        There are fewer than two, or one is given twice.
+        There are none, or one is given twice.
     """
     resolved = find_runs("merge", folders)
     if not resolved:
@@ -148,13 +148,13 @@ def _read(folder: Path) -> Piece:
 
 
 def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
-    """Refuse runs that are not parts of one run; one line says each difference, and what is missing.
+    """Refuse runs that are not parts of one run, with one line for each difference and each missing part.
 
     Raises
     ------
     InputError
-        They differ in command, configuration, classes, checkpoint or data; or are not all the shards, or differ in a
-        case that they share; or folds share a case or a checkpoint, or are not all the folds of ``data.fold``.
+        They differ in command, configuration, classes, checkpoint or data; or shards are missing, or differ in a case
+        that they share; or folds are missing, or share a case or a checkpoint.
     """
     problems = [line for piece in pieces[1:] for line in _differences(pieces[0], piece, kind)]
     if not problems:
@@ -164,7 +164,7 @@ def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
 
 
 def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
-    """What tells two runs apart, beside their cases."""
+    """The differences between two runs, apart from their cases."""
     one, two = _compared(first, kind), _compared(other, kind)
     return [
         expected("merge", key, f"to be the same in all runs, {one.get(key)!r} as in {first.name!r}",
@@ -176,14 +176,14 @@ def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
 
 def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
     values = {"command": piece.command, **piece.identity, "colours": piece.spec and piece.spec.colours}
-    values.pop("threads", None)  # decide on last bits alone, see `threads_warning`
+    values.pop("threads", None)  # they affect only last bits, see `threads_warning`
     if kind == "folds":
         return {key: value for key, value in values.items() if key not in OF_A_FOLD}
     return {**values, **{key: piece.shard.get(key) for key in ("cases", "sha256")}, "data": piece.record.get("data")}
 
 
 def threads_warning(pieces: Sequence[Piece]) -> str | None:
-    """Say that runs computed with different numbers of threads, as those on different machines may."""
+    """A warning if the runs computed with different numbers of threads, as on different machines."""
     counts = {piece.identity.get("threads") for piece in pieces}
     if len(counts) == 1:
         return None
@@ -208,7 +208,7 @@ def _incomplete(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
-    """Cases that two shards share, whose files or records differ; the rows are compared where they are read."""
+    """Shared cases whose files or records differ between shards; rows are compared when they are read."""
     owners, differing = dict[str, Piece](), list[str]()
     for piece in pieces:
         for case_id in piece.cases:
@@ -237,7 +237,7 @@ def _no_folds(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _missing_folds(pieces: Sequence[Piece]) -> list[str]:
-    """Where data.fold deals the cases: all its folds, each measured on the cases that it held out."""
+    """Problems of folds that data.fold dealt: all must be there, each measured on the cases that it held out."""
     folds = {piece.identity.get("data.fold") for piece in pieces}
     if folds == {None}:
         return []

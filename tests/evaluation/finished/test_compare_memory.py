@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.evaluation.compare import compare, estimate_memory
+from segmeter.evaluation.finished.compare import compare, estimate_memory
 from segmeter.files import write_json
 from segmeter.metrics.cases import table
 from segmeter.metrics.cases.stored import write_cases
@@ -74,5 +74,5 @@ def test_the_table_that_is_resampled_is_counted_for_as_many_units_as_there_may_b
 ) -> None:
     run = write_run(tmp_path / "run", 100, seed=1, classes=2, measures=0)
     every = estimate_memory([run], 2)
-    monkeypatch.setattr("segmeter.evaluation.compare.MOST_UNITS", 10)
+    monkeypatch.setattr("segmeter.evaluation.finished.compare.MOST_UNITS", 10)
     assert estimate_memory([run], 2) < every - 90 * 8 * 10

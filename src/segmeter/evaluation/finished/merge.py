@@ -1,4 +1,7 @@
-"""Parts of a run -> its folder: rows, metrics and predictions, to the byte those of one run on all cases."""
+"""Joins parts of a run into its folder: rows, metrics and predictions equal those of one run on all cases, to the byte.
+
+The parts are the shards of a run, or the folds of a cross-validation.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -12,8 +15,8 @@ import pyarrow as pa
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.finished.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.manifest import Manifest, parse_records
-from segmeter.evaluation.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.score import SUMMARY, read_spacings, summarise_files
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
 from segmeter.metrics.cases.stored import open_cases, write_cases
@@ -35,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """What is joined, and where the result goes.
+    """The runs to join, and the folder of the result.
 
     Parameters
     ----------
@@ -56,13 +59,13 @@ class Merge:
 
 
 def check_merge(job: Merge) -> None:
-    """Refuse what `merge` would refuse before it writes anything.
+    """Refuse runs that `merge` can't join, before anything is written.
 
     Raises
     ------
     InputError
-        See `check_pieces`; or the runs' config.yaml is not what they were measured with; or a case of which they
-        measured calibration is in two of them.
+        See `check_pieces`; or the runs' config.yaml is not the one that they were measured with; or they measured
+        calibration and share a case.
     """
     check_pieces(job.pieces, job.kind)
     if job.metrics is None:
@@ -80,7 +83,7 @@ def check_merge(job: Merge) -> None:
 
 
 def merge(job: Merge) -> dict[str, Any]:
-    """Join the runs; each file that they wrote for a case is checked, then linked or copied.
+    """Join the runs. Each file that they wrote for a case is checked, then linked or copied.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def merge(job: Merge) -> dict[str, Any]:
     InputError
         The runs are not parts of one run, see `check_merge`.
     DataError
-        A row that two shards share differs between them, or a file is not what was written.
+        A row that two shards share differs between them, or a file was changed since it was written.
     """
     check_merge(job)
     warning = threads_warning(job.pieces)
@@ -129,7 +132,7 @@ def _calibrated(job: Merge) -> bool:
 
 
 def _calibrate(job: Merge, spec: ClassSpec) -> dict[str, Any]:
-    """Add up what each run summed, which rounds nothing; write the sums, and summarise them."""
+    """Add the sums of all runs, which is exact, write them, and summarise them."""
     sums = empty_sums(spec)
     for piece in job.pieces:
         sums.add(read_sums(piece.folder, spec))
@@ -138,7 +141,7 @@ def _calibrate(job: Merge, spec: ClassSpec) -> dict[str, Any]:
 
 
 def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
-    """The run that gives each case, in the order of the cases; the first where shards overlap."""
+    """The run that each case is taken from, in the order of the cases; the first one if shards overlap."""
     found = {case_id: piece for piece in reversed(pieces) for case_id in piece.cases}
     return {case_id: found[case_id] for case_id in sorted(found)}
 
@@ -148,7 +151,7 @@ def _same(pieces: Sequence[Piece], key: str) -> bool:
 
 
 def _mark(job: Merge) -> dict[str, Any]:
-    """What tells an out-of-fold result from that of one checkpoint; shards leave no trace."""
+    """Mark an out-of-fold result, to tell it from that of one checkpoint; shards leave no trace."""
     if job.kind == "shards":
         return {}
     checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
@@ -156,7 +159,7 @@ def _mark(job: Merge) -> dict[str, Any]:
 
 
 def _own_records(owners: Mapping[str, Piece]) -> pa.Table:
-    """The records of all cases, each of the run that gives it."""
+    """The records of all cases, each from its run."""
     names = list(owners)
     pairs = [piece.cases[case_id] for case_id, piece in owners.items()]
     columns = {"case_id": names, "sha256": [one for one, _ in pairs], "record": [other for _, other in pairs]}
@@ -164,7 +167,7 @@ def _own_records(owners: Mapping[str, Piece]) -> pa.Table:
 
 
 def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
-    """All rows by case id; where shards overlap, they must be equal."""
+    """All rows by case id; rows that shards share must be equal."""
     rows = open_cases([piece.folder for piece in pieces], objects=True)
     ids = rows.case_ids
     repeated = [place for place in range(1, len(ids)) if ids[place] == ids[place - 1]]
@@ -194,7 +197,7 @@ def _files_summary(rows: CaseTable, owners: Mapping[str, Piece], job: Merge) -> 
 
 
 def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
-    """Link or copy every file of predictions/ that a case has, after comparing it with what was written."""
+    """Link or copy every file of predictions/, after checking that it is as it was written."""
     records = parse_records(_own_records(owners))
     files = [
         (piece.folder / "predictions" / _inside(name), folder / "predictions" / name, entry)
@@ -202,7 +205,7 @@ def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
         for name, entry in records[case_id].get("files", {}).items()
     ]
     for parent in {source.parent for source, _, _ in files}:
-        if parent.resolve() != parent:  # folders of runs are given resolved
+        if parent.resolve() != parent:  # folders of runs are resolved already
             raise link_error(parent)
     for parent in sorted({target.parent for _, target, _ in files}):
         make_folder(parent)
@@ -213,7 +216,7 @@ def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
 
 
 def _inside(name: str) -> str:
-    """Refuse a name that leads out of its folder: what a manifest says may come from anywhere."""
+    """Refuse a name that leads out of its folder: a manifest may come from anywhere."""
     if ".." in Path(name).parts or Path(name).is_absolute():
         raise DataError(expected("merge", "runs", "to name files below predictions/", repr(name)))
     return name

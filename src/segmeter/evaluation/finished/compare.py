@@ -1,7 +1,7 @@
-"""Finished runs on the same cases are compared from their rows alone. No torch."""
+"""Compares finished runs on the same cases, from their rows alone. No torch."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,10 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.finished.pieces import find_runs
 from segmeter.evaluation.memory import check_memory
-from segmeter.evaluation.pieces import find_runs
 from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_spec
-from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
 from segmeter.metrics.statistics.bootstrap import MOST_UNITS
@@ -38,8 +37,8 @@ def compare(
         Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more. Of each pair, the one that is given
         first is the base.
     config
-        Convention, background, bootstrap, interval, cluster and seed; must be those that the runs were measured with
-        where they change a score. Measures, and clusters and groups unless given, are those of the runs.
+        Convention, background, bootstrap, interval, cluster and seed. Those that change a score must be as in the runs.
+        Measures are those of the runs, and so are clusters and groups unless given.
     rank_by
         The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean".
     require
@@ -72,7 +71,7 @@ def compare(
     check_metrics(config, spec)
     needed = estimate_memory(list(named.values()), spec.num_classes + len(config.groups))
     check_memory(needed, what="compare: the cases of all runs", remedy="Compare fewer runs at a time.")
-    laid_out = lay_out(_Runs(named), spec, config, require=require)
+    laid_out = lay_out({name: open_cases([folder]) for name, folder in named.items()}, spec, config, require=require)
     boards = list(laid_out.boards.values())
     effective = [count_effective(board) for board in boards]
     compared = compare_laid_out(laid_out)
@@ -92,7 +91,7 @@ def compare(
 
 
 def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
-    """Name each run by its folder, without the date where that is enough, or by its path where two are called the same.
+    """Name each run by its folder, without the date if that is enough, or by its path if two have the same name.
 
     Raises
     ------
@@ -110,32 +109,15 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     return dict(zip(names, resolved, strict=True))
 
 
-class _Runs(Mapping[str, Sequence[CaseRow]]):
-    """The rows of runs by name, read when they are asked for."""
-
-    def __init__(self, folders: Mapping[str, Path]) -> None:
-        self._folders = folders
-
-    def __getitem__(self, name: str) -> Sequence[CaseRow]:
-        folder = self._folders[name]
-        return open_cases([folder])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._folders)
-
-    def __len__(self) -> int:
-        return len(self._folders)
-
-
 def _no_picture(name: str) -> bool:
-    """Whether a file of a run is one that comparing may read."""
+    """Whether a comparison may read a file of a run."""
     return not name.startswith(("predictions/", "overlays/"))
 
 
 def estimate_memory(folders: Sequence[Path], regions: int) -> int:
-    """Bytes that comparing the cases of runs takes, of some classes and groups, by what their files say of themselves.
+    """Estimate the bytes of comparing runs with so many classes and groups, from the headers of their files.
 
-    Columns of all runs are kept, and units of all runs, whose number is bounded, are resampled.
+    Columns of all runs are kept. Units of all runs are resampled, and their number is bounded.
     """
     needed = 0
     for folder in folders:
@@ -151,7 +133,7 @@ def estimate_memory(folders: Sequence[Path], regions: int) -> int:
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
-    """The content of metrics.json; of nnU-Net's summary, which has counts alone, what follows any convention."""
+    """The content of metrics.json; nnU-Net's summary has only counts, which follow any convention."""
     if is_nnunet(folder):
         names = list(read_spec(folder).names)
         return {"convention": config.convention, "bootstrap": {"cluster": None}, "mean_classes": names}
@@ -181,7 +163,7 @@ def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
 def _convention_problems(
     summaries: Mapping[str, Mapping[str, Any]], spec: ClassSpec, config: MetricsConfig
 ) -> list[str]:
-    """A comparison shows the metrics of the runs' own reports, or none."""
+    """Name differences in convention and means, as a comparison shows the metrics of the runs' own reports."""
     means = [spec.names[k] for k in mean_classes(config, spec)]
     problems = []
     for name, summary in summaries.items():
@@ -197,7 +179,7 @@ def _convention_problems(
 
 
 def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, problems: list[str]) -> MetricsConfig:
-    """Take clusters and measures from the runs; note what distinguishes them."""
+    """Take clusters, measures and groups from the runs; add their differences to `problems`."""
     (first, one), *others = summaries.items()
     cluster = config.cluster or one["bootstrap"]["cluster"]
     for name, other in others:
