@@ -28,6 +28,23 @@ def tally_draws(halves: Any, weights: Any) -> None:
 
 
 @kernel
+def add_named(drawn: Any, table: Any, sums: Any) -> None:
+    """Add to each sum the table's entries that its bytes name.
+
+    Parameters
+    ----------
+    drawn : (R, P) uint8
+    table : (P, 256) float64
+    sums : (R,) float64
+        Changed.
+    """
+    resamples, places = drawn.shape
+    for place in range(places):  # its row of the table stays in the first-level cache
+        for row in range(resamples):
+            sums[row] += table[place, drawn[row, place]]
+
+
+@kernel
 def find_band(labels: NDArray[Any], width: int) -> NDArray[Any]:
     """Mark the pixels (H, W) whose window, `width` pixels to each side, leaves the image or holds another value.
 

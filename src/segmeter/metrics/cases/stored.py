@@ -74,7 +74,7 @@ class Batches:
 
 def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
     """Lay out the rows as the table that `write_cases` writes; raises as it does."""
-    return pa.concat_tables(_wide_tables(order_rows("case_table", rows, spec), spec))
+    return pa.concat_tables(wide for wide, _ in _wide_tables(order_rows("case_table", rows, spec), spec))
 
 
 def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
@@ -106,24 +106,24 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
     """
     folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
     tables = _wide_tables(ordered, spec)
-    first = next(tables)
+    (first, part), held = next(tables), list[tuple[str, str, bytes]]()
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         shown = [name for name in first.column_names if name != "confusion"]
         text.write(csv_bytes([shown]))
         texts = [field.name for field in first.schema if field.type == pa.string()]  # numbers hardly repeat
         with pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer:
-            while first is not None:
-                writer.write_table(first)
-                pc_csv.write_csv(_as_text(first.select(shown)), text, pc_csv.WriteOptions(include_header=False))
-                first = next(tables, None)
-    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, _objects(ordered)) else []))
+            for table, kept in itertools.chain([(first, part)], tables):
+                writer.write_table(table)
+                pc_csv.write_csv(_as_text(table.select(shown)), text, pc_csv.WriteOptions(include_header=False))
+                held += _objects(kept)
+    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, held) else []))
 
 
-def _objects(rows: CaseTable) -> Iterator[tuple[str, str, bytes]]:
-    for part in rows.parts():
-        if "objects" in part.column_names:
-            columns = (part[name].to_pylist() for name in ("case_id", "unit", "objects"))
-            yield from ((case_id, unit or "", packed or b"") for case_id, unit, packed in zip(*columns, strict=True))
+def _objects(part: pa.Table) -> Iterator[tuple[str, str, bytes]]:
+    """The id, the unit and the objects of each case of a part that has any."""
+    if "objects" in part.column_names and part["objects"].null_count < len(part):
+        columns = (part[name].to_pylist() for name in ("case_id", "unit", "objects"))
+        yield from ((case_id, unit or "", packed) for case_id, unit, packed in zip(*columns, strict=True) if packed)
 
 
 def _as_text(table: pa.Table) -> pa.Table:
@@ -139,8 +139,8 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[pa.Table]:
-    """Lay out some thousand rows at a time; without rows, one empty table with the columns."""
+def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Lay out some thousand rows at a time, each beside its columns; without rows, one empty table with the columns."""
     names = dict.fromkeys(("case_id",))
     for part in rows.parts():
         optional = [name for name in (*TERMS, *HASHES) if name in part.column_names]
@@ -148,7 +148,7 @@ def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[pa.Table]:
         names |= dict.fromkeys(name for name in part.column_names if name.startswith((CHANGED, SCORE)))
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for part in rows.parts() if len(rows) else [NO_ROWS]:
-        yield _wide(part.combine_chunks(), spec, names).replace_schema_metadata({"segmeter": note})
+        yield _wide(part.combine_chunks(), spec, names).replace_schema_metadata({"segmeter": note}), part
 
 
 def _wide(kept: pa.Table, spec: ClassSpec, names: Collection[str]) -> pa.Table:
