@@ -13,7 +13,7 @@ from typing import Literal
 from segmeter.metrics.surfaces.distances import SurfaceKind
 
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
-Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases"]
+Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases", "pairs"]
 
 ALL = "all"  # as a configuration's convention: ours, and the headline metrics under every other one
 LEFT_OUT = math.nan
@@ -36,7 +36,8 @@ class Convention:
         "dataset": counts are summed over the cases, then scored, then averaged over classes. "pooled": they are summed
         over the classes too. "cases": the mean over classes of each case, then over cases. "classes": the mean over
         cases of each class, then over classes. "pooled_cases": counts are summed over the classes of each case, then
-        scored, then averaged over cases. Distances are per case, and averaged as "classes" there, else as "cases".
+        scored, then averaged over cases. "pairs": one mean over all pairs of case and class. Distances are per case,
+        and averaged as "classes" there, else as "cases".
     weighted
         Whether the mean over classes is weighted by their shares of the target's pixels.
     background
@@ -104,6 +105,8 @@ class Convention:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+_FLOAT32 = "counts in float32, in which 16777216 + 1 + 1 is 16777216"
+_DROPPED = "predictions outside the classes, dropped without a word"
 _TWICE = ("class weights divided by the number of classes twice, by which a perfect prediction scores 1 / K",)
 _SMP: tuple[tuple[str, Aggregation, bool, tuple[str, ...]], ...] = (
     ("macro", "dataset", False, ()),
@@ -131,10 +134,7 @@ _TABLE = (
         aggregation="dataset",
         background=True,
         ignore="target",
-        refused=(
-            "counts in float32, in which 16777216 + 1 + 1 is 16777216",
-            "predictions outside the classes, dropped without a word",
-        ),
+        refused=(_FLOAT32, _DROPPED),
     ),
     Convention(
         name="cityscapes",
@@ -246,6 +246,95 @@ _TABLE = (
         hd95_one_empty=BRATS_DIAGONAL,
         distance_both_empty=0.0,
     ),
+    Convention(
+        name="ultralytics",
+        tool="Ultralytics 8.4: SemanticMetrics.miou of several classes",
+        figures=("iou",),
+        aggregation="dataset",
+        background=True,
+        overlap_target_empty=LEFT_OUT,
+        ignore="target",
+        refused=(_FLOAT32, _DROPPED, "0 where the reference contains no class at all"),
+    ),
+    Convention(
+        name="ultralytics-one-class",
+        tool="Ultralytics 8.4: SemanticMetrics.miou of one class and background",
+        figures=("iou",),
+        aggregation="dataset",
+        iou_both_empty=0.0,
+        ignore="target",
+        refused=(_FLOAT32, _DROPPED),
+    ),
+    Convention(
+        name="detectron2",
+        tool="detectron2, commit 02b5c4e: SemSegEvaluator, mIoU as a fraction",
+        figures=("iou",),
+        aggregation="dataset",
+        background=True,
+        overlap_target_empty=LEFT_OUT,
+        ignore="target",
+    ),
+    Convention(
+        name="torchmetrics",
+        tool="torchmetrics 1.9.0: segmentation.MeanIoU of any input_format",
+        figures=("iou",),
+        aggregation="pairs",
+        background=True,
+    ),
+    Convention(
+        name="torchmetrics-jaccard",
+        tool="torchmetrics 1.9.0: JaccardIndex(task='multiclass', average='macro')",
+        figures=("iou",),
+        aggregation="dataset",
+        background=True,
+        ignore="target",
+        refused=(_FLOAT32,),
+    ),
+    *(
+        Convention(
+            name=f"torchmetrics-jaccard-{task}",
+            tool=f"torchmetrics 1.9.0: JaccardIndex(task='{task}')",
+            figures=("iou",),
+            aggregation="dataset",
+            iou_both_empty=0.0,
+            ignore="target",
+            refused=(_FLOAT32,),
+        )
+        for task in ("binary", "multilabel")
+    ),
+    Convention(
+        name="hf-evaluate",
+        tool="Hugging Face evaluate 0.4.6: mean_iou",
+        figures=("iou",),
+        aggregation="dataset",
+        background=True,
+        ignore="target",
+        refused=("recall under the name of IoU where ignore_index is a class (evaluate#421)", _DROPPED),
+    ),
+    Convention(
+        name="fiftyone",
+        tool="FiftyOne 1.22: evaluate_segmentations(), dice_score()",
+        figures=("dice",),
+        aggregation="pooled",
+        background=True,
+        ignore="target",
+        refused=(_DROPPED, "a Dice of each sample that counts the samples before it too"),
+    ),
+    Convention(
+        name="fiftyone-report",
+        tool="FiftyOne 1.22: evaluate_segmentations(), metrics()['fscore']",
+        figures=("dice",),
+        aggregation="pooled",
+        dice_both_empty=0.0,
+        ignore="target",
+        refused=(_DROPPED,),
+    ),
+    Convention(
+        name="lightly-studio",
+        tool="lightly-studio, commit 8f4a390: miou of each sample, averaged over samples",
+        figures=("iou",),
+        refused=("an error where a sample contains no class on either side",),
+    ),
 )
 
 CONVENTIONS = {convention.name: convention for convention in _TABLE}
@@ -293,6 +382,7 @@ _PHRASES: dict[str, dict[str, str]] = {
         "cases": "mean per case, then over cases",
         "classes": "mean per class, then over classes",
         "pooled_cases": "pixels of each case pooled, then mean over cases",
+        "pairs": "mean over all pairs of case and class",
     },
     "surface": {"marching_cubes": "surfaces of marching squares or cubes"},
     "hd95": {"pooled": "HD95 of both directions pooled"},
@@ -309,7 +399,7 @@ def _empty_policies(convention: Convention, surfaces: bool) -> list[str]:
         if figure.lower() in convention.figures and not math.isnan(value):
             both.append(f"{figure} {value:g}")
     if math.isnan(convention.overlap_target_empty):
-        said.append("IoU and Dice without classes that only the prediction holds")
+        said.append("without classes that only the prediction contains")
     if surfaces and "hd95" in convention.figures:
         if not math.isnan(convention.distance_both_empty):
             both.append(f"distance {convention.distance_both_empty:g}")
