@@ -8,7 +8,7 @@ from scipy import stats
 
 from segmeter.errors import InputError
 from segmeter.metrics.statistics import paired_tests as module
-from segmeter.metrics.statistics.draws import to_grid
+from segmeter.metrics.statistics.columns import to_grid
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, sign_flips, wilcoxon
 
 NAN = np.nan

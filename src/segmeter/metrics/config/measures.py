@@ -171,7 +171,7 @@ class PartitionConfig(ObjectsConfig):
     which an object that is missed is not one that is found whole; or one "segment" more, as in scikit-image."""
 
 
-@MEASURES.register("events", builder=f"{_MEASURES}.events:ObjectEvents")
+@MEASURES.register("events", builder=f"{_MEASURES}.objects:ObjectEvents")
 class EventsConfig(ObjectsConfig):
     """What became of each object: numbers of the data set.
 
@@ -265,7 +265,7 @@ class InstanceIouConfig(ObjectsConfig):
     measured; "cityscapes": those of its ten classes with objects, in full resolution."""
 
 
-@MEASURES.register("content", builder=f"{_MEASURES}.objects:Content")
+@MEASURES.register("content", builder=f"{_MEASURES}.masks:Content")
 class ContentConfig(MeasureConfig):
     """What a case shows, for slices: object_size, the median size of the target's objects in pixels or voxels,
     touches_border, 1 where the class reaches the edge of the image, and with eval, or score with images=FOLDER, the

@@ -1,7 +1,7 @@
 """Measures of the masks of a case: surfaces, boundary bands, centrelines, types of errors, topology, and lesions."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, Literal
 
@@ -10,14 +10,14 @@ from scipy import ndimage
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import BoolArray, FloatArray, divide
-from segmeter.metrics.config.scores import NUMBERS, SUFFIXES
-from segmeter.metrics.map_checks import share_of_diagonal, union_box
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide, share_of_diagonal, union_box
+from segmeter.metrics.cases.table import MeasureColumn
+from segmeter.metrics.config.scores import BRIGHTNESS, NUMBERS, OF_A_CLASS, SUFFIXES
+from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
 from segmeter.metrics.pixels.error_types import TYPES, error_types, iou_gain
-from segmeter.metrics.surfaces.boundary_iou import boundary_iou
-from segmeter.metrics.surfaces.centreline import centreline_dice, cldice_of_counts
+from segmeter.metrics.surfaces.shape import boundary_iou, centreline_dice, cldice_of_counts
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics_by_class
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
@@ -162,6 +162,25 @@ class Lesions(RegionMeasure):
                 tp, fp, fn = numbers.values()
                 scores |= numbers | {f"{challenge}_f1": divide(2 * tp, 2 * tp + fp + fn)}
         return scores
+
+
+class Content(RegionMeasure):
+    """Facts that the reference and the image of a case show, by which cases are sliced."""
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        mask = maps.masks(region)[0]
+        numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
+        sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
+        edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
+        shown = (np.median(sizes), any(edges)) if sizes.size else (np.nan, np.nan)
+        return dict(zip(OF_A_CLASS, shown, strict=True)), {}
+
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+        yield from super().__call__(maps)
+        if maps.image is not None:  # the mean over pixels and channels, of integers as a share of the largest
+            image = maps.image
+            largest = np.iinfo(image.dtype).max if image.dtype.kind in "iu" else 1
+            yield MeasureColumn(*BRIGHTNESS, float(image.mean(dtype=np.float64)) / largest)
 
 
 def betti_numbers(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> tuple[int, ...]:

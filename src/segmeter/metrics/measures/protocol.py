@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, check_maps, check_spacing
 from segmeter.metrics.cases.table import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
-from segmeter.metrics.map_checks import check_maps, check_spacing
 
 OBJECTS = "objects"  # in `CaseMaps.kept`: the rows of objects.parquet that a measure leaves
 

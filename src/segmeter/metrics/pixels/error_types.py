@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.metrics.arrays import FloatArray, IntArray, divide
-from segmeter.metrics.map_checks import known_labels, known_width
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_labels, known_width
 
 TYPES = ("boundary", "extent", "segment")
 RATIO = 0.01  # of the diagonal: what the paper chose
@@ -112,7 +111,7 @@ def _count_types(
     counts = np.zeros((num_classes, 2, 3), np.int64)
     if not truth.size:
         return counts, counts[:, 0, 0]
-    from segmeter.metrics.pixels import _error_kernels as kernels  # numba: only where something is measured
+    from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is measured
 
     shift = max(_LEAST_SHIFT, (width - 1).bit_length() - 1)
     right, wrong, has_right, has_other = kernels.survey(truth, found, num_classes, shift)

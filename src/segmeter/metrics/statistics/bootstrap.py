@@ -16,11 +16,17 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, say
-from segmeter.metrics.map_checks import known_numbers
+from segmeter.metrics.arrays import FloatArray, known_numbers, say
 from segmeter.metrics.statistics.clusters import sum_by
-from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
-from segmeter.metrics.statistics.draws import check_draws, draw_pools, map_weights, to_grid
+from segmeter.metrics.statistics.columns import (
+    Columns,
+    check_draws,
+    draw_pools,
+    map_weights,
+    mean_columns,
+    mean_of_columns,
+    to_grid,
+)
 from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]

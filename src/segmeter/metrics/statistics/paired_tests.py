@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, minus
-from segmeter.metrics.map_checks import known_numbers
-from segmeter.metrics.statistics.draws import check_draws, to_grid
+from segmeter.metrics.arrays import FloatArray, known_numbers, minus
+from segmeter.metrics.statistics.columns import check_draws, to_grid
 
 _WORDS = 1 << 17  # of 64 signs, drawn at a time
 _MANY_BYTES = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer

@@ -14,8 +14,14 @@ from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.config.requirements import Requirement, parse_requirements
-from segmeter.metrics.config.scores import find_direction, is_overall, may_be_infinite, name_change
+from segmeter.metrics.config.scores import (
+    Requirement,
+    find_direction,
+    is_overall,
+    may_be_infinite,
+    name_change,
+    parse_requirements,
+)
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (

@@ -15,8 +15,7 @@ import numpy as np
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide, minus, say
-from segmeter.metrics.config.requirements import Requirement
-from segmeter.metrics.config.scores import MEAN, find_facts, name_change
+from segmeter.metrics.config.scores import MEAN, Requirement, find_facts, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.columns import Columns
 from segmeter.metrics.statistics.paired_tests import holm

@@ -16,8 +16,7 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
 from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.config.scores import MEAN, is_number
-from segmeter.metrics.measures.objects import CONTENT
+from segmeter.metrics.config.scores import CONTENT, MEAN, is_number
 from segmeter.metrics.measures.protocol import Measure, Name, build_measures
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns

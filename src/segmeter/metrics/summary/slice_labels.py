@@ -17,7 +17,7 @@ from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.table import encode_key
 from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import BRIGHTNESS, CONTENT, OF_A_CLASS
+from segmeter.metrics.config.scores import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.statistics.clusters import (
     cluster_labels,
     column_names,
