@@ -264,12 +264,12 @@ def _remedy(text: str) -> str:
 
 
 class RequireConfig(Config):
-    """What a command takes that can decide whether a run is good enough."""
+    """Setting of the commands that can decide whether a run is good enough."""
 
     require: str | tuple[str, ...] = ()
-    """What the new one of runs=[BASE,NEW] must reach, decided by intervals: "mean_iou >= base - 0.005";
-    "iou/* >= base - 0.02" for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Several with ";" between
-    them. The exit code is 0 where all are met, 4 where one is violated, and 5 where these cases can't tell."""
+    """Requirements that the new run of runs=[BASE,NEW] must meet, decided by intervals: "mean_iou >= base - 0.005".
+    "iou/* >= base - 0.02" holds for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Separate several with ";".
+    The exit code is 0 if all are met, 4 if one is violated, and 5 if these cases can't tell."""
 
     @property
     def requirements(self) -> tuple[str, ...]:
