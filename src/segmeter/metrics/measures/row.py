@@ -1,4 +1,7 @@
-"""Makes the row of one case from its maps: its counts, its measures, and checksums of its target."""
+"""Makes the row of one case from its maps: its counts, its measures, and the checksum of its target.
+
+The checksum tells whether two runs were scored against the same references.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,9 +23,9 @@ _FEW = 1 << 16  # a table of so many numbers is made in no time
 
 
 class TargetHash:
-    """CRC-32 of labels, taken from some rows at a time; of multilabel that of its planes' checksums.
+    """CRC-32 of a label map that arrives in bands of lines; for multilabel, the CRC-32 of its planes' checksums.
 
-    It does not depend on the file that the labels came from, nor on its dtype.
+    It depends neither on the file that the labels came from nor on its dtype.
 
     Examples
     --------
@@ -40,7 +43,7 @@ class TargetHash:
         self._sums = [0] * (spec.num_classes if spec.is_multilabel else 1)
 
     def add(self, target: NDArray[Any]) -> None:
-        """Take the next rows: (h, W), or of multilabel (K, h, W); a volume is taken whole."""
+        """Add the next lines, (h, W) or (K, h, W) for multilabel; a volume comes as a whole."""
         planes = target if self._spec.is_multilabel else [target]
         dtype = self._spec.label_dtype.newbyteorder("<")
         self._sums = [
@@ -49,19 +52,19 @@ class TargetHash:
         ]
 
     def value(self) -> int:
-        """The checksum of what was taken, in 0 to 2^32 - 1."""
+        """Return the checksum of the lines so far, in 0 to 2^32 - 1."""
         return self._sums[0] if len(self._sums) == 1 else _crc32(np.array(self._sums, "<u4").view(np.uint8))
 
 
 def hash_target(target: NDArray[Any], spec: ClassSpec) -> int:
-    """The checksum of a target whose values are labels, whether or not axes of length 1 lead it.
+    """Compute the checksum of a target whose values are labels; leading axes of length 1 do not matter.
 
     Parameters
     ----------
     target : (H, W), (D, H, W) or multilabel (K, H, W), (K, D, H, W), integer
         Labels.
     spec
-        What they mean.
+        The classes.
 
     Returns
     -------
@@ -73,7 +76,8 @@ def hash_target(target: NDArray[Any], spec: ClassSpec) -> int:
 
 
 def hash_objects(objects: NDArray[Any]) -> int:
-    """The checksum of a map of objects, each called by the place of its first pixel instead of by its number.
+    """Compute the checksum of an instance map, in which the position of its first pixel stands for each object's
+    number.
 
     Parameters
     ----------
@@ -105,7 +109,7 @@ _LINES = 1024  # of a map that is read by lines, counted at a time
 
 
 class Explain(Protocol):
-    """Gives one line for each thing that is wrong with a band; `hidden` where only ignored pixels are."""
+    """Describes each problem of a band in one line; `hidden` if only ignored pixels have problems."""
 
     def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]: ...
 
@@ -123,19 +127,19 @@ def make_row(maps: CaseMaps, measures: Sequence[Measure]) -> CaseRow:
     Returns
     -------
     CaseRow
-        Without loss, changed pixels and spacing, which the maps do not tell.
+        Without loss, changed pixels and spacing, which the maps do not contain.
 
     Raises
     ------
     InputError
-        A counted pixel is outside the classes, or a measure can't be taken of such maps.
+        A counted pixel is outside the classes, or a measure refuses the maps.
     """
     row = count_bands(maps.case_id, maps.shape, [(maps.target, maps.labels)], maps.spec)
     return measure_row(row, maps, measures)
 
 
 def measure_row(row: CaseRow, maps: CaseMaps, measures: Sequence[Measure]) -> CaseRow:
-    """Add the measures of a case that was counted; raises as `make_row`."""
+    """Add the measures to the row of a case, with the errors of `make_row`."""
     measured = measure_case(maps, measures)
     return replace(
         row,
@@ -152,7 +156,7 @@ def count_bands(
     spec: ClassSpec,
     explain: Explain | None = None,
 ) -> CaseRow:
-    """Count a case, some lines of target and labels at a time.
+    """Count a case, a band of lines at a time.
 
     Parameters
     ----------
@@ -161,20 +165,20 @@ def count_bands(
     bands
         Lines of target and labels, from top to bottom; a map in memory is one band.
     explain
-        Gives what is wrong with a band that can't be counted, or whose ignored pixels hide labels outside the classes
-        (`hidden`). Nothing is wrong where it gives no line.
+        Describes a band that can't be counted, or whose ignored pixels hide labels outside the classes (`hidden`). An
+        empty description means that the band is fine.
 
     Returns
     -------
     CaseRow
-        With counts and the hash of the target alone.
+        With counts and the checksum of the target only.
 
     Raises
     ------
     DataError
-        With the lines that `explain` gives.
+        With the lines of `explain`.
     InputError
-        A counted pixel is outside the classes, and nobody explains it.
+        A counted pixel is outside the classes, and there is no `explain`.
     """
     total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
     for target, labels in bands:
@@ -201,7 +205,7 @@ def count_bands(
 
 
 def bands_of(target: LazyArray, labels: LazyArray) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Read two maps of one size, the same lines of both at a time."""
+    """Read two maps of one size in bands of lines."""
     height = target.shape[-2]
     for top in range(0, height, _LINES):
         stop = min(top + _LINES, height)

@@ -1,8 +1,8 @@
-"""What the bootstrap adds up and how often it draws it: columns of numbers per case, and multiplicities by a seed.
+"""The input of the bootstrap: columns of numbers per case that are added up, and how often each resample draws a case.
 
-Columns are made one at a time, as all of them together may not fit into memory. A mean over cases is three sums: of the
-finite values, of how many are defined, and of how many are infinite. It is infinite as soon as one value is. Axis
-letters: N cases, M columns, R sums, V values per case.
+Columns are computed one at a time, because all of them together may not fit into memory. A mean over cases is three
+sums: of the finite values, of the number of defined values, and of the number of infinite ones. It is infinite as soon
+as one value is. Axis letters: N cases, M columns, R sums, V values per case.
 """
 
 import math
@@ -84,7 +84,7 @@ def mean_columns(values: FloatArray) -> FloatArray:
 
 
 def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]]) -> Columns:
-    """Do what `mean_columns` does for values (N, V), each a function that gives one of their columns (N,)."""
+    """Do what `mean_columns` does for values (N, V), given as one function per column (N,)."""
 
     def make(place: int) -> FloatArray:
         kind, number = divmod(place, len(values))
@@ -96,7 +96,7 @@ def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]]) -> Column
 
 
 def mean_of_columns(sums: FloatArray) -> FloatArray:
-    """Means (R, V) of the defined values; inf as soon as one is infinite, NaN where none is defined."""
+    """Compute means (R, V) of the defined values: inf if one value is infinite, NaN if none is defined."""
     return join_means(split_means(sums))
 
 
@@ -107,14 +107,15 @@ def split_means(sums: FloatArray) -> FloatArray:
 
 
 def join_means(parts: FloatArray) -> FloatArray:
-    """Give the means themselves from what `split_means` gives: infinite as soon as one value is."""
+    """Turn the result of `split_means` into means, which are infinite as soon as one value is."""
     return np.where(parts[0] > 0, np.inf, parts[1])
 
 
 def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
-    """Subtract what `split_means` gives, new minus base.
+    """Subtract results of `split_means`, new minus base.
 
-    The one with the larger share of infinite values is larger, by inf. With equal shares the other values decide.
+    The mean with the larger share of infinite values is larger by inf. If the shares are equal, the other values
+    decide.
     """
     apart = new[0] - base[0]
     finite = np.where((new[0] == 1) & (base[0] == 1), 0.0, minus(new[1], base[1]))
@@ -131,7 +132,7 @@ _MOST_THREADS = 4  # that draw and sum; one scores what they give
 
 
 def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
-    """Give both as whole numbers that can be drawn by."""
+    """Check the number of resamples and the seed, and return both as ints."""
     resamples, seed = whole_number(where, "resamples", resamples), whole_number(where, "seed", seed)
     if not 1 <= resamples <= MOST_RESAMPLES:
         raise InputError(expected(where, "resamples", f"between 1 and {MOST_RESAMPLES}", resamples))
@@ -152,13 +153,12 @@ def to_grid(column: NDArray[Any]) -> FloatArray:
 
 
 def draw_pools(count: int, pools: int, seed: int) -> NDArray[np.int64]:
-    """Put units into pools at random, equal in size or one apart: the pool of each unit.
+    """Put units into random pools of equal size (or one apart), and return the pool of each unit.
 
-    Resampling pools takes no longer however many units there are. The units of a pool are drawn at random, so that the
-    variance between pools is, but for chance, that of independent units: of P pools its own relative error is about
-    sqrt(2 / P), 0.4 % for `MOST_UNITS`. That is so of means and ratios, which do not depend on a pool's size; where P
-    does not divide N, intervals of totals, such as numbers of objects, are too wide, as the sizes of the drawn pools
-    vary too.
+    Resampling pools takes the same time for any number of units. As pools are random, the variance between them is that
+    of independent units, up to a relative error of about sqrt(2 / P) for P pools: 0.4 % for `MOST_UNITS`. This holds
+    for means and ratios, which do not depend on a pool's size. If P does not divide N, intervals of totals, such as
+    numbers of objects, are too wide, because the sizes of the drawn pools vary too.
     """
     order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(count), kind="stable")
     pool = np.empty(count, np.int64)
@@ -171,9 +171,9 @@ def map_weights(
 ) -> Iterator[FloatArray]:
     """Map `work` over blocks of multiplicities (b, N), in order: each row is one multinomial draw of N among N.
 
-    Indices come from the raw 64-bit stream, 32 bits each by multiplication (a bias below N / 2**32), since NumPy
-    promises that stream, but not its distributions, for all versions. A row has its place in the stream, so that many
-    are drawn, and worked on, in threads.
+    Indices come from the raw 64-bit stream, 32 bits each by multiplication (a bias below N / 2**32): NumPy promises the
+    stream for all versions, but not its distributions. Each row has a fixed place in the stream, so threads can draw
+    different rows at the same time.
     """
     is_long = resamples * n_units >= _MANY_DRAWS
     size, words = max(_LEAST_ROWS, _DRAWN // n_units), (n_units + 1) // 2
@@ -192,7 +192,7 @@ def map_weights(
 
 
 def _tally(halves: NDArray[np.uint32]) -> FloatArray:
-    """How often each of N units is drawn by each row (R, N) of draws."""
+    """Count how often each row of draws (R, N) names each of N units."""
     count, n_units = halves.shape
     drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
     drawn += np.arange(count)[:, None] * n_units

@@ -1,4 +1,4 @@
-"""Runs on the same cases are compared pair by pair: differences (new minus base), tests, and a ranking of all."""
+"""Compares runs on the same cases pair by pair: differences (new minus base), tests, and a ranking of all runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -117,7 +117,7 @@ def compare_runs(
 
 @dataclass(frozen=True, kw_only=True)
 class LaidOut:
-    """The columns of runs that are compared: once they are there, the rows are needed no more.
+    """The columns of the runs to compare. Once they exist, the rows can be released.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class LaidOut:
 def lay_out(
     runs: Mapping[str, Sequence[CaseRow]], spec: ClassSpec, config: MetricsConfig, *, require: Sequence[str] = ()
 ) -> LaidOut:
-    """Check that runs may be compared, and lay out what is; parameters and errors are those of `compare_runs`."""
+    """Check that runs can be compared, and lay out their columns; takes arguments and raises as `compare_runs`."""
     known_kind("compare", "config", config, MetricsConfig)
     known_kind("compare", "spec", spec, ClassSpec)
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
@@ -182,7 +182,7 @@ class _Drawn:
 
 
 def compare_laid_out(given: LaidOut) -> dict[str, Any]:
-    """Do the statistics of `compare_runs`, and return what it returns."""
+    """Compute the statistics and the result of `compare_runs`."""
     boards, labels = given.boards, given.labels
     first = next(iter(boards.values()))
     pairs, drawn = list[dict[str, dict[str, Any]]](), dict[str, _Drawn]()
@@ -214,7 +214,7 @@ def compare_laid_out(given: LaidOut) -> dict[str, Any]:
 
 
 def _check_gate(runs: int, config: MetricsConfig) -> None:
-    """Refuse to decide about another number of runs than two, or by intervals whose ends are hardly drawn."""
+    """Refuse a gate on other than two runs, or with too few resamples for reliable ends of intervals."""
     problems = []
     if runs != 2:
         problems.append(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{runs} runs"))
@@ -272,7 +272,7 @@ def _compare_pair(
 
 
 def _paired_units(one: Scoreboard, other: Scoreboard) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """The values of both runs where both are defined, of each score in turn: per case, or their means per cluster."""
+    """Yield the values of both runs for each score, where both are defined: per case, or as means per cluster."""
     for name in one.per_case:
         values = one.values(name), other.values(name)
         undefined = np.isnan(values[0]) | np.isnan(values[1])

@@ -1,7 +1,7 @@
-"""Every score of a run, as a value of each case and as one function of sums over cases, and all that is resampled.
+"""Every score of a run, per case and as one function of sums over cases, and everything that is resampled.
 
-Nobody else calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D and V
-scores.
+No other module calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D
+and V scores.
 """
 
 from collections.abc import Mapping, Sequence
