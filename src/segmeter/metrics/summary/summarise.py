@@ -17,13 +17,12 @@ from segmeter.metrics.measures.protocol import length_metrics
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS
 from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_of_few
+from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboards
 from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
-
-DEFAULT = MetricsConfig()
 
 _RESAMPLED = ("iou", "dice")  # scores of a class and group with intervals
 
