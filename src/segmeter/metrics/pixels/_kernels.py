@@ -1,8 +1,4 @@
-"""The compiled loops behind `error_types`; imported on the first use, as numba takes a moment to load.
-
-Every wrong pixel is a false positive of one class and a false negative of another, so a list of them for each side
-holds all classes, and only wrong pixels look around themselves. A place is an index into the flattened map.
-"""
+"""Compiled loops that count pixels and sort errors by type. Import them on first use: numba takes a moment to load."""
 
 from typing import Any
 
@@ -11,6 +7,117 @@ from numpy.typing import NDArray
 
 from segmeter.jit import inlined_part, kernel
 from segmeter.metrics.arrays import BoolArray, IntArray
+
+Map = NDArray[Any]
+
+BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
+WAYS = 8  # sub-histograms: neighbours are mostly equal, and one counter would wait for itself
+LEAST_EQUAL = BLOCK // 8 * 5 // 8  # eights of a block that have to be equal for runs to pay: measured
+AGAIN = 8  # of so many blocks one is asked whether runs pay, while they do not
+MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
+
+_LOW = np.uint64(0xFFFF)
+_REPEAT = np.uint64(0x0001_0001_0001_0001)
+
+
+@kernel
+def encode_pairs(target: Map, labels: Map, pairs: Map, num_classes: int, ignore: int) -> None:
+    """Write row * (K + 1) + column per pixel; row K is ignored, row K + 1 and column K are outside the classes."""
+    classes, void, width = np.uint16(num_classes), np.uint16(ignore), np.uint16(num_classes + 1)
+    for i in range(pairs.size):
+        row, column = np.uint16(target[i]), np.uint16(labels[i])
+        if row >= classes:
+            row = classes if row == void else width
+        pairs[i] = row * width + min(column, classes)
+
+
+@kernel
+def _tally_each(first: Any, second: Any, table: Map, size: Any) -> None:
+    """Count two words of four pairs each, every pair in the sub-histogram of its place."""
+    for j in range(4):
+        table[((first >> np.uint64(16 * j)) & _LOW) + np.uint64(j) * size] += np.uint32(1)
+    for j in range(4):
+        table[((second >> np.uint64(16 * j)) & _LOW) + np.uint64(j + 4) * size] += np.uint32(1)
+
+
+@kernel
+def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> int:
+    """Count two words; eight equal pairs cost one addition. Whether they were equal, 0 or 1."""
+    pair = first & _LOW
+    if first == second and first == pair * _REPEAT:
+        table[pair] += np.uint32(8)
+        return 1
+    _tally_each(first, second, table, size)
+    return 0
+
+
+@kernel
+def tally_runs(words: Map, table: Map, size: np.uint64) -> int:
+    """Count sixteen pairs a turn; sixteen equal ones, the rule inside an object, cost one addition.
+
+    Returns how many of the eights were equal.
+    """
+    equal = 0
+    for i in range(words.size // 4):
+        first, second, third, fourth = words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]
+        pair = first & _LOW
+        same = pair * _REPEAT
+        if ((first ^ same) | (second ^ same) | (third ^ same) | (fourth ^ same)) == np.uint64(0):
+            table[pair + np.uint64(i % WAYS) * size] += np.uint32(16)
+            equal += 2
+        else:
+            equal += _tally_eight(first, second, table, size) + _tally_eight(third, fourth, table, size)
+    return equal
+
+
+@kernel
+def tally_plain(words: Map, table: Map, size: np.uint64) -> None:
+    """Count without looking for runs: where few are found, guessing wrong costs more than they save."""
+    for i in range(words.size // 2):
+        _tally_each(words[2 * i], words[2 * i + 1], table, size)
+
+
+@kernel
+def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
+    """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
+
+    Flat arrays, both uint8 or both uint16. Returns int64 ((K + 2) * (K + 1),).
+    """
+    size = (num_classes + 2) * (num_classes + 1)
+    table = np.zeros(WAYS * size, np.uint32)
+    words = np.empty(BLOCK // 4, np.uint64)
+    pairs = words.view(np.uint16)
+    whole = target.size - target.size % BLOCK
+    runs_pay = True
+    for start in range(0, whole, BLOCK):
+        stop = start + BLOCK
+        encode_pairs(target[start:stop], labels[start:stop], pairs, num_classes, ignore)
+        if runs_pay or start // BLOCK % AGAIN == 0:
+            runs_pay = tally_runs(words, table, np.uint64(size)) >= LEAST_EQUAL
+        else:
+            tally_plain(words, table, np.uint64(size))
+    rest = pairs[: target.size - whole]
+    encode_pairs(target[whole:], labels[whole:], rest, num_classes, ignore)
+    for pair in rest:
+        table[pair] += np.uint32(1)
+    total = np.zeros(size, np.int64)
+    for way in range(WAYS):
+        for pair in range(size):
+            total[pair] += table[way * size + pair]
+    return total
+
+
+@kernel
+def count_many(target: Map, labels: Map, num_classes: Any, ignore: Any) -> Map:
+    """Count pairs of any number of classes into one int64 (K + 2, K + 1) table."""
+    table = np.zeros((num_classes + 2, num_classes + 1), np.int64)
+    for i in range(target.size):
+        row, column = np.int64(target[i]), np.int64(labels[i])
+        if row >= num_classes:
+            row = num_classes if row == ignore else num_classes + 1
+        table[row, min(column, num_classes)] += 1
+    return table
+
 
 _ROW = 32
 _COLUMN = (1 << _ROW) - 1
@@ -129,48 +236,3 @@ def _search_block(
             if _holds(j, i, k, first, second, both, nothing):
                 return (j << _ROW) + i
     return -1
-
-
-@kernel
-def number_parts(classes: NDArray[Any], nothing: int) -> NDArray[np.int32]:
-    """Number the connected parts of each class from 1 on, corners included, in the flattened map; 0 is `nothing`."""
-    height, length = classes.shape
-    numbers = np.zeros(classes.shape, np.int32)
-    root, last = np.zeros(classes.size + 1, np.int32), np.int32(0)  # memory that is not touched costs nothing
-    for y in range(height):
-        for x in range(length):
-            value = classes[y, x]
-            number: Any = np.int32(0)
-            if value == nothing:
-                continue
-            if x > 0 and classes[y, x - 1] == value:
-                number = numbers[y, x - 1]
-            if y > 0 and classes[y - 1, x] == value:
-                number = numbers[y - 1, x]  # the corners above have joined this one
-            elif y > 0:
-                if number == 0 and x > 0 and classes[y - 1, x - 1] == value:
-                    number = numbers[y - 1, x - 1]
-                if x + 1 < length and classes[y - 1, x + 1] == value:
-                    number = _join(root, number, numbers[y - 1, x + 1]) if number else numbers[y - 1, x + 1]
-            if number == 0:
-                last += 1
-                root[last] = number = last
-            numbers[y, x] = number
-    for number in range(last + 1):
-        root[number] = root[root[number]]  # smaller numbers are settled
-    flat = numbers.reshape(-1)
-    for n in range(flat.size):
-        flat[n] = root[flat[n]]
-    return flat
-
-
-@kernel
-def _join(root: NDArray[np.int32], first: int, second: int) -> int:
-    """Let the smaller root of two numbers stand for both, and return it."""
-    while root[first] != first:
-        first = root[first]
-    while root[second] != second:
-        second = root[second]
-    smaller = min(first, second)
-    root[first] = root[second] = smaller
-    return smaller
