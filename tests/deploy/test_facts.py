@@ -3,7 +3,7 @@ import json
 import pytest
 
 from segmeter.deploy.facts import describe
-from segmeter.models.checkpoints.several import Checkpoints
+from segmeter.models.checkpoints.checkpoint import Checkpoints
 from tests.models.parts import make_card, make_spec
 
 

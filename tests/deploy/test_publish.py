@@ -16,7 +16,7 @@ from segmeter.deploy.publish import export_model
 from segmeter.deploy.trace import Traced
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.several import Checkpoints
+from segmeter.models.checkpoints.checkpoint import Checkpoints
 from segmeter.models.config import PspnetConfig
 from tests.models.parts import TINY, make_card, make_spec
 

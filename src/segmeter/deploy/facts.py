@@ -5,7 +5,7 @@ from typing import Any
 from segmeter import __version__
 from segmeter.classes import label_dtype
 from segmeter.deploy.trace import INPUT, OUTPUT
-from segmeter.models.checkpoints.several import Checkpoints
+from segmeter.models.checkpoints.checkpoint import Checkpoints
 
 KEY = "segmeter"  # of ONNX's metadata
 

@@ -16,8 +16,7 @@ from segmeter.errors import DataError
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.checkpoints.checkpoint import Checkpoint
-from segmeter.models.checkpoints.several import Checkpoints
+from segmeter.models.checkpoints.checkpoint import Checkpoint, Checkpoints
 
 MODEL, COMPARISON = "model.onnx", "comparison.json"
 
