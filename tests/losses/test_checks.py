@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError, InputError
-from segmeter.losses.checks import read_weights
 from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal_torch import read_weights
 from tests.losses.cases import make_case
 
 

@@ -34,7 +34,7 @@ from tests.training.optimisation.test_no_waiting import EVERYTHING, give_gradien
 from tests.training.tiny import SPEC, tiny_job, tiny_segmenter
 
 MPS, STAND_IN = torch.device("mps"), torch.device("cuda")
-ROOMS = ("losses.additive", "losses.region", "losses.checks")  # where sums take the widest float
+ROOMS = ("losses.additive", "losses.region", "losses.focal_torch")  # where sums take the widest float
 CHANGE = Augment(EVERYTHING, SPEC)
 DRAWS = CHANGE.draw(seed=0, epoch=0, indices=np.arange(4), channels=3)
 

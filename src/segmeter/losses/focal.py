@@ -1,4 +1,4 @@
-"""Focal loss: the public functions, with one meaning whatever the backend.
+"""Focal loss: the public functions, which mean the same whatever backend computes them.
 
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
@@ -18,10 +18,9 @@ from segmeter.errors import InputError
 from segmeter.losses import focal_torch
 from segmeter.losses.additive import AdditiveLoss, nan_where
 from segmeter.losses.build import resolve_weights
-from segmeter.losses.checks import FocalOptions, check_focal_options, check_tensors, count_normalizer, refuse_bad_labels
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
-from segmeter.losses.focal_torch import Terms
-from segmeter.losses.targets import LABEL_DTYPES, widened
+from segmeter.losses.focal_torch import FocalOptions, Terms, check_focal_options, count_normalizer
+from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labels, widened
 
 Reduction = Literal["mean", "sum", "none"]
 Weights = Sequence[float] | torch.Tensor | None
@@ -196,17 +195,7 @@ def _compute(
     """Compute the loss, and how many labels were bad."""
     task, weights, ignore_index = options.task, options.class_weights, options.ignore_index
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
-    alpha = options.alpha
-    negative, positive = alpha if isinstance(alpha, tuple) else (1.0, 1.0) if alpha is None else (1.0 - alpha, alpha)
-    terms = Terms(
-        softmax=task == "multiclass",
-        gamma=float(options.gamma),
-        negative=float(negative),
-        positive=float(positive),
-        smoothing=float(options.label_smoothing),
-        elementwise=options.reduction == "none",
-        ignore_index=ignore_index,
-    )
+    terms = options.terms()
     chosen = choose_backend(logits, aligned, terms, options.backend)
     if chosen in ("numba", "triton"):
         x = widened(logits) if chosen == "numba" else logits

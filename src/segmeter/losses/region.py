@@ -10,9 +10,18 @@ import torch
 from segmeter.checks import collecting
 from segmeter.classes import ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss, divide
-from segmeter.losses.checks import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig
-from segmeter.losses.targets import read_labels, valid_mask, widened, widest_float
+from segmeter.losses.targets import (
+    check_common,
+    check_number,
+    check_tensors,
+    read_labels,
+    refuse_bad_labels,
+    valid_mask,
+    whole_number,
+    widened,
+    widest_float,
+)
 
 
 class Regions(NamedTuple):
@@ -147,11 +156,10 @@ class TverskyLoss(RegionLoss):
         super().__init__(task, over, ignore_index, name=name)
         self.alpha, self.beta, self.gamma, self.smooth = alpha, beta, gamma, smooth
         with collecting(name) as problems:
-            check_numbers(problems, alpha=alpha, beta=beta, gamma=gamma, smooth=smooth)
-            problems.in_range("alpha", alpha, 0)
-            problems.in_range("beta", beta, 0)
-            problems.in_range("gamma", gamma, 0, above=True)
-            problems.in_range("smooth", smooth, 0, above=True)
+            check_number(problems, "alpha", alpha, 0)
+            check_number(problems, "beta", beta, 0)
+            check_number(problems, "gamma", gamma, 0, above=True)
+            check_number(problems, "smooth", smooth, 0, above=True)
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
         """Say which elements have a class."""
