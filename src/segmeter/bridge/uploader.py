@@ -8,9 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.dtypes import TORCH
+from segmeter.bridge.dtypes import TORCH, check_device
 from segmeter.bridge.host_copier import empty_pinned
-from segmeter.bridge.tensor_checks import check_device
 from segmeter.checks import expected
 from segmeter.errors import InputError
 

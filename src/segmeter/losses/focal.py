@@ -4,14 +4,13 @@ Letters: B batch, K classes, N... the spatial axes (H, W).
 """
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from segmeter.bridge.argmax import MOST_CHANNELS, has_triton
 from segmeter.checks import collecting, expected
 from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
@@ -28,7 +27,6 @@ Alpha = float | Sequence[float] | None
 
 # Fewer logits than this take a few milliseconds anyway, and loading the kernels takes longer.
 WORTH_LOADING = 1 << 16
-MOST_CHANNELS = 1024  # Triton's kernel holds all channels of a pixel in registers
 
 
 class FocalLoss(AdditiveLoss):
@@ -239,12 +237,6 @@ def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, terms: Terms
         fits = logits.device.type == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
         return kernels and fits and has_triton()
     return True
-
-
-@cache
-def has_triton() -> bool:
-    """Say whether Triton is installed, which torch does not bring on every system."""
-    return find_spec("triton") is not None
 
 
 class _Fused(torch.autograd.Function):

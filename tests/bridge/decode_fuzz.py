@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.bridge import argmax
 from segmeter.bridge.decode import labels_to_numpy
-from segmeter.bridge.kernels import argmax, fused
 from segmeter.errors import InputError
-from tests.bridge.kernels.fused_grid import message
+from tests.bridge.fused_grid import message
 from tests.views import GuardZones, laid_out
 
 CHANNELS = (1, 2, 3, 5, 11, 19, 33, 64, 150, 256, 257, 300)
@@ -63,7 +63,7 @@ def check(task, logits):
 
 def main(device, rounds, seed):
     """Run everything; give what was done."""
-    triton = nullcontext() if device != "cpu" else mock.patch.object(fused, "takes", return_value=True)
+    triton = nullcontext() if device != "cpu" else mock.patch.object(argmax, "fused_takes", return_value=True)
     ways = {"triton": triton} if device != "cpu" else {"triton": triton, "cpu": mock.patch.object(argmax, "SMALL", 0)}
     done, guarded = dict.fromkeys(ways, 0), 0
     for number in range(rounds):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.bridge.kernels._argmax_numba import BLOCK, along_channels, along_pixels
+from segmeter.bridge._argmax_numba import BLOCK, along_channels, along_pixels
 
 SIZES = [1, 7, BLOCK, 2 * BLOCK + 3]
 

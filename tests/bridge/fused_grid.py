@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import torch
 
-from segmeter.bridge.kernels import fused
+from segmeter.bridge import argmax
 from segmeter.bridge.transfer import Rule, raise_if_bad
 from segmeter.errors import InputError
 
@@ -65,7 +65,7 @@ def check_argmax(device):
         dtype = DTYPES[number % 3]
         values, logits = draw(shape, dtype, layout, bad, number)
         wanted = torch.uint16 if shape[1] > 256 else torch.uint8
-        labels, record = fused.argmax_labels(logits.to(device), wanted)
+        labels, record = argmax.argmax_labels(logits.to(device), wanted)
         odd = ~np.isfinite(values).all(1)
         assert labels.dtype == wanted
         np.testing.assert_array_equal(labels.cpu().numpy()[~odd], values.argmax(1)[~odd])
@@ -77,7 +77,7 @@ def check_threshold(device):
     cases = list(itertools.product(BAD, (0.0, -1.5, np.inf, -np.inf)))
     for number, (bad, level) in enumerate(cases):
         values, logits = draw((2, 3, 1111), DTYPES[number % 3], "cropped", bad, number)
-        labels, record = fused.threshold_labels(logits.to(device), level, torch.uint8)
+        labels, record = argmax.threshold_labels(logits.to(device), level, torch.uint8)
         odd = ~np.isfinite(values)
         np.testing.assert_array_equal(labels.cpu().numpy()[~odd], (values > level)[~odd])
         check_record(record, values, odd)
@@ -87,7 +87,7 @@ def check_threshold(device):
 def check_wide_range(device):
     """Smallest and largest float32, subnormals and both zeros keep their order as integers."""
     values = np.array([-3.4e38, -1e-45, -0.0, 0.0, 1e-45, 3.4e38, np.inf], np.float32)
-    _, record = fused.threshold_labels(torch.from_numpy(values).to(device), 0.0, torch.uint8)
+    _, record = argmax.threshold_labels(torch.from_numpy(values).to(device), 0.0, torch.uint8)
     assert f"min {float(values[0])!r} and max inf, 1 bad" in complaint(record, (7,))
     return 1
 
@@ -97,7 +97,7 @@ def check_far_channels(device):
     apart, values = 2**31 - 64, np.array([[0, 2, 0, 1], [1, 0, 0, 2], [2, 1, 1, 0]], np.float32)
     span = torch.empty(2 * apart + 4, dtype=torch.float16, device=device)
     logits = span.as_strided((1, 3, 4), (0, apart, 1)).copy_(torch.from_numpy(values))
-    labels, record = fused.argmax_labels(logits, torch.uint8)
+    labels, record = argmax.argmax_labels(logits, torch.uint8)
     np.testing.assert_array_equal(labels.cpu().numpy()[0], values.argmax(0))
     check_record(record, values, np.zeros(4, bool))
     return 1

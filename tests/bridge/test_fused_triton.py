@@ -5,8 +5,8 @@ import importlib
 import pytest
 import torch
 
-from segmeter.bridge.kernels import fused
-from tests.bridge.kernels import decode_fuzz, fused_grid
+from segmeter.bridge import argmax
+from tests.bridge import decode_fuzz, fused_grid
 from tests.fuzzing import record, rounds
 from tests.interpreted import interpreted
 
@@ -18,14 +18,14 @@ def test_the_kernels_agree_with_numpy_under_the_interpreter():
     for the place of a channel; the padding of a tile taken into its min; NaN not counted; negative numbers not turned
     round in their order.
     """
-    assert interpreted("tests.bridge.kernels.fused_grid", "cpu") == COMPARISONS
+    assert interpreted("tests.bridge.fused_grid", "cpu") == COMPARISONS
 
 
 @pytest.mark.fuzz
 def test_any_view_and_type_is_decoded_as_by_numpy():
     """Mutations seen to fail: any one stride of the logits; labels stored by the logits' strides."""
     count = rounds(60, 600)
-    found = interpreted("tests.bridge.kernels.decode_fuzz", "cpu", count, 0)
+    found = interpreted("tests.bridge.decode_fuzz", "cpu", count, 0)
     assert found["compared"] == {"triton": count, "cpu": count}
     record("decode_kernels", **found)
 
@@ -36,8 +36,8 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, logits):
     triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    kernel = getattr(importlib.import_module("segmeter.bridge.kernels._fused_triton"), name)
-    blocks = {"BLOCK_P": 64, "BLOCK_K": 32, "BLOCK": fused.TILE}
+    kernel = getattr(importlib.import_module("segmeter.bridge._fused_triton"), name)
+    blocks = {"BLOCK_P": 64, "BLOCK_K": 32, "BLOCK": argmax.TILE}
     constants = {argument: value for argument, value in blocks.items() if argument in kernel.arg_names}
     types = {
         "logits": logits,
@@ -48,7 +48,7 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, logits):
     }
     signature = {argument: types.get(argument, "i32") for argument in kernel.arg_names}
     source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    assert triton.compile(source, target=target, options=fused.OPTIONS).asm["cubin"]
+    assert triton.compile(source, target=target, options=argmax.OPTIONS).asm["cubin"]
 
 
 @pytest.mark.gpu

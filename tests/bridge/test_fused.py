@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from segmeter.bridge.kernels import fused
+from segmeter.bridge import argmax
 
 
 @pytest.fixture
 def on_a_gpu(monkeypatch):
     """Logits that say they lie on a GPU, in a process that has Triton."""
-    monkeypatch.setattr(fused, "_installed", lambda: True)
+    monkeypatch.setattr(argmax, "has_triton", lambda: True)
 
     class Claimed(torch.Tensor):
         device = torch.device("cuda", 0)
@@ -21,21 +21,23 @@ def on_a_gpu(monkeypatch):
 
 
 def test_nothing_outside_cuda_is_taken():
-    assert not fused.takes(torch.zeros(1, 2, 3), channels=2)
-    assert not fused.takes(torch.zeros(1, 2, 3, device="meta"), channels=2)
+    assert not argmax.fused_takes(torch.zeros(1, 2, 3), channels=2)
+    assert not argmax.fused_takes(torch.zeros(1, 2, 3, device="meta"), channels=2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32])
 def test_only_floats_of_32_bits_and_less_are_taken(on_a_gpu, dtype):
-    assert fused.takes(on_a_gpu(1, 2, 3, dtype=dtype), channels=2) == (dtype in fused.DTYPES)
+    assert argmax.fused_takes(on_a_gpu(1, 2, 3, dtype=dtype), channels=2) == (
+        dtype in (torch.float32, torch.bfloat16, torch.float16)
+    )
 
 
 def test_empty_logits_and_too_many_channels_are_not_taken(on_a_gpu, monkeypatch):
-    assert not fused.takes(on_a_gpu(1, 2, 0), channels=2)
-    assert fused.takes(on_a_gpu(1, 2, 3), channels=fused.MOST_CHANNELS)
-    assert not fused.takes(on_a_gpu(1, 2, 3), channels=fused.MOST_CHANNELS + 1)
-    monkeypatch.setattr(fused, "_installed", lambda: False)
-    assert not fused.takes(on_a_gpu(1, 2, 3), channels=2)
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 0), channels=2)
+    assert argmax.fused_takes(on_a_gpu(1, 2, 3), channels=argmax.MOST_CHANNELS)
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 3), channels=argmax.MOST_CHANNELS + 1)
+    monkeypatch.setattr(argmax, "has_triton", lambda: False)
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 3), channels=2)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,8 @@ def test_empty_logits_and_too_many_channels_are_not_taken(on_a_gpu, monkeypatch)
 )
 def test_programs_share_the_processors_among_images(monkeypatch, tiles, share, programs):
     """Four processors, each with eight programs; every image has at least one."""
-    monkeypatch.setattr(fused, "_processors", lambda device: 4)
-    assert fused._programs(torch.device("cpu"), tiles=tiles, share=share) == programs
+    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
+    assert argmax._programs(torch.device("cpu"), tiles=tiles, share=share) == programs
 
 
 def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
@@ -68,13 +70,13 @@ def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
             calls.append("left")
 
     monkeypatch.setattr(torch.cuda, "device_of", On)
-    monkeypatch.setattr(fused, "_kernels", lambda: Mock(argmax_labels=Launch(), threshold_labels=Launch()))
-    monkeypatch.setattr(fused, "_processors", lambda device: 4)
-    monkeypatch.setattr(fused, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
+    monkeypatch.setattr(argmax, "_kernels", lambda: Mock(argmax_labels=Launch(), threshold_labels=Launch()))
+    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
+    monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
     with FakeTensorMode():
         logits = torch.empty(2, 3, 40, device="cuda:1")
-        fused.argmax_labels(logits, torch.uint8)
-        fused.threshold_labels(logits, 0.0, torch.uint8)
+        argmax.argmax_labels(logits, torch.uint8)
+        argmax.threshold_labels(logits, 0.0, torch.uint8)
     assert calls == ["on cuda:1", "launch", "left"] * 2
 
 
@@ -82,6 +84,6 @@ def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
 def test_floats_on_the_gpu_are_taken():
     logits = torch.zeros(1, 2, 8, device="cuda")
-    assert fused.takes(logits, channels=2)
-    assert not fused.takes(logits.double(), channels=2)
-    assert not fused.takes(logits, channels=fused.MOST_CHANNELS + 1)
+    assert argmax.fused_takes(logits, channels=2)
+    assert not argmax.fused_takes(logits.double(), channels=2)
+    assert not argmax.fused_takes(logits, channels=argmax.MOST_CHANNELS + 1)
