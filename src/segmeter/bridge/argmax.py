@@ -1,4 +1,4 @@
-"""Turns logits into labels in one pass over the logits: numba on the CPU, Triton on CUDA, torch for what is left.
+"""Turns logits into labels in one pass over the logits: by numba on the CPU, Triton on CUDA, torch otherwise.
 
 torch's own argmax over the channels is slow on the CPU in either layout, as it goes pixel by pixel; on CUDA torch would
 read the logits three times and write int64 indices. numba and Triton are imported on the first call that needs them.
@@ -56,7 +56,7 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
 def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
     """Decode in as many threads as torch would use; torch and the kernels release the GIL.
 
-    Each thread takes another part when it has finished one, as some may share a core with a thread of torch that spins.
+    Each thread takes another part when it has finished one, as some may share a core with a spinning thread of torch.
     """
     batch, channels, pixels = logits.shape
     found = torch.empty(batch, pixels, dtype=dtype)
@@ -84,7 +84,7 @@ def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
 
 
 class _Decoder:
-    """Runs the kernel that fits the layout, over the logits where they lie or over a copy in its own buffer."""
+    """Runs the kernel for the layout, on the logits in place or on a copy in its own buffer."""
 
     def __init__(self, logits: Tensor, size: int) -> None:
         from segmeter.bridge import _argmax_numba as kernels  # numba: only where there is much to decode
@@ -149,7 +149,7 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def threshold_labels(logits: Tensor, level: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Give 1 where a logit is above `level`; any shape. Returns as `argmax_labels` does."""
+    """Label logits of any shape with 1 where they are above `level`; returns as `argmax_labels` does."""
     dense = logits.contiguous()
     labels = torch.empty(dense.shape, dtype=dtype, device=dense.device)
     record = _blank(dense.device).clone()
@@ -171,7 +171,7 @@ def _processors(device: torch.device) -> int:
 
 @cache
 def _blank(device: torch.device) -> Tensor:
-    """A record that nothing was added to. Copying it on the device costs no wait, as an upload would."""
+    """An empty record. Cloning it on the device needs no wait, while an upload would."""
     largest = torch.iinfo(torch.int32).max
     with torch.inference_mode(False):
         return torch.tensor([0, 0, 0, _NOWHERE, largest, -largest - 1], dtype=torch.int64).to(device)

@@ -178,7 +178,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
 def _pack_given(
     where: str, tensor: Tensor, *, num_classes: int, ignore_index: int | None, dtype: torch.dtype
 ) -> Transfer:
-    """Pack labels that were decoded before: each value must be a class or the ignore value."""
+    """Pack labels that are decoded already: each value must be a class or the ignore value."""
     if tensor.dtype == torch.uint64 or tensor.is_complex():
         raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
     values = tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
@@ -201,8 +201,8 @@ def _finite(
 ) -> Transfer:
     """A payload computed from logits, with the record of whether these were finite.
 
-    The kernel that decoded them wrote `record`, or else it is measured on `extremes`, the lowest and highest logits of
-    each pixel; with neither they are known to be finite.
+    Either the kernel that decoded them wrote `record`, or it is measured on `extremes`, the lowest and highest logits
+    of each pixel. With neither they are known to be finite.
     """
     shape, values, sortable = tuple(payload.shape), torch.float32, record is not None
     if extremes is not None and extremes[0].numel():

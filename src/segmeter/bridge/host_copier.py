@@ -61,9 +61,9 @@ class PlainTransport:
 
 
 class CudaTransport:
-    """One side stream of one CUDA device, into pinned memory, so that copies run beside the next kernels.
+    """Copies on a side stream of one CUDA device into pinned memory, while the next kernels run.
 
-    torch keeps pinned memory and gives it out again when the array in it is gone, so nothing is pinned twice.
+    torch keeps pinned memory and reuses it once the array in it is gone, so nothing is pinned twice.
     """
 
     immediate = False
@@ -96,7 +96,7 @@ def open_transport(device: torch.device) -> Transport:
 
 
 def empty_pinned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Host memory that copies can be queued into or out of; pageable memory where none can be pinned."""
+    """Allocate host memory for asynchronous copies; pageable memory where none can be pinned."""
     try:
         return torch.empty(shape, dtype=dtype, pin_memory=True)
     except RuntimeError as error:
@@ -105,7 +105,7 @@ def empty_pinned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 class PendingArray:
-    """A result that is on its way. The caller owns the array.
+    """A result on its way to the host. The caller owns the array.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class PendingArray:
         Raises
         ------
         InputError
-            A check failed: raised in the place of the first row with a bad value, after the good ones before it.
+            A check failed. It is raised instead of the first row with a bad value, after the good rows before it.
         """
         self._arrive()
         yield from self._host[: self._transfer.good_rows(self._record)].numpy()

@@ -110,7 +110,7 @@ def read_scalars(scalars: Sequence[Tensor]) -> list[float]:
 
 
 def pack(where: str, tensor: Tensor, dtype: np.dtype | None) -> Transfer:
-    """Pack a checked tensor on its device, in the dtype that crosses, with the record of its checks."""
+    """Pack a checked tensor on its device, in the dtype that crosses, together with the record of its checks."""
     arrives = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[dtype]
     plain = tensor.resolve_conj().resolve_neg()
     packed, bad = plain, None

@@ -65,7 +65,7 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
 
 
 def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
-    """Raise the InputError that a (6,) int64 `record` stands for; a record without bad values passes."""
+    """Raise InputError if a (6,) int64 `record` counts bad values."""
     bad, nan, inf, first, *limits = (int(value) for value in record)
     if bad == 0:
         return
@@ -81,7 +81,7 @@ def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
 
 
 def _bits(value: Tensor) -> Tensor:
-    """A 0-d number as int64: itself or, of a float, its bits; so that counts and values share one record."""
+    """A 0-d integer, or the bits of a float, as int64, so that counts and values share one record."""
     if not value.is_floating_point():
         return value.to(torch.int64)
     if value.dtype == torch.float64:
@@ -125,7 +125,7 @@ class Transfer:
             raise_if_bad(record.numpy(), self.rule, case_id)
 
     def good_rows(self, record: Tensor | None) -> int | None:
-        """How many rows of the first axis come before the first bad value; None where all are good."""
+        """Number of rows of the first axis before the first bad value; None if all are good."""
         if record is None or self.rule is None or int(record[0]) == 0:
             return None
         return int(record[3]) // math.prod(self.rule.shape[1:])

@@ -132,7 +132,7 @@ def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
 
 
 def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
-    """Do for (B, H, W, C) what `pad_to_multiple` does, without knowing when traced which of its two ways is taken."""
+    """Pad (B, H, W, C) as `pad_to_multiple` does, in steps that leave its choice of two ways to the traced program."""
     sizes = images.shape[1:3]
     padded = [_padded(size, segmenter.size_multiple, segmenter.size_least) for size in sizes]
     pairs = zip(sizes, padded, strict=True)
@@ -186,7 +186,7 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
 
 
 def _check_pools(program: ExportedProgram) -> None:
-    """Refuse to pool to a fixed number of cells, which ONNX can't do for every size; exported, it would fail there."""
+    """Refuse pooling to a fixed number of cells: ONNX can't do it for every size, and the file would fail later."""
     for node in program.graph.nodes:
         if "adaptive_avg_pool2d" in str(node.target) and list(node.args[1]) != [1, 1]:
             cells = " x ".join(map(str, node.args[1]))
@@ -197,7 +197,7 @@ def _check_pools(program: ExportedProgram) -> None:
 
 
 class OnnxModel:
-    """Runs an ONNX file on the CPU; a call takes (B, H, W, C) images and gives their labels."""
+    """Runs an ONNX file on the CPU: a call turns (B, H, W, C) images into labels."""
 
     def __init__(self, content: bytes) -> None:
         import onnxruntime
@@ -213,7 +213,7 @@ class OnnxModel:
 
 
 def _name_axes(model: Any) -> None:
-    """Say batch, height and width where the tracer's own symbols stand."""
+    """Name the axes batch, height and width, in place of the tracer's symbols."""
     symbols = [axis.dim_param for axis in model.graph.input[0].type.tensor_type.shape.dim[: len(AXES)]]
     names = dict(zip(symbols, AXES, strict=True))
     for value in (*model.graph.input, *model.graph.output):

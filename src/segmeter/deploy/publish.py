@@ -49,7 +49,7 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """The published file, dtype and least height and width of its images, and how its labels agreed with ours."""
+    """The published file, the dtype and least size of its images, and how its labels agreed with ours."""
 
     path: Path
     dtype: str

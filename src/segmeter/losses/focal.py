@@ -30,7 +30,7 @@ WORTH_LOADING = 1 << 16
 
 
 class FocalLoss(AdditiveLoss):
-    """`focal_loss` with its options fixed; they are named and checked as there.
+    """`focal_loss` with fixed options, which have the same names and checks.
 
     Examples
     --------
@@ -67,13 +67,13 @@ class FocalLoss(AdditiveLoss):
         return self.mark(loss, bad)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the sum over the elements, (1,), divided only by a normaliser that is a number."""
+        """The sum over the elements, (1,), divided only by a normaliser that is a number."""
         total, bad = _compute(self.name, logits, target, self._placed()._replace(reduction="sum"))
         number = self.options.normalizer
         return self.mark(total if isinstance(number, str) else total / number, bad).view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give the normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
+        """The normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
         return count_normalizer(target, self._placed()).view(1)
 
     def _placed(self) -> FocalOptions:
@@ -190,7 +190,7 @@ def build_focal(
 def _compute(
     where: str, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the loss, and how many labels were bad."""
+    """Compute the loss and the number of bad labels."""
     task, weights, ignore_index = options.task, options.class_weights, options.ignore_index
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
     terms = options.terms()
@@ -212,7 +212,7 @@ def _compute(
 
 
 def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, backend: str) -> str:
-    """Give the backend's name; InputError where a forced one does not take such tensors."""
+    """Choose the backend by name; InputError if a forced one does not take such tensors."""
     if backend == "auto":
         if takes("triton", logits, target, terms):
             return "triton"
@@ -229,7 +229,7 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, bac
 
 
 def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, terms: Terms) -> bool:
-    """Say whether a backend computes these: the compiled ones take hard labels and floats of at most 32 bits."""
+    """Whether a backend takes these; the compiled ones need hard labels and floats of at most 32 bits."""
     kernels = target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
     if backend == "numba":
         return kernels and logits.device.type == "cpu" and not terms.smoothing
@@ -240,7 +240,7 @@ def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, terms: Terms
 
 
 class _Fused(torch.autograd.Function):
-    """The sums with the closed-form gradient; of the logits it saves nothing but themselves."""
+    """The sums with the closed-form gradient; it saves no tensor of the logits' size but the logits."""
 
     @staticmethod
     def forward(
@@ -262,7 +262,7 @@ class _Fused(torch.autograd.Function):
 
 
 class _NoSecondDerivative(torch.autograd.Function):
-    """A gradient that refuses to be differentiated: without it, a gradient penalty would silently weigh nothing."""
+    """Refuses to differentiate the gradient: otherwise a gradient penalty would silently have no effect."""
 
     @staticmethod
     def forward(ctx: Any, gradient: torch.Tensor, logits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -281,7 +281,7 @@ def _run(
     terms: Terms,
     backend: str,
 ) -> list[torch.Tensor]:
-    """Run a backend's kernel; under torch.compile as an operator, so that nothing is traced through."""
+    """Run a backend's kernel; under torch.compile as one operator, which is not traced."""
     if torch.compiler.is_compiling():
         numbers = [float(number) for number in terms[:-1]]
         found: Any = _operator(logits, target, weights, scale, numbers, terms.ignore_index, backend)

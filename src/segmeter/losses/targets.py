@@ -1,4 +1,4 @@
-"""The public door of every loss: checks options, logits and targets once, and reads targets in a form safe to index.
+"""Checks the options and tensors of every loss once, at its public door, and reads targets safely.
 
 Letters: B batch, K channels, N... the spatial axes.
 """
@@ -141,7 +141,7 @@ class Labels(NamedTuple):
 
 
 def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None) -> Labels:
-    """Give int64 classes that are safe to index with, and the masks; every element of a soft target counts."""
+    """Read int64 classes that are safe to index with, and the masks; every element of a soft target counts."""
     if target.is_floating_point():
         shape = logits[:, 0].shape if softmax else logits.shape
         classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)

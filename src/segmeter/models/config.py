@@ -51,7 +51,7 @@ _POOLED = {
 
 
 class ModelConfig(Config, title="model"):
-    """What every network takes; `_network` adds the options of its own, under the library's names for them."""
+    """The keys of every network; `_network` adds its own options, under the library's names for them."""
 
     name: str
     """The registered name of the network."""
@@ -60,7 +60,7 @@ class ModelConfig(Config, title="model"):
     depth: Depth = 5
     """How often the encoder halves the image; for dpt, how many of its levels are used."""
     weights: Annotated[str, Field(min_length=1)] | None = None
-    """What the encoder starts from: null for random weights; "imagenet", or another name that the encoder has, for a
+    """Initial weights: null for random weights; "imagenet", or another name that the encoder has, for a
     pretrained encoder; or the path of a file or checkpoint."""
     downsample: Annotated[int, Unit("times")] = Field(1, ge=1, le=8)
     """How many times smaller, in height and in width, the network sees images: blocks of that many pixels a side are
@@ -107,7 +107,7 @@ _OPTIONS: dict[str, tuple[Any, str | None]] = {
     "decoder_aspp_dropout": (_Share, "Dropout after the pyramid."),
     "decoder_readout": (
         Literal["ignore", "add", "cat"],
-        "What becomes of the class token: ignored, added to the features, or concatenated with them.",
+        "Use of the class token: ignored, added to the features, or concatenated with them.",
     ),
     "decoder_intermediate_channels": (tuple[_Count, ...], "Channels per level of `depth`."),
     "decoder_fusion_channels": (_Count, "Channels where the levels are fused."),

@@ -1,4 +1,4 @@
-"""Checkpoints: folders with the weights of a segmenter, its card and progress, published at once, verified when read.
+"""Writes and reads checkpoints: folders with a segmenter's weights, card and progress, complete or not there at all.
 
 A folder holds `model.safetensors`, `manifest.json` with the sha256 of each file and of itself, and while a training can
 resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever run or imported.
@@ -232,7 +232,7 @@ def find_checkpoint(path: Path) -> Path:
 
 
 def find_weights(place: Path | str) -> Path:
-    """Find the file of weights: the one that is given, by path or URL, or that of a checkpoint or run."""
+    """Find the file of weights: a given file, by path or URL, or that of a checkpoint or run."""
     path = fetch(place, keep=_of_checkpoints)
     return read_checkpoint(path).folder / WEIGHTS if path.is_dir() else path
 

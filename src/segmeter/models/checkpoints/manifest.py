@@ -49,7 +49,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
-    """Raise CheckpointError unless a file is byte for byte the one that the manifest describes."""
+    """Raise CheckpointError unless a file is byte for byte as the manifest describes it."""
     path = folder / name
     if not path.is_file():
         raise CheckpointError(f"{path}: is missing, though the manifest lists it. Copy the whole folder again.")

@@ -120,7 +120,7 @@ def real_path(path: Path) -> Path:
 
 
 def find_placeholder(path: Path) -> str | None:
-    """Say what a download or clone left in place of the file, and what to do; None for any other content."""
+    """Describe what a download or clone left in place of the file, and what to do; None for any other content."""
     text = _begins(path).lstrip().lower()
     if path.stat().st_size == 0:
         return "is empty (0 bytes): the copy or download broke off. Fetch it again."
