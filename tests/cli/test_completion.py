@@ -11,7 +11,7 @@ import pytest
 from segmeter.cli.command_list import COMMANDS
 from segmeter.cli.completion import complete, suggestions
 from segmeter.errors import ConfigError
-from segmeter.models.encoders import ENCODERS
+from segmeter.models.config import ENCODERS
 
 
 @pytest.mark.parametrize(

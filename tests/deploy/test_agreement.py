@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.deploy.comparison import compare
+from segmeter.deploy.publish import compare
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor

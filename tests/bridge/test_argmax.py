@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.kernels import argmax as channels
-from segmeter.bridge.kernels.argmax import winners
+from segmeter.bridge import argmax as channels
+from segmeter.bridge.argmax import winners
 
 
 def draw(shape, seed=0, dtype=torch.float32):
@@ -56,7 +56,7 @@ def test_winners_are_the_first_of_the_largest(shape, dtype, layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_few_logits_need_no_compiled_loop(monkeypatch, layout):
     """numba takes a moment to load. Mutation seen to fail: the loops for every size."""
-    monkeypatch.setitem(sys.modules, "segmeter.bridge.kernels._argmax_numba", None)
+    monkeypatch.setitem(sys.modules, "segmeter.bridge._argmax_numba", None)
     logits = LAYOUTS[layout](draw((2, 5, 30)))
     found, (lows, highs) = winners(logits, torch.uint8)
     np.testing.assert_array_equal(found.numpy(), logits.numpy().argmax(1))

@@ -4,6 +4,7 @@ It runs in a process of its own, as Triton reads TRITON_INTERPRET when it is imp
 """
 
 import json
+import re
 import sys
 from contextlib import nullcontext
 from unittest import mock
@@ -12,16 +13,25 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.bridge import argmax
 from segmeter.bridge.decode import labels_to_numpy
-from segmeter.bridge.kernels import argmax, fused
+from segmeter.bridge.transfer import Rule, raise_if_bad
 from segmeter.errors import InputError
-from tests.bridge.kernels.fused_grid import message
 from tests.views import GuardZones, laid_out
 
 CHANNELS = (1, 2, 3, 5, 11, 19, 33, 64, 150, 256, 257, 300)
 SPACES = ((), (1,), (5,), (997,), (1, 1), (3, 7), (13, 37), (40, 24), (120, 96), (17, 1), (2, 3, 5))
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 BAD = ((), (), (), (np.nan,), (np.inf,), (-np.inf,), (np.nan, np.inf, -np.inf))
+
+
+def message(values, bad, shape):
+    """What the error says, from NumPy alone: `bad` marks pixels, `values` are all logits."""
+    low, high = (np.nan, np.nan) if np.isnan(values).any() else (values.min(), values.max())
+    nans = np.isnan(values).any(1) if values.ndim > bad.ndim else np.isnan(values)
+    first = tuple(int(place) for place in np.unravel_index(int(bad.argmax()), shape))
+    counts = f"{bad.sum()} bad value(s) ({(bad & nans).sum()} NaN, {(bad & ~nans).sum()} infinite)"
+    return f"min {float(low)!r} and max {float(high)!r}, {counts}, the first at index {first}"
 
 
 def draw(rng, device):
@@ -61,9 +71,30 @@ def check(task, logits):
     return zones.check()
 
 
+def check_far_channels(device):
+    """Channels that lie more than 2^31 values apart, as those of a very large image do; little of the span is used."""
+    apart, values = 2**31 - 64, np.array([[0, 2, 0, 1], [1, 0, 0, 2], [2, 1, 1, 0]], np.float32)
+    span = torch.empty(2 * apart + 4, dtype=torch.float16, device=device)
+    logits = span.as_strided((1, 3, 4), (0, apart, 1)).copy_(torch.from_numpy(values))
+    labels, record = argmax.argmax_labels(logits, torch.uint8)
+    np.testing.assert_array_equal(labels.cpu().numpy()[0], values.argmax(0))
+    assert not record[0]
+
+
+def check_wide_range(device):
+    """Smallest and largest float32, subnormals and both zeros keep their order as integers."""
+    values = np.array([-3.4e38, -1e-45, -0.0, 0.0, 1e-45, 3.4e38, np.inf], np.float32)
+    _, record = argmax.threshold_labels(torch.from_numpy(values).to(device), 0.0, torch.uint8)
+    rule = Rule(where="f", argument="x", text="", remedy="", shape=(7,), values=torch.float32, sortable=True)
+    with pytest.raises(InputError, match=re.escape(f"min {float(values[0])!r} and max inf, 1 bad")):
+        raise_if_bad(record.cpu().numpy(), rule, None)
+
+
 def main(device, rounds, seed):
     """Run everything; give what was done."""
-    triton = nullcontext() if device != "cpu" else mock.patch.object(fused, "takes", return_value=True)
+    check_far_channels(device)
+    check_wide_range(device)
+    triton = nullcontext() if device != "cpu" else mock.patch.object(argmax, "fused_takes", return_value=True)
     ways = {"triton": triton} if device != "cpu" else {"triton": triton, "cpu": mock.patch.object(argmax, "SMALL", 0)}
     done, guarded = dict.fromkeys(ways, 0), 0
     for number in range(rounds):

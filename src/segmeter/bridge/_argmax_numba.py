@@ -1,7 +1,7 @@
 """The numba kernels behind `argmax`; imported on the first large map, as numba takes a moment to load.
 
-Both give the first largest channel of each pixel, and say whether all values were finite: 0 times a value is 0, or NaN
-of NaN and of infinity, so one sum over all of them tells, and can't overflow.
+Both find the first largest channel of each pixel, and whether all values were finite. 0 times a value is 0, but NaN
+for NaN and infinity, so the sum of these products answers that without overflow.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ BLOCK = 1024  # pixels whose highs, labels and sums stay in the first-level cach
 def along_pixels(values: Values, stride: int, channels: int, found: Values) -> bool:
     """For pixels that are adjacent in memory: channel c of pixel p is values[c * stride + p].
 
-    Channel after channel, so that a vector register holds neighbouring pixels.
+    It goes channel by channel, so that a vector register holds neighbouring pixels.
     """
     zero = values.dtype.type(0)
     high, total, label = np.empty(BLOCK, values.dtype), np.empty(BLOCK, values.dtype), np.empty(BLOCK, np.int32)

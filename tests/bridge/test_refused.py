@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from segmeter.bridge.dtypes import check_device, check_tensor
 from segmeter.bridge.host_copier import HostCopier
-from segmeter.bridge.tensor_checks import check_device, check_tensor
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
 from segmeter.errors import InputError

@@ -1,8 +1,8 @@
-"""Triton kernels: logits -> labels and the record of their check, in one pass over the logits.
+"""Triton kernels that turn logits into labels and the record of their check, in one pass over the logits.
 
-A program takes every n-th tile of [P, K] logits, P pixels and their K channels, and keeps the record in registers, so
-that it meets the other programs only once. Smallest and largest logit are recorded as integers that sort as the floats
-do, since integers have an atomic minimum.
+A program takes every n-th tile of [P, K] logits, P pixels and their K channels. It keeps its record in registers and
+adds it to the common one once. Smallest and largest logit are recorded as integers that sort as the floats do, because
+integers have an atomic minimum.
 """
 
 # Triton reads annotations as types of its own, so arguments and results have none here.
@@ -16,14 +16,14 @@ NOWHERE = tl.constexpr(2**62)
 
 @triton.jit
 def sortable(x):
-    """Give float32 as int32 of the same order."""
+    """Map float32 to int32 that sort alike."""
     bits = x.to(tl.int32, bitcast=True)
     return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 
 @triton.jit
 def add_to_record(record, nan, inf, first, low, high):
-    """Combine what one program found, per lane, with what the others did."""
+    """Add one program's findings, per lane, to the common record."""
     nans, infs = tl.sum(nan), tl.sum(inf)
     if nans + infs > 0:
         tl.atomic_add(record, nans + infs)
@@ -47,7 +47,7 @@ def argmax_labels(
     BLOCK_P: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Label of a pixel: its largest channel, the first one among equals."""
+    """Label each pixel with its largest channel, the first one among equals."""
     image = tl.program_id(1).to(tl.int64)
     k = tl.arange(0, BLOCK_K).to(tl.int64)  # as k * s_channel may exceed 32 bits
     nan, inf = tl.zeros([BLOCK_P], tl.int64), tl.zeros([BLOCK_P], tl.int64)
@@ -78,7 +78,7 @@ def argmax_labels(
 
 @triton.jit
 def threshold_labels(logits, labels, record, level, elements, BLOCK: tl.constexpr):
-    """Label of a logit: 1 where it is above the level."""
+    """Label each logit with 1 where it is above the level, else 0."""
     nan, inf = tl.zeros([BLOCK], tl.int64), tl.zeros([BLOCK], tl.int64)
     first = tl.full([BLOCK], NOWHERE, tl.int64)
     low, high = tl.full([BLOCK], float("inf"), tl.float32), tl.full([BLOCK], float("-inf"), tl.float32)
