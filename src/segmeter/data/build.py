@@ -7,7 +7,6 @@ from dataclasses import replace
 from segmeter.checks import expected
 from segmeter.data.config import DATA, SPLITS, DataConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.pairing import listed_once
 from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import DataReport, check_splits
 from segmeter.errors import ConfigError, DataError
@@ -69,15 +68,14 @@ def open_splits(
         One line for everything that can't be used in any of the splits, and for every case that two of them share.
     """
     datasets, problems, others = list[Dataset](), list[str](), list[Dataset]()
-    with listed_once():
-        for split in unread:
-            with suppress(DataError):  # the data may have no such list, or no masks of it
-                others.append(_open(config, split))
-        for split in splits:
-            try:
-                datasets.append(replace(_open(config, split), streams=not config.instances))
-            except DataError as error:
-                problems += error.problems
+    for split in unread:
+        with suppress(DataError):  # the data may have no such list, or no masks for it
+            others.append(_open(config, split))
+    for split in splits:
+        try:
+            datasets.append(replace(_open(config, split), streams=not config.instances))
+        except DataError as error:
+            problems += error.problems
     reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached", unread=others)
     verified = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
     return tuple(verified), reports

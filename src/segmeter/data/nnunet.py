@@ -10,7 +10,7 @@ import numpy as np
 
 from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
-from segmeter.data.config import ClassesConfig
+from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 

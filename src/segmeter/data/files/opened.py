@@ -90,5 +90,5 @@ def hash_path(path: Path) -> str:
     """Sha256 of a file's bytes, or of the files of a Zarr folder."""
     if path.is_dir():
         return hash_folder(path)
-    with open_regular(path) as file:
+    with open_regular(path, may_be_empty=True) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -44,6 +44,7 @@ FORMATS = {
     "itk": Format((".mha", ".nrrd")),
     "dicom": Format((".dcm",)),
     "geojson": Format((".geojson",)),
+    "yolo": Format((".txt",)),
 }
 SUFFIXES = {suffix: name for name, form in FORMATS.items() if form.is_picture for suffix in form.suffixes}
 SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
@@ -161,8 +162,8 @@ def name_format(path: Path, head: bytes) -> str:
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Open a file for reading after a look at its kind.
+def open_regular(path: Path, *, may_be_empty: bool = False) -> Iterator[BufferedReader]:
+    """Open a file for reading after a check of its kind.
 
     Raises
     ------
@@ -178,7 +179,7 @@ def open_regular(path: Path) -> Iterator[BufferedReader]:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _irregular(path)
-            if not status.st_size:
+            if not status.st_size and not may_be_empty:
                 found = "an empty file (0 bytes)"
                 raise DataError(expected(show(path), "file", "to hold an image", found, "Copy it again."))
             yield file

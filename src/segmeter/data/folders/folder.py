@@ -56,7 +56,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     if not root.is_dir() and not url_of(root):
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images = scan_folder(root / config.images, role="images", remedy=_layout(config), zarrs=True)
+    images = scan_folder(root / config.images, role="images", remedy=_layout(config))
     masks = _mask_folders(config, root)
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.config import Instances
+from segmeter.data.classes_config import Instances
 from segmeter.data.files.sniff import show
 from segmeter.data.files.zarr import label_names
 from segmeter.errors import DataError

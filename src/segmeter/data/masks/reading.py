@@ -14,12 +14,12 @@ from segmeter.data.files.array import ArrayRows, FileArray, Header, LazyArray, L
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
-from segmeter.data.files.sniff import open_regular, show, volume_format
+from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.images import kind_of
-from segmeter.data.masks.coco import coco_of, hash_coco, read_coco
-from segmeter.data.masks.drawn import decode_geojson
+from segmeter.data.masks.annotations import annotations_of, hash_annotated, read_annotated
 from segmeter.data.masks.label_mapping import check_nodata, split_codes, split_objects, to_labels
 from segmeter.data.masks.options import Reading
+from segmeter.data.masks.outlines import OUTLINES, read_outlines
 from segmeter.errors import DataError
 
 _MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
@@ -66,15 +66,16 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     DataError
         The file is damaged, lossy, too large, of fractions, or has a value that is no label.
     """
-    if coco_of(path):
-        return StoredMap(values=read_coco(path, reading), geometry=NOWHERE, sha256=hash_coco(path))
+    if annotations_of(path):
+        return StoredMap(values=read_annotated(path, reading), geometry=NOWHERE, sha256=hash_annotated(path))
     form = volume_format(path)
-    if form == "geojson":
-        return _read_geojson(path, reading, shape)
+    if form in OUTLINES:
+        values = read_outlines(path, form, reading, shape=shape)
+        return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))
     with open_array(path, settled=True, **reading.options(path, is_folder=form == "zarr")) as array:
         codes = _codes_of(array, reading)
         geometry = array.geometry if reading.located else Geometry(nodata=array.nodata)
-        has_colours = codes.ndim == 3 and array.header.channels == 3
+        has_colours = codes.ndim == 3 and array.header.channels > 1
         sha256, is_palette = array.sha256, array.is_palette
     if reading.instances or reading.keeps_invalid:
         codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
@@ -95,13 +96,13 @@ def _codes_of(array: FileArray, reading: Reading) -> NDArray[Any]:
     if codes is not None:  # such a file has one channel, is not lossy, and says nothing about an orientation
         return codes
     check_mask_header(array.path, array.header, label_map=reading.label_map)
-    codes = array.read()
+    codes = array.read_colours(3) if array.header.kind == "rgba" else array.read()
     return codes.astype(np.uint8) if codes.dtype == np.bool_ else codes
 
 
 def has_pixels(path: Path) -> bool:
     """Whether a mask stores pixels, and not objects that are drawn onto a map whose size comes from elsewhere."""
-    return coco_of(path) is None and volume_format(path) != "geojson"
+    return annotations_of(path) is None and volume_format(path) not in OUTLINES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,7 +190,7 @@ def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> Store
 
 def hash_map(path: Path) -> str:
     """Sha256 as `StoredMap` has it: of a file's bytes, a Zarr folder's files, or an image's part of a COCO file."""
-    return hash_coco(path) if coco_of(path) else hash_path(path)
+    return hash_annotated(path) if annotations_of(path) else hash_path(path)
 
 
 def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
@@ -232,19 +233,9 @@ def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int
         remedy = "Turn the pixels themselves and clear the tag."
         raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
     has_colours = any("," in key for key in label_map)
-    if header.channels == 1 or (header.kind == "rgb" and header.bits == 8 and has_colours):
+    if header.channels == 1 or (header.kind in ("rgb", "rgba") and header.bits == 8 and has_colours):
         return
     remedy = "Save the labels as one channel."
-    if header.kind == "rgb":
+    if header.kind in ("rgb", "rgba"):
         remedy = 'Name the colours: data.label_map={"0,0,0": 0, "255,0,0": 1}, or save the labels as one channel.'
     raise DataError(expected(name, "mask", "to have one channel", kind_of(header), remedy))
-
-
-def _read_geojson(path: Path, reading: Reading, shape: tuple[int, ...] | None) -> StoredMap:
-    if shape is None or len(shape) != 2 or reading.spec.is_multilabel:
-        rule = "to be scored against a map (height, width) of classes, whose size it takes"
-        found = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
-        raise DataError(expected(show(path), "GeoJSON", rule, found))
-    with open_regular(path) as file:
-        values = decode_geojson(path, file, reading, shape=shape)
-    return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))

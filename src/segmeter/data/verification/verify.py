@@ -19,7 +19,7 @@ from segmeter.checks import expected
 from segmeter.data.dataset import Dataset, check_same_size
 from segmeter.data.files.sniff import read_state, show
 from segmeter.data.in_time import fetch_ahead
-from segmeter.data.masks.coco import coco_of
+from segmeter.data.masks.annotations import annotations_of
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
 from segmeter.data.verification.counting import count_classes, count_decided
@@ -128,7 +128,7 @@ def _read_states(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
-    states = [read_state(coco_of(Path(path)) or path) for path in pair.paths]
+    states = [read_state(annotations_of(Path(path)) or path) for path in pair.paths]
     return states + [(0, 0, 0, 0)] * (most - len(states))
 
 
