@@ -7,8 +7,8 @@ from dataclasses import replace
 from segmeter.checks import expected
 from segmeter.data.config import DATA, SPLITS, DataConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import DataReport, check_splits
+from segmeter.data.verification.verify import header_problems
 from segmeter.errors import ConfigError, DataError
 
 

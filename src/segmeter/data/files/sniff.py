@@ -49,7 +49,7 @@ FORMATS = {
 SUFFIXES = {suffix: name for name, form in FORMATS.items() if form.is_picture for suffix in form.suffixes}
 SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
 VOLUME_SUFFIXES = {suffix: name for name, form in FORMATS.items() if not form.is_picture for suffix in form.suffixes}
-VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}))
+VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}.keys() - {".txt"}))  # which is for masks alone
 
 SPARE_BYTES = 1 << 26  # that a file may take beside its pixels: profiles, thumbnails, notes of other tools
 HEAD_BYTES = 1 << 16  # read at once: all of most masks

@@ -31,8 +31,7 @@ from segmeter.data.folders.pairing import (
 from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.images import Orientation
 from segmeter.data.sample import Pair
-from segmeter.data.verification.headers import header_problems
-from segmeter.data.verification.verify import verify
+from segmeter.data.verification.verify import header_problems, verify
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 

@@ -1,4 +1,4 @@
-"""Splits of a data set -> DataReport, or one refusal that lists everything that is wrong in them."""
+"""Checks the splits of a data set, and reports what they hold or everything that is wrong with them."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
+from segmeter.classes import ClassSpec
+from segmeter.data.config import DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.verification.cache import Rows
-from segmeter.data.verification.counting import count_classes
-from segmeter.data.verification.intensity import Intensity, merge_images
+from segmeter.data.verification.intensity import LEVELS, Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Verified, verify
 from segmeter.errors import DataError
-
-__all__ = ["DataReport", "check_dataset", "check_splits", "count_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,3 +216,47 @@ def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
     if plain.any():
         found.append(f"{where}: cases of {spec.names[0]} only ({some(names[plain])}).")
     return found
+
+
+def describe_report(report: DataReport, config: DataConfig) -> dict[str, Any]:
+    """Return everything in a report as plain values for a JSON file, except the hash of each file.
+
+    A class's share is that of the pixels in which it is decided; None if there are none.
+    """
+    return {
+        "cases": report.n_cases,
+        "sizes": [{"height": h, "width": w, "cases": count} for (h, w), count in report.sizes.items()],
+        "dtypes": report.dtypes,
+        "classes": _classes(report, config.spec()),
+        "ignored_share": report.ignored_pixels / report.total_pixels if report.total_pixels else None,
+        "intensities": [_values(each, config) for each in report.intensities],
+        "content_sha256": report.content_sha256,
+        "warnings": list(report.warnings),
+    }
+
+
+def _classes(report: DataReport, spec: ClassSpec) -> dict[str, Any]:
+    return {
+        name: {
+            "pixels": int(report.class_pixels[index]),
+            "share": float(report.class_pixels[index] / counted) if (counted := report.counted_pixels[index]) else None,
+            "cases": int(report.class_cases[index]),
+        }
+        for index, name in enumerate(spec.names)
+    }
+
+
+def _values(found: Intensity, config: DataConfig) -> dict[str, Any]:
+    channels = {
+        channel_label(config, c): {
+            "low": float(found.low[c]),
+            "high": float(found.high[c]),
+            "mean": float(found.mean[c]),
+            "std": float(found.std[c]),
+            "percentiles": {
+                f"{level:g}": float(value) for level, value in zip(LEVELS, found.levels[:, c], strict=True)
+            },
+        }
+        for c in range(len(found.mean))
+    }
+    return {"dtype": found.dtype, "full_scale": found.full_scale, "pixels": found.pixels, "channels": channels}
