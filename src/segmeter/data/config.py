@@ -230,7 +230,7 @@ class CamvidConfig(FolderConfig):
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
 
 
-@DATA.register("cells", builder="segmeter.data.synthetic.cells:build_cells")
+@DATA.register("cells", builder="segmeter.data.synthetic:build_cells")
 class CellsConfig(DataConfig):
     """Built-in synthetic fluorescence cells: background, round, spindle, mitotic (rare).
 

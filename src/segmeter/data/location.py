@@ -30,7 +30,7 @@ class Location:
     spacing
         Height and width of a pixel, > 0; None where the file says none.
     unit
-        A key of `segmeter.data.units.MILLIMETRES`; None for a spacing without a unit.
+        A key of `segmeter.data.files.geometry.MILLIMETRES`; None for a spacing without a unit.
     geotiff
         Numbers and values of the GeoTIFF tags, for pixels of the level that is read.
     problem

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header
-from segmeter.data.files.geometry import Geometry, stated_geometry
+from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, show
 from segmeter.data.files.volumes import unpack_exactly
-from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 
 SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation

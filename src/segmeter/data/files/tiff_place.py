@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.geometry import SET_SPACING, Geometry, stated_geometry
+from segmeter.data.files.geometry import MILLIMETRES, PIXEL_NAMES, SET_SPACING, Geometry, find_unit, stated_geometry
 from segmeter.data.files.sniff import show
-from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
 
 SOURCE = "GeoTIFF tags"
 DEPTH_AXES = "ZQI"  # tifffile's letters for planes along z, and for pages that nothing is said about

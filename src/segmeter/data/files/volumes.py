@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header, pick_array
 from segmeter.data.files.geometry import (
+    MILLIMETRES,
     NOWHERE,
     SET_SPACING,
     Geometry,
@@ -31,7 +32,6 @@ from segmeter.data.files.geometry import (
 )
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import show
-from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 
 _LONGEST_HEAD = 10_000  # bytes: NumPy's own limit, which it applies only after reading

@@ -17,10 +17,17 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.data.files.array import FileArray, Header, Kind, Opening, array_header, check_pixel_count, pick_array
-from segmeter.data.files.geometry import SET_SPACING, Geometry, same_spacing, stated_geometry, write_spacing
+from segmeter.data.files.geometry import (
+    MILLIMETRES,
+    SET_SPACING,
+    Geometry,
+    find_unit,
+    same_spacing,
+    stated_geometry,
+    write_spacing,
+)
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import check_size, show
-from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
 

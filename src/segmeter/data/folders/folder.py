@@ -13,7 +13,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_strata
+from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_list, read_strata, split_names
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
@@ -28,7 +28,6 @@ from segmeter.data.folders.pairing import (
     unzipped,
     url_of,
 )
-from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.images import Orientation
 from segmeter.data.sample import Pair
 from segmeter.data.verification.verify import header_problems, verify
