@@ -24,7 +24,7 @@ def filled(values: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any
 
 
 class ClassesConfig(Config, title="data"):
-    """What the values in masks mean."""
+    """The meaning of the values in masks."""
 
     naming: ClassVar[str] = "Set data.classes=[background,cell]."
     preset: Preset | None = None
@@ -84,21 +84,21 @@ class ClassesConfig(Config, title="data"):
                 raise RuleError(f"to a label from 0 to {top} or ignore_index, not to {label}")
 
     def spec(self) -> ClassSpec:
-        """What the labels mean."""
+        """Return the meaning of the labels."""
         colours = self.colours
-        if colours is None:  # without a background no class is black, which an overlay would not show
+        if colours is None:  # without a background no class is black, which an overlay does not show
             named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
             first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
             colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
 
     def labels_of(self) -> dict[str, int]:
-        """The label map with its keys written in one way."""
+        """Return the label map with uniformly written keys."""
         return {_key(key): label for key, label in self.label_map.items()}
 
 
 def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
-    """Raise RuleError unless masks that number objects can be read: of one class, or with a divisor of several."""
+    """Raise RuleError unless masks of object numbers can be read: of one class, or of several with a divisor."""
     if given.instance_divisor:
         if not instances or given.task == "multilabel":
             raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")

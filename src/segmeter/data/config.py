@@ -18,11 +18,11 @@ Split = Literal["train", "val", "test", "all"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
-CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # the percentiles of each image that are kept
+CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # percentiles that are kept of each image
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
-_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # what decides the split without lists
+_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # keys that decide the split without lists
 
 
 class PlaceConfig(Config, title="data"):
@@ -108,7 +108,7 @@ class DataConfig(ClassesConfig, PlaceConfig):
 
 
 def channel_label(config: DataConfig, channel: int) -> str:
-    """The name of a channel, else its number from 0."""
+    """Return the name of a channel, or its number from 0."""
     return config.channels[channel] if config.channels else str(channel)
 
 

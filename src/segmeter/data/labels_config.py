@@ -17,7 +17,7 @@ MAX_CLASSES = 65534
 
 
 class LabelsConfig(ClassesConfig):
-    """What the values in masks mean, where there are no images and no model that say so."""
+    """The meaning of the values in masks, where neither images nor a model define it."""
 
     naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
 
@@ -84,7 +84,7 @@ class LabelsConfig(ClassesConfig):
     @rule("instances")
     @classmethod
     def _of_one_class(cls, instances: Instances, given: Given) -> None:
-        mapped = instances is True and bool(given.label_map)  # of one side, the map is for the other one
+        mapped = instances is True and bool(given.label_map)  # if one side holds objects, the map is for the other
         check_objects(instances, given, mapped=mapped)
 
     @rule("invalid")
@@ -95,7 +95,7 @@ class LabelsConfig(ClassesConfig):
 
     @property
     def counts_shape(self) -> tuple[int, ...]:
-        """See `ClassSpec.counts_shape`; many classes take seconds to be made a `ClassSpec`."""
+        """See `ClassSpec.counts_shape`; building a `ClassSpec` of many classes takes seconds."""
         return counts_shape(self.task, len(self.classes), count_invalid=self.invalid == "count")
 
     def spec(self) -> ClassSpec:
@@ -103,6 +103,6 @@ class LabelsConfig(ClassesConfig):
 
 
 def _contradict(given: Sequence[Any], names: Sequence[str]) -> bool:
-    """Whether there are more or fewer classes than labels, or a label's name is given to another one."""
+    """Whether there are more or fewer classes than labels, or one label's name is given to another."""
     swapped = any(one != other and one in names for one, other in zip(given, names, strict=False))
     return len(given) != len(names) or swapped

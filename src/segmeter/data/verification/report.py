@@ -24,28 +24,28 @@ from segmeter.errors import DataError
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport:
-    """What a split holds.
+    """The content of a split.
 
     Parameters
     ----------
     n_cases, n_known
-        Cases, and those of them whose files are unchanged since an earlier start verified them.
+        The number of cases, and of those whose files are unchanged since an earlier start.
     class_pixels, class_cases : (K,), int64
         Pixels of each class, and cases that have any.
     counted_pixels : (K,), int64
-        Pixels in which a class is decided, that is, not ignored; for multilabel each class has its own plane.
+        Pixels that are not ignored; for multilabel each class has its own plane.
     ignored_pixels, total_pixels
         Over all planes of all targets.
     presence : (N, K), bool
-        Which classes each case has.
+        The classes in each case.
     sizes, dtypes
-        Cases of each (height, width), and of each image dtype.
+        The number of cases of each (height, width), and of each image dtype.
     intensities
-        Values of the images, per dtype.
+        The values of the images, per dtype.
     content_sha256
         Over the hashes of all files in the order of the case ids.
     file_sha256
-        Hashes of the files of each case, the image first: what `Dataset.with_contents` compares when a case is read.
+        Hashes of the files of each case, the image first, which `Dataset.with_contents` compares.
     warnings
         What is odd but usable, one line each.
     """
@@ -79,24 +79,24 @@ def check_splits(
     use_cache: bool = True,
     unread: Sequence[Dataset] = (),
 ) -> tuple[DataReport, ...]:
-    """Check several splits of one data set, and that they share no case, by name or by content.
+    """Check several splits of one data set, and that they share no case by name or content.
 
     Parameters
     ----------
     datasets
-        The splits; what their `problems` say is reported with what is found in their files.
+        The splits; their `problems` are reported together with those of their files.
     problems
-        What is wrong with splits that could not be opened.
+        Problems of splits that could not be opened.
     use_cache
-        Whether a file that is unchanged since an earlier start has verified it is taken as good without decoding it,
-        see `segmeter.data.verification.cache`.
+        Whether files that are unchanged since an earlier start are not read again, see
+        `segmeter.data.verification.cache`.
     unread
-        Other splits, of which no file is read: they may not have a case of the same name.
+        Other splits, which may not have a case of the same name; none of their files is read.
 
     Raises
     ------
     DataError
-        With one line for every file that can't be used, and for every overlap.
+        One line for every file that can't be used, and for every overlap.
     """
     passes = [verify(dataset, use_cache=use_cache) for dataset in datasets]
     found = [*problems, *(line for dataset in datasets for line in dataset.problems)]
@@ -112,7 +112,7 @@ def check_splits(
 
 
 def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
-    """Say that no number of channels fits all images, as the advice for one file would lead to the next."""
+    """Report that no number of channels fits all images, where the advice for one file would lead to the next."""
     odd = sum(getattr(line, "cause", "").startswith("image to have 0 channels") for line in problems)
     if not 0 < odd < images:
         return []
@@ -129,7 +129,7 @@ def _shared_names(one: Dataset, two: Dataset) -> list[str]:
 def _shared_images(
     one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]
 ) -> list[str]:
-    """Say which images of other names are equal."""
+    """Report equal images of different names."""
     names = set(one.case_ids) & set(two.case_ids)
     here = {hashes[0]: pair for hashes, pair in zip(first, one.pairs, strict=True) if int(hashes[0], 16)}
     twins = [
