@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import damaged, name_format, open_regular, show
-from segmeter.data.files.tiff import open_tiff, pick_page
+from segmeter.data.files.sniff import damage_named, show
+from segmeter.data.files.tiff import TiffArray
 from segmeter.data.files.tiff_place import metadata_geometry
 from segmeter.data.files.zarr import is_zarr
-from segmeter.errors import DataError
 
 _SUFFIXES = (
     ".tif",
@@ -70,20 +69,10 @@ def read_location(path: Path, *, level: int = 0) -> Location:
     DataError
         The file is damaged.
     """
-    if path.suffix.lower() not in _SUFFIXES:
+    if path.suffix.lower() not in _SUFFIXES or (path.is_dir() and not is_zarr(path)):
         return UNKNOWN
-    try:
-        if path.is_dir():
-            if not is_zarr(path):
-                return UNKNOWN
-            with open_array(path, level=level, streams=True) as array:
-                return _of_geometry(array.geometry)
-        with open_regular(path) as file:
-            return _of_tiff(path, file, level) if name_format(path, file.peek()[:64]) == "tiff" else UNKNOWN
-    except DataError:
-        raise
-    except Exception as error:  # parsers raise many types on hostile bytes
-        raise damaged(path, error) from error
+    with damage_named(path), open_array(path, level=level, streams=True) as array:
+        return _of_tiff(path, array.tiff, array.page) if isinstance(array, TiffArray) else _of_geometry(array.geometry)
 
 
 def _of_geometry(geometry: Geometry) -> Location:
@@ -92,19 +81,17 @@ def _of_geometry(geometry: Geometry) -> Location:
     return Location(spacing=height_and_width, unit=geometry.unit, problem=geometry.spacing_problem)
 
 
-def _of_tiff(path: Path, file: IO[bytes], level: int) -> Location:
-    with open_tiff(file) as tiff:
-        page, first = pick_page(path, tiff, level)[0], tiff.pages.first
-        tags = {tag: first.tags[tag].value for tag in _GEOTIFF if tag in first.tags}
-        found = _of_geometry(metadata_geometry(path, tiff, "YX"))  # GeoTIFF tags are copied
-        down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
-        spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
-        enlarged = (down, across) != (1, 1)
-        lost = _unrepeatable(first, tags, enlarged=enlarged)
-        if lost:
-            return Location(problem=f"{show(path)}: {lost}")
-        geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
-        return Location(spacing=spacing, unit=found.unit, geotiff=geotiff, problem=found.problem)
+def _of_tiff(path: Path, tiff: Any, page: Any) -> Location:
+    first = tiff.pages.first
+    tags = {tag: first.tags[tag].value for tag in _GEOTIFF if tag in first.tags}
+    found = _of_geometry(metadata_geometry(path, tiff, "YX"))  # GeoTIFF tags are copied
+    down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
+    spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
+    lost = _unrepeatable(first, tags, enlarged=(down, across) != (1, 1))
+    if lost:
+        return Location(problem=f"{show(path)}: {lost}")
+    geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
+    return Location(spacing=spacing, unit=found.unit, geotiff=geotiff, problem=found.problem)
 
 
 def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:

@@ -10,7 +10,6 @@ import errno
 import hashlib
 import io
 import json
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,13 +26,12 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.folders.folder import build_folder
 from segmeter.errors import DataError
-from segmeter.files import TEMPORARY, Lines, fresh_folder, make_folder, remove, write_bytes, write_json
+from segmeter.files import Lines, fresh_folder, make_folder, write_bytes, write_json
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 DRAWING = 1  # raise it whenever a drawn pixel changes, so that older folders are not reused
 RIM = 255
-_LEFT_BEHIND = 3600.0  # seconds without a new file, after which an unfinished folder is abandoned
 ROUND, SPINDLE, MITOTIC = 1, 2, 3
 _TRIES = 40  # positions tried for one cell
 _CLUMPING = 0.35  # share of the cells that are placed beside another one so that they touch
@@ -70,7 +68,6 @@ def draw_cells(config: CellsConfig) -> Path:
     if folder.is_dir():
         return folder
     try:
-        _clear_killed(folder.parent)
         with fresh_folder(folder) as fresh:
             _fill(config, fresh)
     except OSError as error:
@@ -78,14 +75,6 @@ def draw_cells(config: CellsConfig) -> Path:
             tried = f"{error.strerror} at {show(folder.absolute())}"
             raise DataError(expected("data", "root", "to take the drawn cells", tried, "Set data.root.")) from error
     return folder
-
-
-def _clear_killed(root: Path) -> None:
-    """Remove folders that killed processes left unfinished an hour ago or earlier."""
-    for left in root.glob(f"{TEMPORARY}*"):
-        last = max((path.lstat().st_mtime for path in (left, *left.glob("*"))), default=0.0)
-        if time.time() - last > _LEFT_BEHIND:
-            remove(left)
 
 
 def cells_folder(config: CellsConfig) -> Path:

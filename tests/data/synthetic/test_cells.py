@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 
@@ -81,16 +80,6 @@ def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="crash"):
         draw_cells(_config(tmp_path))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_cleared_and_what_another_one_draws_stays(tmp_path):
-    """Mutation seen to fail: the folders within it not looked at."""
-    for name in ("killed", "begun", "drawing"):
-        (tmp_path / f".tmp-{name}" / "images").mkdir(parents=True)
-    for old in ("killed/images", "killed", "drawing"):
-        os.utime(tmp_path / f".tmp-{old}", (1, 1))
-    folder = draw_cells(CellsConfig(root=str(tmp_path), size=64, train_cases=2, val_cases=1, test_cases=1))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-begun", ".tmp-drawing", folder.name]
 
 
 def test_processes_that_draw_at_once_leave_one_complete_folder(tmp_path):

@@ -68,62 +68,54 @@ def decode_samples(content: bytes | memoryview, *, max_pixels: int) -> NDArray[n
     (H, W) uint8, or uint16 for 16 bits; None if the file is another kind of PNG, too large or damaged.
     """
     layout = read_layout(content)
-    return None if layout is None else _decode(content, layout, max_pixels=max_pixels)
-
-
-def _decode(content: bytes | memoryview, layout: PngLayout, *, max_pixels: int) -> NDArray[Any] | None:
-    parts = _collect(content, layout) if layout.height * layout.width <= max_pixels else None
-    if parts is None:
+    if layout is None or layout.height * layout.width > max_pixels:
         return None
     rows = np.empty(layout.height * (1 + layout.row_bytes), np.uint8)
     try:
-        inflated = len(_inflate(parts[0] if len(parts) == 1 else b"".join(parts), out=rows.data))
+        data = _collect(content, layout)
+        inflated = len(_inflate(data[0] if len(data) == 1 else b"".join(data), out=rows.data))
     except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
         return None
     return _unpack(rows, layout) if inflated == len(rows) else None
 
 
-def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview] | None:
-    """Return the bodies of the IDAT chunks if all chunks are intact, known and in order."""
-    data, palettes, after = list[memoryview](), 0, False
-    for name, body in _split(content):
-        if name == b"IDAT":
-            if after:
-                return None
-            data.append(body)
-            continue
-        after = bool(data)
-        if name == b"IEND":
-            return data if after and palettes == layout.is_palette and not body else None
-        if name == b"PLTE" and not after:
-            palettes += 1
-            if not 0 < len(body) <= 768 or len(body) % 3:
-                return None
-        elif not _is_harmless(name, body, layout):
-            return None
-    return None
+def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview]:
+    """Return the bodies of the IDAT chunks; ValueError unless all chunks are intact, known and in order."""
+    (_, *names), (start, *bodies) = zip(*split_chunks(content), strict=True)
+    count, first = names.count(b"IDAT"), names.index(b"IDAT")
+    before, after = names[:first], names[first + count :]
+    is_plain = b"IDAT" not in after and b"PLTE" not in after and before.count(b"PLTE") == layout.is_palette
+    ends = not bodies[-1] and len(SIGNATURE) + sum(12 + len(body) for body in (start, *bodies)) == len(content)
+    others = ((name, len(body)) for name, body in zip(names[:-1], bodies, strict=False) if name != b"IDAT")
+    if not is_plain or not ends or not all(_is_harmless(name, size, layout) for name, size in others):
+        raise ValueError("an unusual PNG")
+    return bodies[first : first + count]
 
 
-def _split(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Yield name and body of every chunk after the first, up to a damaged one; IEND only at the end of the file."""
+def split_chunks(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    """Yield name and body of every chunk up to IEND; ValueError at a damaged one, or if there is no IEND."""
     view, size, at = memoryview(content), len(content), len(SIGNATURE)
     while at + 12 <= size:
         length, name = _chunk_start(content, at)
         end = at + 8 + length
-        if end + 4 > size or _crc32(view[at + 4 : end]) != _number(content, end)[0]:
+        if end + 4 > size:
+            break
+        if _crc32(view[at + 4 : end]) != _number(content, end)[0]:
+            raise ValueError(f"checksum of the chunk at byte {at} does not fit")
+        yield name, view[at + 8 : end]
+        if name == b"IEND":
             return
-        if name == b"IEND" and end + 4 != size:
-            return
-        if at > len(SIGNATURE):
-            yield name, view[at + 8 : end]
         at = end + 4
+    raise ValueError("the file ends before its IEND chunk")
 
 
-def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
+def _is_harmless(name: bytes, size: int, layout: PngLayout) -> bool:
     """Whether a chunk changes no sample and Pillow accepts it."""
+    if name == b"PLTE":
+        return 0 < size <= 768 and size % 3 == 0
     if name == b"tRNS":
-        return (1 if layout.is_palette else 2) <= len(body) <= 256
-    return len(body) >= LEAST_BYTES.get(name, len(body) + 1)
+        return (1 if layout.is_palette else 2) <= size <= 256
+    return size >= LEAST_BYTES.get(name, size + 1)
 
 
 def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None:

@@ -84,12 +84,12 @@ class TiffArray(FileArray):
 
     def __init__(self, path: Path, file: IO[bytes], tiff: Any, opening: Opening) -> None:
         super().__init__(path, file)
-        self._tiff, self._io = tiff, threading.Lock()
+        self.tiff, self._io = tiff, threading.Lock()
         page, levels = pick_page(path, tiff, opening.level)
         if page.imagedepth != 1:
             raise DataError(expected(show(path), "file", "to hold one 2-D picture", f"{page.imagedepth} planes"))
         _check_strips(page, file)
-        self._page = page
+        self.page = page
         self.header = Header(
             format="tiff",
             height=page.imagelength,
@@ -116,14 +116,14 @@ class TiffArray(FileArray):
     @cached_property
     def geometry(self) -> Geometry:  # type: ignore[override]
         with damage_named(self.path):
-            return tiff_geometry(self.path, self._tiff, "YX")
+            return tiff_geometry(self.path, self.tiff, "YX")
 
     @property
     def nodata(self) -> float | str | None:  # type: ignore[override]
-        return read_nodata(self._tiff.pages.first)
+        return read_nodata(self.tiff.pages.first)
 
     def _decode(self) -> NDArray[Any]:
-        pixels = np.asarray(self._page.asarray())
+        pixels = np.asarray(self.page.asarray())
         return (np.moveaxis(pixels, 0, -1) if self._apart else pixels).astype(self.dtype, copy=False)
 
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
@@ -154,7 +154,7 @@ class TiffArray(FileArray):
 
     def _tile(self, index: int) -> NDArray[Any]:
         """Decode one tile or strip, (h, w, C), without the padding beyond the image."""
-        page = self._page
+        page = self.page
         with self._io:
             self._file.seek(page.dataoffsets[index])  # type: ignore[union-attr]
             content = self._file.read(page.databytecounts[index])  # type: ignore[union-attr]

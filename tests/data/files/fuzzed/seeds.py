@@ -132,10 +132,6 @@ def _itk(suffix: str) -> Callable[[Path], None]:
         write_itk(folder / f"plane{suffix}", draw_mask())
         write_itk(folder / f"volume{suffix}", draw_mask(shape=VOLUME).astype(np.int16))
         sitk.WriteImage(sitk.GetImageFromArray(draw_mask(shape=VOLUME)), str(folder / f"packed{suffix}"), True)
-        if suffix == ".nrrd":
-            head = b"NRRD0004\ntype: uint8\ndimension: 2\nsizes: 4 3\nspacings: 1 2\nencoding: "
-            (folder / "text.nrrd").write_bytes(head + b"text\n\n0 1 2 0\n1 1 1 2\n0 0 2 2\n")
-            (folder / "hex.nrrd").write_bytes(head + b"hex\n\n" + b"000102" * 4)
 
     return write
 
