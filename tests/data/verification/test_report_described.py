@@ -6,7 +6,7 @@ from PIL import Image
 
 from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
-from segmeter.data.verification.describe import describe_report
+from segmeter.data.verification.report import describe_report
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.data.units import MILLIMETRES, find_unit
+from segmeter.data.files.geometry import MILLIMETRES, find_unit
 
 NGFF = {  # what OME-NGFF 0.4 and 0.5 list for space, in metres by their definitions
     "angstrom": 1e-10, "attometer": 1e-18, "centimeter": 1e-2, "decimeter": 1e-1, "exameter": 1e18,

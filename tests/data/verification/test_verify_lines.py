@@ -6,7 +6,7 @@ import tifffile
 
 from segmeter.data.build import build_dataset
 from segmeter.data.config import FolderConfig
-from segmeter.data.verification import rows
+from segmeter.data.verification import verify
 from segmeter.data.verification.counting import count_classes, count_decided
 from segmeter.data.verification.intensity import measure_image
 
@@ -26,13 +26,15 @@ def pair(tmp_path):
 
 def test_blocks_of_rows_find_what_the_whole_case_holds(pair, monkeypatch):
     root, image, mask = pair
-    monkeypatch.setattr(rows, "_ROWS", 16)  # the last block is shorter
+    monkeypatch.setattr(verify, "_LINES", 16)  # the last block is shorter
     dataset = build_dataset(FolderConfig(root=str(root), classes=("a", "b", "c"), ignore_index=255), split="all")
-    found = rows.read_rows(dataset, 0)
-    assert (found.size, found.dtype) == ((70, 50), "uint8")
-    np.testing.assert_array_equal(found.classes, count_classes(mask, dataset.spec))
-    np.testing.assert_array_equal(found.counted, count_decided(mask, dataset.spec))
-    for seen, expected in zip(found.intensity, measure_image(image), strict=True):
-        np.testing.assert_allclose(seen, expected, rtol=1e-12)
+    row, problems = verify._verify_case(dataset, verify.row_dtype(dataset), frozenset([0]), 0)
+    assert problems == []
+    assert (row["size"].tolist(), verify.DTYPES[row["dtype"]]) == ([70, 50], "uint8")
+    np.testing.assert_array_equal(row["classes"], count_classes(mask, dataset.spec))
+    np.testing.assert_array_equal(row["counted"], count_decided(mask, dataset.spec))
+    for name, expected in zip(("mean", "variance", "levels"), measure_image(image), strict=True):
+        np.testing.assert_allclose(row[name], expected, rtol=1e-12)
     files = [root / "images" / "a.tif", root / "masks" / "a.tif"]
-    assert found.sha256 == [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    wanted = [hashlib.sha256(path.read_bytes()).digest() for path in files]
+    assert [bytes(each) for each in row["sha256"]] == wanted

@@ -1,20 +1,120 @@
-"""seed -> picture: synthetic fluorescence microscopy whose labels are exact by construction.
+"""Draws `data=cells`: synthetic fluorescence microscopy whose labels are exact by construction.
 
 Three kinds of cells lie on a dim, unevenly lit field and touch each other: round ones with a bright nucleus, long
-spindle-shaped ones with fibres, and rare mitotic ones, small and dark around a plate of condensed chromosomes.
-The picture is light per pixel, then blurred by the optics, then counted by a noisy camera.
+spindle-shaped ones with fibres, and rare mitotic ones, small and dark around a plate of condensed chromosomes. The
+image is light per pixel, blurred by the optics and counted by a noisy camera. The set is drawn once and then read like
+any other folder.
 """
 
+import errno
+import hashlib
+import io
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+from PIL import Image
 from scipy.ndimage import gaussian_filter, maximum_filter, minimum_filter
 
+from segmeter.checks import expected
+from segmeter.data.config import SPLITS, CellsConfig, DataConfig, FolderConfig
+from segmeter.data.dataset import Dataset
+from segmeter.data.files.sniff import show
+from segmeter.data.folders.folder import build_folder
+from segmeter.errors import DataError
+from segmeter.files import Lines, fresh_folder, make_folder, write_bytes, write_json
+from segmeter.parallel import map_in_threads
+from segmeter.progress import track
+
+DRAWING = 1  # raise it whenever a drawn pixel changes, so that older folders are not reused
+RIM = 255
 ROUND, SPINDLE, MITOTIC = 1, 2, 3
-_TRIES = 40  # places tried for one cell
-_CLUMPING = 0.35  # share of the cells that are placed beside another one, so that cells touch
-_OVERLAP = 0.08  # share of a cell that may lie over earlier ones: cells touch and lap, but none is buried
+_TRIES = 40  # positions tried for one cell
+_CLUMPING = 0.35  # share of the cells that are placed beside another one so that they touch
+_OVERLAP = 0.08  # share of a cell that may cover earlier ones: cells overlap, but none is buried
+
+
+def build_cells(config: CellsConfig, *, split: str) -> Dataset:
+    """Open one split of the synthetic cells, which are drawn first if necessary.
+
+    Raises
+    ------
+    DataError
+        The root can't be written to.
+    """
+    return replace(build_folder(folder_config(config, str(draw_cells(config))), split=split), dealt={})
+
+
+def folder_config(config: DataConfig, root: str) -> FolderConfig:
+    """Return the same settings for a folder of files with lists beside it."""
+    shared = {name: getattr(config, name) for name in DataConfig.model_fields if name not in ("name", "root")}
+    return FolderConfig(**shared, root=root, lists=".")
+
+
+def draw_cells(config: CellsConfig) -> Path:
+    """Draw the whole set into a folder named after the settings that decide its pixels, unless it exists.
+
+    The folder appears complete or not at all. If several processes draw at once, the first one's folder stays.
+
+    Returns
+    -------
+    The folder, with images/, masks/, train.txt, val.txt and test.txt.
+    """
+    folder = cells_folder(config)
+    if folder.is_dir():
+        return folder
+    try:
+        with fresh_folder(folder) as fresh:
+            _fill(config, fresh)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not folder.is_dir():
+            tried = f"{error.strerror} at {show(folder.absolute())}"
+            raise DataError(expected("data", "root", "to take the drawn cells", tried, "Set data.root.")) from error
+    return folder
+
+
+def cells_folder(config: CellsConfig) -> Path:
+    """Return the folder of this configuration: cells-<hash of the settings that decide its pixels>."""
+    digest = hashlib.sha256(json.dumps(_settings(config), sort_keys=True).encode()).hexdigest()
+    return Path(config.root).expanduser() / f"cells-{digest[:10]}"
+
+
+def _settings(config: CellsConfig) -> dict[str, int]:
+    names = ("size", "train_cases", "val_cases", "test_cases", "seed", "ignore_rim")
+    return {"drawing": DRAWING, **{name: getattr(config, name) for name in names}}
+
+
+def _fill(config: CellsConfig, folder: Path) -> None:
+    for name in ("images", "masks"):
+        make_folder(folder / name)
+    jobs = []
+    for number, split in enumerate(SPLITS[:3]):
+        cases = range(getattr(config, f"{split}_cases"))
+        names = [f"{split}-{index:04d}" for index in cases]
+        write_bytes(folder / f"{split}.txt", "".join(f"{name}\n" for name in names).encode())
+        jobs += [(name, (config.seed, number, index)) for name, index in zip(names, cases, strict=True)]
+    for _ in track(map_in_threads(partial(_draw_case, config, folder), jobs), "drawing cells", len(jobs)):
+        pass
+    write_json(folder / "settings.json", _settings(config))
+
+
+def _draw_case(config: CellsConfig, folder: Path, job: tuple[str, tuple[int, int, int]]) -> None:
+    """Draw one case; it depends only on the seed, its split and its index."""
+    name, seed = job
+    scene = draw_scene(np.random.default_rng(seed), config.size)
+    labels = scene.labels
+    if config.ignore_rim:
+        labels = np.where(touching(scene.instances, config.ignore_rim), np.uint8(RIM), labels)
+    for kind, pixels in (("images", scene.image), ("masks", labels)):
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "PNG")
+        path = folder / kind / f"{name}.png"
+        with closing(Lines(path)) as file:  # the folder is published as a whole
+            file.write(buffer.getvalue())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +128,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Patch:
-    """A cell in its window: which pixels it covers, and its light there."""
+    """A cell in its window: the pixels that it covers, and its light there."""
 
     window: tuple[slice, slice]
     mask: np.ndarray
@@ -37,7 +137,7 @@ class _Patch:
 
 @dataclass(frozen=True)
 class _Field:
-    """Noise of three grains over the whole picture, unit variance each; cells take their texture from it."""
+    """Noise of three grain sizes over the whole image, unit variance each; cells take their texture from it."""
 
     fine: np.ndarray
     middle: np.ndarray
@@ -65,7 +165,7 @@ def draw_scene(rng: np.random.Generator, size: int) -> Scene:
 
 
 def touching(instances: np.ndarray, width: int) -> np.ndarray:
-    """The pixels of cells within `width` of another cell, as a mask (H, W)."""
+    """Return the mask (H, W) of cell pixels within `width` of another cell."""
     reach = 2 * width + 1
     high = maximum_filter(instances, reach)
     low = minimum_filter(np.where(instances == 0, np.iinfo(np.uint16).max, instances), reach)
@@ -78,7 +178,7 @@ def _noise(rng: np.random.Generator, size: int, sigma: float) -> np.ndarray:
 
 
 def _census(rng: np.random.Generator, size: int) -> list[int]:
-    """Which cells to place, the long ones first, in numbers that grow with the area."""
+    """Return the kinds of the cells to place, long ones first; their numbers grow with the area."""
     area = (size / 192) ** 2
     spindles, rounds = rng.poisson((5.5 * area, 12 * area)) + 1
     mitotic = rng.binomial(3, 0.55, max(1, round(area))).sum()
@@ -86,7 +186,7 @@ def _census(rng: np.random.Generator, size: int) -> list[int]:
 
 
 def _backdrop(rng: np.random.Generator, size: int, field: _Field) -> np.ndarray:
-    """Medium haze, cells that lie out of focus, and specks of dust, which are no cells."""
+    """Draw haze, cells that are out of focus, and specks of dust."""
     blobs = np.zeros((size, size))
     count = rng.poisson(5 * (size / 192) ** 2)
     blobs[tuple(rng.integers(0, size, (2, count)))] = rng.uniform(60, 220, count)
@@ -99,7 +199,7 @@ def _backdrop(rng: np.random.Generator, size: int, field: _Field) -> np.ndarray:
 
 
 def _place(rng: np.random.Generator, kind: int, instances: np.ndarray, field: _Field) -> _Patch | None:
-    """Find a place where the cell is visible and buries no other; None where the field is full."""
+    """Place a cell where it is visible and buries no other; None if the field is full."""
     size = len(instances)
     draw, reach = _KINDS[kind]
     clumps = rng.random() < _CLUMPING and instances.any()
@@ -117,7 +217,7 @@ def _place(rng: np.random.Generator, kind: int, instances: np.ndarray, field: _F
 
 
 def _beside(rng: np.random.Generator, instances: np.ndarray, reach: int) -> np.ndarray:
-    """A centre close to a cell that is there."""
+    """Return a centre close to an existing cell."""
     pixels = np.argwhere(instances)
     start = pixels[rng.integers(len(pixels))]
     turn, distance = rng.uniform(0, 2 * np.pi), rng.uniform(0.4, 1.6) * min(reach, 22)
@@ -125,7 +225,7 @@ def _beside(rng: np.random.Generator, instances: np.ndarray, reach: int) -> np.n
 
 
 def _outline(rng: np.random.Generator, along: np.ndarray, across: np.ndarray, wobble: float) -> np.ndarray:
-    """The radius of a wobbly circle in each pixel's direction, around 1."""
+    """Return the radius of a wobbly circle, around 1, in each pixel's direction."""
     turn = np.arctan2(across, along)
     shape = np.ones_like(turn)
     for order in (2, 3, 4, 5):
@@ -136,7 +236,7 @@ def _outline(rng: np.random.Generator, along: np.ndarray, across: np.ndarray, wo
 def _draw_round(
     rng: np.random.Generator, along: np.ndarray, across: np.ndarray, field: _Field, window: tuple[slice, slice]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A dome of cytoplasm with a bright, mottled nucleus and dark nucleoli."""
+    """Draw a dome of cytoplasm with a bright, mottled nucleus and dark nucleoli."""
     radius = rng.uniform(9.5, 14.5)
     depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.075))
     dome = np.sqrt(np.clip(1 - depth**2, 0, 1))
@@ -151,7 +251,7 @@ def _draw_round(
 def _draw_spindle(
     rng: np.random.Generator, along: np.ndarray, across: np.ndarray, field: _Field, window: tuple[slice, slice]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A bent, tapering body with fibres along it, granules, and a faint oval nucleus."""
+    """Draw a bent, tapering body with fibres along it, granules, and a faint oval nucleus."""
     half, width = rng.uniform(24, 38), rng.uniform(5.0, 7.5)
     place = along / half
     lean = 1 + rng.uniform(-0.45, 0.45) * place
@@ -168,7 +268,7 @@ def _draw_spindle(
 def _draw_mitotic(
     rng: np.random.Generator, along: np.ndarray, across: np.ndarray, field: _Field, window: tuple[slice, slice]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A rounded-up cell, cleared of stain but for one bright plate, or two that part."""
+    """Draw a rounded cell without stain except for one bright plate, or two that separate."""
     radius = rng.uniform(7.0, 9.0)
     depth = np.hypot(along, across) / (radius * _outline(rng, along, across, 0.03))
     apart, bend = rng.choice((0.0, 0.34)), rng.uniform(-0.35, 0.35)
@@ -182,7 +282,7 @@ def _draw_mitotic(
 
 
 def _soft(inside: np.ndarray, width: float) -> np.ndarray:
-    """0 outside, 1 inside, and a smooth step of `width` between."""
+    """Return 0 outside, 1 inside, and a smooth step of `width` in between."""
     step = np.clip(inside / width, 0, 1)
     return np.asarray(step * step * (3 - 2 * step))
 
@@ -195,7 +295,7 @@ _KINDS: dict[int, tuple[_Draw, int]] = {
 
 
 def _camera(rng: np.random.Generator, light: np.ndarray) -> np.ndarray:
-    """Optics, uneven lamp, photons (shot noise), and electronics (read noise), to 8 bits."""
+    """Apply optics, an uneven lamp, shot noise and read noise, and quantise to 8 bits."""
     size = len(light)
     seen = gaussian_filter(light, rng.uniform(0.85, 1.25), mode="reflect")
     rows, columns = np.mgrid[:size, :size] / size - rng.uniform(0.3, 0.7, 2)[:, None, None]
