@@ -135,7 +135,6 @@ class Config(BaseModel):
         strict=True,
         validate_default=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         arbitrary_types_allowed=True,
     )
 

@@ -206,10 +206,10 @@ def test_a_launcher_whose_failures_would_not_be_seen_is_refused(way, tmp_path):
 
 
 def test_schemas_are_stored_anew_where_someone_emptied_the_store(monkeypatch):
-    compose.store_schemas()
+    compose.store_schemas("train")
     store = ConfigStore.instance()
     before = set(store.repo["loss"])
     monkeypatch.setattr(store, "repo", {})
-    compose.store_schemas()
+    compose.store_schemas("train")
     assert set(store.repo["loss"]) == before
     assert "schema_train.yaml" in store.repo

@@ -74,21 +74,26 @@ class Composed:
     hydra: DictConfig | None = None
 
 
-def store_schemas() -> None:
-    """Give Hydra the defaults of every schema: what has no YAML file is chosen by its name."""
+def store_schemas(config_name: str) -> None:
+    """Give Hydra the defaults of the schemas that a root file can choose: they need no YAML files.
+
+    Storing a schema takes 2 ms, so the groups of other commands are left out.
+    """
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    schemas = {("", f"schema_{name}"): root for name, root in ROOTS.items()}
-    schemas |= {(group, name): schema for group in GROUPS for name, schema in schemas_of(group).items()}
+    roots = [config_name] if config_name in ROOTS else list(ROOTS)  # a root file of the user's may start from any
+    schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
+    groups = [group for group in GROUPS if any(group in ROOTS[name].model_fields for name in roots)]
+    schemas |= {(group, name): schema for group in groups for name, schema in schemas_of(group).items()}
     store = ConfigStore.instance()
-    held = store.get_type(f"data/{TRAINED}.yaml") == ObjectType.CONFIG  # or someone has emptied the store
-    if held and schemas == _stored:  # nothing was registered since: a tenth of a second
-        return
     for (group, name), schema in schemas.items():
-        store.store(group=group or None, name=name, node=defaults(schema))
+        if (
+            _stored.get((group, name)) != schema
+            or store.get_type(f"{group}/{name}.yaml".lstrip("/")) != ObjectType.CONFIG
+        ):
+            store.store(group=group or None, name=name, node=defaults(schema))
+            _stored[group, name] = schema
     store.store(group="data", name=TRAINED, node={"name": TRAINED})
     store.store(group="hydra/sweeper", name="optuna", node=OPTUNA)
-    _stored.clear()
-    _stored.update(schemas)
 
 
 _stored: dict[tuple[str, str], type[Config]] = {}
@@ -140,7 +145,7 @@ def _check_names(request: Request) -> None:
 
 @contextmanager
 def _hydra(request: Request) -> Iterator[None]:
-    store_schemas()
+    store_schemas(request.config_name)
     Plugins.instance().register(OwnFolders)
     for name, node in LAUNCHERS.items():  # in the place of those that installed plugins bring
         ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
