@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from segmeter.cli import commands
-from segmeter.cli.command_list import COMMANDS, PLAIN, USAGE
-from segmeter.cli.commands import command_module
+from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, command_module
 
 
 def test_each_listed_command_has_a_module_and_a_usage_line():
