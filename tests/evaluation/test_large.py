@@ -14,9 +14,11 @@ from PIL import Image
 from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation import large
 from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
 from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import Manifest, parse_records, read_records
+from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -288,3 +290,21 @@ def test_an_image_that_is_turned_or_run_whole_is_not_read_by_rows(data, tmp_path
     assert preferred(images_of(data), tmp_path, predictor=whole).dataset.streamed_cases() == set()
     usual = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(), torch.device("cpu"))
     assert preferred(images_of(data), tmp_path, predictor=usual).dataset.rows_above == WHOLE_PIXELS
+
+
+def test_large_images_whose_probabilities_are_kept_go_one_at_a_time_and_leave_the_same_files(
+    data, tmp_path, monkeypatch
+):
+    def kept(folder):
+        dataset = replace(cases_of(data), streams=False)
+        return evaluation(data, folder, dataset=dataset, export=ExportConfig(labels_format="tiff", probs=True))
+
+    evaluate(kept(tmp_path / "together"))
+    parts, predictions = [], CaseRun.predictions
+    monkeypatch.setattr(
+        CaseRun, "predictions", lambda run, cases, **options: parts.append(cases) or predictions(run, cases, **options)
+    )
+    monkeypatch.setattr(large, "WHOLE_PIXELS", 20_000)  # a and c have more, b fewer
+    evaluate(kept(tmp_path / "apart"))
+    assert parts == [range(1), range(1, 2), range(2, 3)]
+    assert files(tmp_path / "apart") == files(tmp_path / "together")

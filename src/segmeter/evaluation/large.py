@@ -1,4 +1,4 @@
-"""Decides how images larger than usual are handled: in bands of lines, alone in memory, or refused before any work."""
+"""Decides which images are read in bands of lines, and refuses settings that need such an image whole."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,9 +6,7 @@ from dataclasses import replace
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.array import Header
 from segmeter.errors import ConfigError
-from segmeter.evaluation.memory import check_memory
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Loss
@@ -18,11 +16,6 @@ from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import unbounded_steps
 
 BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
-
-# Measured bytes per pixel
-_WORKING = 16  # of labels, masks and what is counted of them
-_ROUNDED = {"float32": 0, "float16": 2, "uint8": 9}  # per probability, beside itself, while it is written
-_CONFIDENCE = 12  # of picking one of them
 
 
 def check_streamable(
@@ -78,38 +71,10 @@ def prefer_bands(
     return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(BANDED_PIXELS, tile**2))
 
 
-def alone_with_probs(dataset: Dataset, export: ExportConfig, streamed: frozenset[int]) -> frozenset[int]:
-    """Find the cases that are predicted one at a time, because their probabilities are kept and they are large.
-
-    Parameters
-    ----------
-    export
-        Decides which files hold probabilities.
-    streamed
-        The cases that are read in bands.
-
-    Raises
-    ------
-    InputError
-        The largest of them takes more memory than is free.
-    DataError
-        The header of an image can't be read.
-    """
-    indices = [index for index in range(len(dataset)) if index not in streamed]
-    headers = map_in_threads(dataset.header_of, indices)
-    large = {index: found for index, found in zip(indices, headers, strict=True) if _pixels(found) > WHOLE_PIXELS}
-    if large:
-        index, found = max(large.items(), key=lambda item: _pixels(item[1]))
-        probs = dataset.spec.num_channels * (4 + (_ROUNDED[export.probs_dtype] if export.probs else 0))
-        each = _WORKING + found.channels * found.dtype.itemsize + probs + (_CONFIDENCE if export.confidence else 0)
-        what = f"inference: case {dataset.case_ids[index]!r}, {found.height} x {found.width} with its probabilities"
-        remedy = "Set export.probs=false and export.confidence=false, which reads large images by rows, or cut it."
-        check_memory(_pixels(found) * each, what=what, remedy=remedy)
-    return frozenset(large)
-
-
-def _pixels(found: Header) -> int:
-    return found.height * found.width
+def large_cases(dataset: Dataset) -> frozenset[int]:
+    """The cases of more than `WHOLE_PIXELS`: several of them with their probabilities would fill the memory."""
+    headers = map_in_threads(dataset.header_of, range(len(dataset)))
+    return frozenset(index for index, found in enumerate(headers) if found.height * found.width > WHOLE_PIXELS)
 
 
 def split_parts(indices: range, alone: frozenset[int]) -> Iterator[range]:

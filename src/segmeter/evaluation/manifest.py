@@ -10,6 +10,7 @@ import logging
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -103,13 +104,13 @@ class Manifest:
         if not self._open:
             return
         rows = [entry.row for entry in self._open if entry.row is not None]
-        ids = [entry.case_id for entry in self._open]
-        table = columns_of_rows(rows) if rows else pa.table({"case_id": pa.array(ids, pa.string())})
+        ids = pa.array([entry.case_id for entry in self._open], pa.string())
+        table = columns_of_rows(rows) if rows else pa.table({"case_id": ids})
         records = [json.dumps(entry.record, ensure_ascii=False) for entry in self._open]
-        table = table.append_column("sha256", pa.array([entry.sha256 for entry in self._open], pa.string()))
-        if self._journal is None:
-            self._journal = Lines(self.folder / JOURNAL)
-        self._journal.write(_pack(table.append_column("record", pa.array(records, pa.string()))))
+        for name, texts in (("sha256", [entry.sha256 for entry in self._open]), ("record", records)):
+            table = table.append_column(name, pa.array(texts, pa.string()))
+        self._journal = self._journal or Lines(self.folder / JOURNAL)
+        self._journal.write(_pack(table))
         self._open, self._written = [], time.monotonic()
         if self._written - self._synced > SECONDS:
             self._journal.sync()
@@ -124,26 +125,20 @@ class Manifest:
             The case_id, sha256 and record of the cases that are kept.
         """
         self.close()
-        whole, count, found = 0, 0, list[pa.Table]()
+        whole, found, rest = 0, _join([]), None
         for table, end in read_batches(self.folder):
-            part = table if cases is None else table.slice(0, cases - count)
-            found.append(part.select(_COLUMNS))
-            count += len(part)
+            part = table if cases is None else table.slice(0, cases - len(found))
+            found = _join([found, part])
             if len(part) < len(table):
-                self._cut(whole, part)
+                rest = part
                 break
             whole = end
-        else:
-            self._cut(whole)
-        return _join(found)
-
-    def _cut(self, size: int, rest: pa.Table | None = None) -> None:
-        if not (self.folder / JOURNAL).is_file():
-            return
-        journal = Lines(self.folder / JOURNAL, keep=size)
-        if rest is not None and len(rest):
-            journal.write(_pack(rest))
-        journal.close()
+        if (self.folder / JOURNAL).is_file():
+            journal = Lines(self.folder / JOURNAL, keep=whole)
+            if rest is not None and len(rest):
+                journal.write(_pack(rest))
+            journal.close()
+        return found
 
     def table(self, spec: ClassSpec) -> CaseTable:
         """The rows of all finished cases, which are read from the journal when they are needed."""
@@ -163,8 +158,11 @@ class Manifest:
 
     def hashes(self) -> dict[str, str]:
         """Hash of the files of each finished case, by case id."""
+        return hashes_of(self._records())
+
+    def _records(self) -> pa.Table:
         self.close()
-        return hashes_of(_join(table for table, _ in read_batches(self.folder)))
+        return _join(table for table, _ in read_batches(self.folder))
 
     def finish(
         self,
@@ -184,9 +182,7 @@ class Manifest:
         records
             case_id, sha256 and record of all cases; None takes those of the journal.
         """
-        self.close()
-        if records is None:
-            records = _join(table for table, _ in read_batches(self.folder))
+        records = self._records() if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(_COLUMNS).combine_chunks(), file, compression="zstd")
         kept = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
@@ -200,11 +196,9 @@ class Manifest:
             self.flush()
         finally:
             if self._journal is not None:
-                journal, self._journal = self._journal, None
-                try:
+                with closing(self._journal) as journal:
+                    self._journal = None
                     journal.sync()
-                finally:
-                    journal.close()
 
     def damaged_results(self) -> list[str]:
         """Names of the results of a finished run that are missing or changed."""

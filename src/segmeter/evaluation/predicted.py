@@ -24,7 +24,7 @@ from segmeter.data.sample import Sample
 from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.distributed.batches import BatchOf, Part, split_passes
 from segmeter.evaluation.drive import drive
-from segmeter.evaluation.large import alone_with_probs, split_parts
+from segmeter.evaluation.large import large_cases, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.evaluation.memory import Room
 from segmeter.export.config import ExportConfig, ProbsDtype
@@ -119,8 +119,6 @@ def run_cases(
     ------
     DataError
         A file can't be read.
-    InputError
-        The probabilities of a case do not fit into memory; no case has been predicted.
     RunError
         A prediction is not finite, or a file can't be written. The cases before it are noted.
     """
@@ -131,7 +129,7 @@ def run_cases(
     if job.resume and streamed.intersection(rest):
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
         _LOG.warning(kept, done, len(job.dataset))
-    alone = streamed | (alone_with_probs(job.dataset, job.export, streamed) if probs else frozenset())
+    alone = streamed | (large_cases(job.dataset) if probs else frozenset())
     _warn_of_lost_location(job, large=0 in streamed and job.dataset.header_of(0).streamed)
     writer = job.writer()
 

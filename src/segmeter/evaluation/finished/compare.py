@@ -6,19 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyarrow.parquet import read_metadata, read_schema
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.finished.pieces import find_runs
-from segmeter.evaluation.memory import check_memory
 from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.config.measures import MEASURES
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
-from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
 from segmeter.metrics.summary.summarise import count_effective, note_resampling
 from segmeter.records import Summary, read_json
@@ -69,8 +66,6 @@ def compare(
     if problems:
         raise InputError(problems)
     check_metrics(config, spec)
-    needed = estimate_memory(list(named.values()), spec.num_classes + len(config.groups))
-    check_memory(needed, what="compare: the cases of all runs", remedy="Compare fewer runs at a time.")
     laid_out = lay_out({name: open_cases([folder]) for name, folder in named.items()}, spec, config, require=require)
     boards = list(laid_out.boards.values())
     effective = [count_effective(board) for board in boards]
@@ -112,24 +107,6 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
 def _no_picture(name: str) -> bool:
     """Whether a comparison may read a file of a run."""
     return not name.startswith(("predictions/", "overlays/"))
-
-
-def estimate_memory(folders: Sequence[Path], regions: int) -> int:
-    """Estimate the bytes of comparing runs with so many classes and groups, from the headers of their files.
-
-    Columns of all runs are kept. Units of all runs are resampled, and their number is bounded.
-    """
-    needed = 0
-    for folder in folders:
-        if is_nnunet(folder):
-            needed += 4 * folder.stat().st_size
-            continue
-        path = folder / "cases.parquet"
-        rows = read_metadata(path).num_rows
-        measured = sum(name.startswith("extra_") for name in read_schema(path).names)
-        needed += rows * (180 + 57 * regions + 30 * measured)
-        needed += 8 * min(rows, MOST_UNITS) * (7 + 11 * regions + 3 * measured)
-    return needed
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:

@@ -219,39 +219,32 @@ def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _no_folds(pieces: Sequence[Piece]) -> list[str]:
+    def problem(what: str, rule: str, given: object, remedy: str = "") -> None:
+        problems.append(expected("merge", what, rule, given, remedy))
+
+    problems: list[str] = []
     times = Counter(case_id for piece in pieces for case_id in piece.cases)
-    twice = [case_id for case_id, count in times.items() if count > 1]
-    problems = [expected("merge", "runs", "to be folds without a common case", some(twice))] if twice else []
+    if twice := [case_id for case_id, count in times.items() if count > 1]:
+        problem("runs", "to be folds without a common case", some(twice))
     if len(pieces) < 2:
-        problems.append(expected("merge", "runs", "to be two or more folds", len(pieces), "Write runs=[A,B]."))
-    shards = [piece.name for piece in pieces if piece.shard]
-    if shards:
-        remedy = "Merge the shards of each fold first."
-        problems.append(expected("merge", "runs", "to be whole folds", f"shards ({some(shards)})", remedy))
+        problem("runs", "to be two or more folds", len(pieces), "Write runs=[A,B].")
+    if shards := [piece.name for piece in pieces if piece.shard]:
+        problem("runs", "to be whole folds", f"shards ({some(shards)})", "Merge the shards of each fold first.")
     hashes = [piece.identity.get("files.checkpoint_sha256") for piece in pieces]
     shared = [piece.name for piece, sha256 in zip(pieces, hashes, strict=True) if sha256 and hashes.count(sha256) > 1]
     if shared:
-        rule = "to be folds, each of a checkpoint of its own"
-        problems.append(expected("merge", "runs", rule, f"the same checkpoint in {some(shared)}"))
-    return problems + _missing_folds(pieces)
-
-
-def _missing_folds(pieces: Sequence[Piece]) -> list[str]:
-    """Problems of folds that data.fold dealt: all must be there, each measured on the cases that it held out."""
+        problem("runs", "to be folds, each of a checkpoint of its own", f"the same checkpoint in {some(shared)}")
     folds = {piece.identity.get("data.fold") for piece in pieces}
     if folds == {None}:
-        return []
+        return problems
     given = {tuple(map(int, fold.split("/"))) for fold in folds if fold is not None}
     counts = {count for _, count in given}
     if len(counts) > 1 or None in folds:
-        return [expected("merge", "data.fold", "to be i/k with one k in all runs", some(map(str, folds)))]
+        problem("data.fold", "to be i/k with one k in all runs", some(map(str, folds)))
+        return problems
     (count,) = counts
-    missing = [f"{n}/{count}" for n in range(1, count + 1) if (n, count) not in given]
-    problems = []
-    if missing:
-        problems.append(expected("merge", "runs", f"to be all {count} folds", f"none of fold {', '.join(missing)}"))
-    seen = [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]
-    if seen:
-        rule = "to be val, the cases that a fold held out, in all runs"
-        problems.append(expected("merge", "data.split", rule, f"others in {some(seen)}"))
+    if missing := [f"{n}/{count}" for n in range(1, count + 1) if (n, count) not in given]:
+        problem("runs", f"to be all {count} folds", f"none of fold {', '.join(missing)}")
+    if seen := [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]:
+        problem("data.split", "to be val, the cases that a fold held out, in all runs", f"others in {some(seen)}")
     return problems
