@@ -68,8 +68,8 @@ def leave_busy_cores() -> float:
 
     Returns
     -------
-    Cores that other programs kept busy in the quieter of two looks of a quarter of a second each, >= 0; 0 without a look
-    where a variable decides or where there is one core.
+    Cores that other programs kept busy, >= 0: the smaller of two measurements of a quarter of a second each. It is 0,
+    and nothing is measured, where a variable decides or where there is one core.
     """
     torch, cores = sys.modules["torch"], count_cores()
     if cores == 1 or any(name in os.environ for name in _COUNTS):
