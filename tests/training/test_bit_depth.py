@@ -16,9 +16,9 @@ from segmeter.schema import as_plain
 from segmeter.training.config import AdamWConfig
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.cases import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
-from segmeter.training.loop import train
+from segmeter.training.trainer import train
 from tests.data.crafted import put
 from tests.training.tiny import SPEC, TinyNetwork, tiny_job
 

@@ -21,7 +21,7 @@ SILENT = 20  # looks without a sign of life, after which a process is lost
 BROKEN = 5  # the same once a connection has broken
 LEAVING = 30  # looks at the end in which the last process has to leave
 UNSAVED = 45  # looks without progress after a signal, after which nothing is saved any more
-_SAVING = "background.py"  # where the first process waits until a checkpoint is written
+_SAVING = "checkpointing.py"  # where the first process waits until a checkpoint is written
 _WAITING = ("ranks.py", "watch.py")  # where a process waits for the others
 
 

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.checks import expected
+from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
 from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
@@ -51,6 +52,34 @@ def parse_duration(text: str | float) -> float:
     if not total > 0:
         raise ConfigError(expected("training", "time_budget", _LIKE, repr(text)))
     return total
+
+
+def monitors(spec: ClassSpec) -> list[str]:
+    """Every score that a validation computes, and that `training.monitor` may name."""
+    return [*MONITORS, *(f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names)]
+
+
+def find_monitor(monitor: str, spec: ClassSpec) -> str:
+    """The score that `training.monitor` means; ConfigError with the nearest name if validation has no such score.
+
+    Examples
+    --------
+    >>> cells = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    >>> find_monitor("auto", cells), find_monitor("mean_dice", cells)
+    ('iou/cell', 'mean_dice')
+    """
+    if monitor == AUTO:
+        return spec.headline
+    known = monitors(spec)
+    if monitor not in known:
+        rule = "to be a figure that validation computes"
+        raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
+    return monitor
+
+
+def higher_is_better(monitor: str) -> bool:
+    """Whether a higher validation score is better, as all are except the loss."""
+    return monitor != "loss"
 
 
 class TrainingConfig(Config, title="training"):
@@ -171,7 +200,7 @@ class NetworkOptimizerConfig(OptimizerConfig):
     """Learning rate of the encoder, below 1 for one that is pretrained."""
 
 
-@OPTIMIZERS.register("adamw", builder="segmeter.training.optimisation.optimizer:build_adamw")
+@OPTIMIZERS.register("adamw", builder="segmeter.training.optimizers:build_adamw")
 class AdamWConfig(NetworkOptimizerConfig):
     """AdamW (Loshchilov and Hutter 2019), fused; weight decay leaves norms and biases alone."""
 
@@ -188,7 +217,7 @@ class AdamWConfig(NetworkOptimizerConfig):
     """Added to the denominator."""
 
 
-@OPTIMIZERS.register("sgd", builder="segmeter.training.optimisation.optimizer:build_sgd")
+@OPTIMIZERS.register("sgd", builder="segmeter.training.optimizers:build_sgd")
 class SgdConfig(NetworkOptimizerConfig):
     """Stochastic gradient descent with momentum (nnU-Net's values); weight decay leaves norms and biases alone."""
 
@@ -216,7 +245,7 @@ class ScheduleConfig(Config, title="schedule"):
     """The registered name of the schedule."""
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.optimisation.schedule:build_cosine")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_cosine")
 class CosineConfig(ScheduleConfig):
     """Linear warm-up, then half a cosine."""
 
@@ -227,7 +256,7 @@ class CosineConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.optimisation.schedule:build_poly")
+@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_poly")
 class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
@@ -238,7 +267,7 @@ class PolyConfig(ScheduleConfig):
     """The exponent."""
 
 
-@SCHEDULES.register("one_cycle", builder="segmeter.training.optimisation.schedule:build_one_cycle")
+@SCHEDULES.register("one_cycle", builder="segmeter.training.optimizers:build_one_cycle")
 class OneCycleConfig(ScheduleConfig):
     """One cosine up and one down (Smith and Topin 2018)."""
 
@@ -251,7 +280,7 @@ class OneCycleConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.optimisation.schedule:build_constant")
+@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_constant")
 class ConstantConfig(ScheduleConfig):
     """Linear warm-up, then the learning rate as given."""
 
@@ -269,21 +298,21 @@ class LoggerConfig(Config, title="logger"):
     """Write train.csv and val.csv too, into the run's folder."""
 
 
-@LOGGERS.register("none", builder="segmeter.training.run.loggers:build_none")
+@LOGGERS.register("none", builder="segmeter.training.loggers:build_none")
 class NoLoggerConfig(LoggerConfig):
     """Nothing beside history.jsonl, which is always written."""
 
     name: str = "none"
 
 
-@LOGGERS.register("tensorboard", builder="segmeter.training.run.loggers:build_tensorboard")
+@LOGGERS.register("tensorboard", builder="segmeter.training.loggers:TensorBoardLogger")
 class TensorBoardConfig(LoggerConfig):
     """Curves for TensorBoard, in the folder tensorboard/ of the run; needs: pip install "segmeter[tensorboard]"."""
 
     name: str = "tensorboard"
 
 
-@LOGGERS.register("wandb", builder="segmeter.training.run.trackers:build_wandb")
+@LOGGERS.register("wandb", builder="segmeter.training.loggers:WandbLogger")
 class WandbConfig(LoggerConfig):
     """Weights & Biases; needs: pip install "segmeter[wandb]". Its key comes from WANDB_API_KEY or `wandb login`."""
 
@@ -296,7 +325,7 @@ class WandbConfig(LoggerConfig):
     """Whether rows are sent at once, or kept in the folder wandb/ of the run for `wandb sync`."""
 
 
-@LOGGERS.register("mlflow", builder="segmeter.training.run.trackers:build_mlflow")
+@LOGGERS.register("mlflow", builder="segmeter.training.loggers:MlflowLogger")
 class MlflowConfig(LoggerConfig):
     """MLflow; needs: pip install "segmeter[mlflow]"."""
 

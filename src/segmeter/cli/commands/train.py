@@ -39,21 +39,19 @@ from segmeter.report.page.training import FIRST_BATCH
 from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay, flatten, write_overlay
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.schema import as_plain
-from segmeter.training.config import TrainingConfig
+from segmeter.training.clock import FOLDER, TABLE, TRACE
+from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches
 from segmeter.training.data.epoch import Sources
-from segmeter.training.data.fixed import FixedBatches
 from segmeter.training.data.parts import PartReader
 from segmeter.training.data.sampling import SampleSource
-from segmeter.training.follow import follow
-from segmeter.training.job import TrainJob, TrainResult, check_job
-from segmeter.training.loop import check_resumed, train
+from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, plan_training
-from segmeter.training.run.profiling import FOLDER, TABLE, TRACE
-from segmeter.training.run.signals import let_finish
-from segmeter.training.validation import UNLEARNED, find_monitor
+from segmeter.training.signals import let_finish
+from segmeter.training.trainer import check_resumed, follow, train
+from segmeter.training.validation import UNLEARNED
 
 _LOG = logging.getLogger(__name__)
 BATCH_PANEL = 240  # longest side of a sample, pixels
@@ -81,21 +79,23 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     segmenter = _first_model(config, seen)
     training = TrainJob(
         folder=resumed or Path(),
-        segmenter=segmenter,
-        loss=loss,
-        **_cases(config, train_data, val_data, seen=seen, world=world, device=device),
-        training=config.training,
-        optimizer=config.optimizer,
-        schedule=config.schedule,
-        inference=config.inference,
-        logger=config.logger,
-        settings=mask(as_plain(config)),
-        device=str(device),
-        identity=_identity(config),
+        settings=TrainSettings(
+            training=config.training,
+            optimizer=config.optimizer,
+            schedule=config.schedule,
+            inference=config.inference,
+            loggers=(config.logger,),
+            device=str(device),
+            identity={key: as_plain(getattr(config, key)) for key in ("loss", "augment", "data")},
+            shown=mask(as_plain(config)),
+            allow_changes=config.allow_changes,
+        ),
+        data=_open_data(config, train_data, val_data, seen=seen, world=world, device=device),
+        model=TrainModel(segmenter=segmenter, loss=loss),
         resume=resumed is not None,
-        allow_changes=config.allow_changes,
         world=world,
-        **_pictures(train_data.spec),
+        draw=partial(draw_validated, spec=train_data.spec),
+        draw_batch=partial(draw_batch, spec=train_data.spec),
     )
     if not world.leads:
         follow(training)
@@ -124,14 +124,10 @@ def _first_model(config: TrainConfig, seen: DataReport) -> Segmenter:
     return build_segmenter(model_card(config.data, config.model, seen))
 
 
-def _pictures(spec: ClassSpec) -> dict[str, Any]:
-    return {"draw": partial(draw_validated, spec=spec), "draw_batch": partial(draw_batch, spec=spec)}
-
-
-def _cases(
+def _open_data(
     config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
-) -> dict[str, Any]:
-    """What the job trains and validates on, and how samples are changed."""
+) -> TrainData:
+    """The samples to train on and the cases to validate on."""
     budget = Budget(int(config.training.cache_gb * 1e9))
     downsample = getattr(config.model, "downsample", 1)
     cases = CachedDataset(data, budget, parts=PartReader(data))
@@ -155,15 +151,15 @@ def _cases(
             raise ConfigError(expected("model", "downsample", "to be 1 with training.overfit_batches", downsample))
         fixed = FixedBatches(source, config.training.overfit_batches)
         val_cases = fixed.cases(data.case_ids, data.spec)
-        return {"train_cases": cases, "source": fixed, "val_cases": val_cases, "augment": None}
+        return TrainData(source=fixed, train_cases=cases, val_cases=val_cases)
     if config.training.validate_cases:
         val_data = val_data.subset(spread_evenly(len(val_data), config.training.validate_cases))
-    return {
-        "train_cases": cases,
-        "source": source,
-        "val_cases": CachedDataset(val_data, budget) if len(val_data) else None,
-        "augment": Augment(config.augment, data.spec),
-    }
+    return TrainData(
+        source=source,
+        train_cases=cases,
+        val_cases=CachedDataset(val_data, budget) if len(val_data) else None,
+        augment=Augment(config.augment, data.spec),
+    )
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
@@ -187,10 +183,6 @@ def _say(plan: TrainPlan) -> None:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
         _LOG.info("planned: %s", text)
-
-
-def _identity(config: TrainConfig) -> dict[str, Any]:
-    return {"loss": as_plain(config.loss), "augment": as_plain(config.augment), "data": as_plain(config.data)}
 
 
 def _result(result: TrainResult) -> dict[str, float | None]:

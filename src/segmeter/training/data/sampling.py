@@ -15,7 +15,7 @@ from segmeter.data.verification.counting import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.data.batches import Arrays, Windows
-from segmeter.training.data.cache import CachedDataset, Cases
+from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, Sources, draw, plan_epoch
 from segmeter.training.data.windows import (
     Image,
