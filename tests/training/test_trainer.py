@@ -325,3 +325,30 @@ def test_accumulating_a_loss_over_the_batch_is_said(tmp_path, caplog):
         train(tiny_job(tmp_path / over, loss=loss, epochs=None, steps=1, accumulate=2, validate_every=None))
         assert ("accumulate=2 averages that many losses" in caplog.text) is said
         caplog.clear()
+
+
+def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):
+    """Mutations seen to fail: the model itself trained; the generators left as they are."""
+    job = tiny_job(tmp_path)
+    before = {name: value.clone() for name, value in job.model.segmenter.state_dict().items()}
+    state = torch.get_rng_state()
+    seconds, first_loss = loop.time_step(job)
+    assert seconds > 0
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in job.model.segmenter.state_dict().items())
+    assert not list(tmp_path.iterdir())
+    train(tiny_job(tmp_path, epochs=None, steps=1, log_every=1, validate_every=None))
+    assert first_loss == pytest.approx(rows(tmp_path, validated=False)[0]["loss"], rel=0.2)  # dropout differs
+
+
+def test_a_slow_run_shows_its_loss_before_its_first_line(tmp_path, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def gauge(what):
+        yield lambda fraction, text: shown.append(text)
+
+    monkeypatch.setattr(loop, "gauge", gauge)
+    monkeypatch.setattr(loop, "FIRST_LOSS_S", 0.0)
+    train(tiny_job(tmp_path, epochs=None, steps=3, log_every=50, validate_every=None))
+    assert "step 1, epoch 0.5, loss" in shown[0]

@@ -295,7 +295,24 @@ class LoggerConfig(Config, title="logger"):
     name: str
     """The registered name of the logger."""
     csv: bool = False
-    """Write train.csv and val.csv too, into the run's folder."""
+    """Write train.csv and val.csv too, into the run's folder, when the training ends."""
+    also: tuple[str, ...] = ()
+    """More loggers, each with its default values: [tensorboard]. `logger=[wandb,tensorboard]` is short for it."""
+
+    @rule("also")
+    @classmethod
+    def _others(cls, also: tuple[str, ...], given: Given) -> None:
+        unknown = [name for name in also if name not in LOGGERS.names()]
+        if unknown:
+            raise RuleError(f"to name loggers, not {unknown[0]!r}", nearest(unknown[0], LOGGERS.names()))
+        if len({given.name, *also}) <= len(also):
+            raise RuleError("to name each logger once")
+
+    @property
+    def all(self) -> tuple["LoggerConfig", ...]:
+        """The logger and the others that `also` names."""
+        others = (LOGGERS.schema(name)() for name in self.also)
+        return (self, *(each for each in others if isinstance(each, LoggerConfig)))
 
 
 @LOGGERS.register("none", builder="segmeter.training.loggers:build_none")

@@ -92,6 +92,11 @@ class DivergenceGuard:
             else:
                 self._skip(norm, taken)
 
+    @property
+    def newest(self) -> float:
+        """The newest loss that was read, NaN without any."""
+        return self._losses[-1] if self._losses else math.nan
+
     def take(self) -> Seen:
         """Return the values for a line of the log and forget them; a warning counts the skipped updates."""
         seen = Seen(losses=self._losses, norms=self._norms, skipped=self._skipped)

@@ -4,11 +4,13 @@
 logs, validates, saves, and stops at a limit or a signal. `follow` is the same for the other processes of a run.
 """
 
+import copy
 import logging
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.profiler import record_function
 
-from segmeter.distributed.ranks import Order
+from segmeter.bridge import read_scalars
+from segmeter.distributed.ranks import ALONE, Order
 from segmeter.errors import Interrupted
 from segmeter.inference.oom_fallback import advised
 from segmeter.inference.precision import autocast, pick_dtype, training_precision, without_tf32
@@ -29,8 +32,8 @@ from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
 from segmeter.training.config import find_monitor, higher_is_better
 from segmeter.training.data.batches import Batch, Batches
 from segmeter.training.divergence import DivergenceGuard, Taken
-from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, write_contents
-from segmeter.training.learner import Learner, Parts, kernels, seed_everything
+from segmeter.training.job import TrainJob, TrainModel, TrainResult, check_job, check_same, identify, write_contents
+from segmeter.training.learner import Learner, Parts, capture_rng, kernels, restore_rng, seed_everything
 from segmeter.training.loggers import History, Loggers
 from segmeter.training.optimizers import update_weights
 from segmeter.training.pictures import draw_first
@@ -38,6 +41,8 @@ from segmeter.training.signals import StopSignals
 from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
+TIMED_STEPS = 2
+FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
 _LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
@@ -110,6 +115,29 @@ def follow(job: TrainJob) -> None:
             if batches is None:
                 batches = stack.enter_context(open_batches(job, device, step=order.step, progress=progress))
             take_step(job, learner, [batches.take() for _ in range(training.accumulate)], order)
+
+
+def time_step(job: TrainJob) -> tuple[float, float]:
+    """Seconds of a training step on this machine, as busy as it is now, and the loss of the first step.
+
+    A copy of the model takes a step to warm up and two that are timed, batches included. Nothing of the job and no
+    generator is changed.
+    """
+    device = check_job(job)
+    model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss)
+    state, training = capture_rng(device), job.settings.training
+    probe = replace(job, model=model, world=ALONE)
+    limits = Limits(config=training, batches_per_epoch=len(job.data.source))
+    learner, losses, start = Learner(probe, device, limits), [], 0.0
+    with open_batches(probe, device, step=0, progress=lambda step: 1.0) as source:
+        for number in range(1 + TIMED_STEPS):
+            start = time.monotonic() if number == 1 else start
+            batches = [source.take() for _ in range(training.accumulate)]
+            loss, _, _ = take_step(probe, learner, batches, Order(number, 0.0, validates=False))
+            losses += read_scalars([loss])  # waits for the device
+    seconds = (time.monotonic() - start) / TIMED_STEPS
+    restore_rng(state)
+    return seconds, losses[0]
 
 
 def check_resumed(job: TrainJob) -> None:
@@ -259,6 +287,9 @@ class Trainer:
         self.profile()
         if self.step % self.config.log_every == 0:
             self._log()
+        elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
+            self.guard.read()
+            self.shown["train"] = f", loss {self.guard.newest:.4f}"
 
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""

@@ -13,13 +13,13 @@ from typing import Any
 from segmeter.checks import expected, some
 from segmeter.data.config import DATA
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.split_lists import split_place
+from segmeter.data.folders.split_lists import group_of, split_place
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import as_plain, defaults
 
 BY_CLASS = "classes"  # of data.strata: what the masks hold
 _FOLDS = ("fold", "strata")  # decide on training and validation alone
-_SHARES = ("split_seed", "group_until", "val_fraction", "test_fraction", "lists", "list_files")
+_SHARES = ("split_seed", "group_until", "group_by", "val_fraction", "test_fraction", "lists", "list_files")
 _ANY = ""  # what every case is counted as
 
 
@@ -29,6 +29,7 @@ def deal_folds(
     *,
     seed: int,
     group_until: str = "",
+    group_by: str | None = None,
     strata: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, int]:
     """The fold, from 1, of each case.
@@ -44,8 +45,8 @@ def deal_folds(
         Names of the cases.
     count
         Folds, >= 2.
-    seed, group_until
-        As in `split_lists.split_names`: cases whose names agree up to that text stay in one fold.
+    seed, group_until, group_by
+        As in `split_lists.split_names` and `group_of`: the cases of a group stay in one fold.
     strata
         Name of a case -> all of which each fold should have its share, such as the classes in it; None deals by size
         alone.
@@ -57,9 +58,9 @@ def deal_folds(
     """
     groups: dict[str, list[str]] = defaultdict(list)
     for stem in sorted(stems):
-        groups[stem.split(group_until, 1)[0] if group_until else stem].append(stem)
+        groups[group_of(stem, group_until, group_by)].append(stem)
     if len(groups) < count:
-        what = "groups of cases" if group_until else "cases"
+        what = "groups of cases" if group_until or group_by else "cases"
         raise DataError(
             expected("data", "fold", f"to ask for at most as many folds as {what}", f"{len(groups)} {what}")
         )

@@ -1,6 +1,7 @@
 """list files -> names: which cases belong to a split."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +9,9 @@ from pathlib import Path
 from segmeter.checks import expected, some
 from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, show, stem_of
 from segmeter.errors import DataError
+
+PREFIX, PAIR = "prefix:", "pair"  # forms of data.group_by and metrics.cluster
+_SIDE = re.compile(r"(?:(?<=\d)|[_-])(?:l|r|left|right|od|os)$", re.IGNORECASE)
 
 _EMPTY = (
     "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
@@ -62,7 +66,13 @@ def _without_suffix(name: str) -> str:
 
 
 def split_names(
-    stems: Iterable[str], *, seed: int, val_fraction: float, test_fraction: float, group_until: str = ""
+    stems: Iterable[str],
+    *,
+    seed: int,
+    val_fraction: float,
+    test_fraction: float,
+    group_until: str = "",
+    group_by: str | None = None,
 ) -> dict[str, str]:
     """The split that each case falls into, decided by its name and the seed alone.
 
@@ -70,7 +80,7 @@ def split_names(
     of cases of the training split that is nearest goes there, as long as one is left.
     """
     names = list(stems)
-    places = {stem: split_place(stem, seed=seed, group_until=group_until) for stem in names}
+    places = {stem: split_place(group_of(stem, group_until, group_by), seed=seed) for stem in names}
     splits = {stem: _split_at(place, val_fraction, test_fraction) for stem, place in places.items()}
     rest = sorted({places[stem] for stem, split in splits.items() if split == "train"})
     for wanted, fraction in (("val", val_fraction), ("test", test_fraction)):
@@ -80,9 +90,40 @@ def split_names(
     return splits
 
 
-def split_place(stem: str, *, seed: int, group_until: str = "") -> float:
-    """Where a case stands between 0 and 1, evenly spread; those of a group stand in one place."""
-    group = stem.split(group_until, 1)[0] if group_until else stem
+def group_of(stem: str, until: str = "", by: str | None = None) -> str:
+    """The group of a case by its name; a case whose name does not fit the rule is a group of its own.
+
+    Parameters
+    ----------
+    until
+        The name up to the first time that this text occurs; "" if every case is a group. Ignored where `by` is given.
+    by
+        "prefix:8" is the first 8 characters, "prefix:_" the text before the last "_", and "pair" the name without its
+        side at the end: L and R, left and right, or OD and OS.
+
+    Examples
+    --------
+    >>> group_of("p07_1", "_"), group_of("p07_a_1", by="prefix:_"), group_of("p0712", by="prefix:3")
+    ('p07', 'p07_a', 'p07')
+    >>> group_of("Image_01L", by="pair"), group_of("eye-3_right", by="pair"), group_of("Image_01", by="pair")
+    ('Image_01', 'eye-3', 'Image_01')
+    """
+    if by is None:
+        return stem.split(until, 1)[0] if until else stem
+    if by == PAIR:
+        return _SIDE.sub("", stem)
+    start = by.removeprefix(PREFIX)
+    return stem[: int(start)] if start.isdecimal() else stem.rpartition(start)[0] or stem
+
+
+def find_pairs(stems: Iterable[str]) -> int:
+    """How many names stand there with both a left and a right side, such as Image_01L and Image_01R."""
+    groups = Counter(group_of(stem, by=PAIR) for stem in set(stems) if _SIDE.search(stem))
+    return sum(count == 2 for count in groups.values())
+
+
+def split_place(group: str, *, seed: int) -> float:
+    """Where a group of cases stands between 0 and 1, evenly spread."""
     digest = hashlib.sha256(f"{seed}:{group}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:8]) / 2**64
 
