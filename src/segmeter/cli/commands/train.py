@@ -23,7 +23,7 @@ from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
-from segmeter.data.folders.split_lists import find_pairs
+from segmeter.data.folders.folds import find_pairs
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, find_address, joined
