@@ -76,6 +76,7 @@ def test_twelve_bit_copies_train_as_well_as_eight_bit_ones(tmp_path, eight, twel
     assert abs(one - other) < 0.02
 
 
+@pytest.mark.slow
 def test_so_does_a_u_net(tmp_path):
     write_copies(tmp_path)
     unet = UnetConfig(encoder="resnet18", weights=None, depth=3, decoder_channels=(32, 16, 8))

@@ -94,12 +94,6 @@ def test_work_that_is_done_is_not_interrupted_by_who_listens_next():
         assert (outer.received, inner.received) == (signal.SIGTERM, None)
 
 
-def test_nothing_is_received_without_a_signal():
-    with StopSignals() as stop:
-        assert not stop
-        assert stop.exit_code == 0
-
-
 def test_a_signal_within_a_save_waits_until_it_is_complete(tmp_path, monkeypatch):
     real, saves = torch.save, []
 
@@ -129,6 +123,7 @@ def test_a_second_signal_ends_the_process_at_once(number, code):
     assert process.returncode == code
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path):
     process = start(ENDLESS, tmp_path)
     while not (tmp_path / "checkpoints" / "step-00000010").exists() and process.poll() is None:

@@ -100,6 +100,7 @@ def test_columns_are_those_of_all_rows_and_a_name_that_a_spreadsheet_would_run_i
     assert (tmp_path / "val.csv").read_text() == "step,val/=cmd()\n4,0.5\n"
 
 
+@pytest.mark.slow
 @LIBRARY
 def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(tmp_path):
     mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
@@ -120,6 +121,7 @@ def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(
     assert run.info.status == "FINISHED"
 
 
+@pytest.mark.slow
 @LIBRARY
 def test_mlflow_gets_the_pictures_of_each_validation(tmp_path):
     mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
@@ -174,6 +176,7 @@ def test_wandb_is_told_how_a_training_ended(tmp_path, monkeypatch, outcome, code
     teardown.assert_called_once_with()
 
 
+@pytest.mark.slow
 @LIBRARY
 def test_wandb_works_offline_and_leaves_no_secret(tmp_path):
     pytest.importorskip("wandb", reason="the extra `wandb` is not installed")

@@ -182,7 +182,7 @@ def test_multilabel_counts_and_scores_by_hand():
 
 def test_a_monitor_that_is_not_computed_is_refused_with_the_nearest():
     assert find_monitor("dice/edge", SPEC) == "dice/edge"
-    with pytest.raises(ConfigError, match=r"`monitor` to be a figure .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
+    with pytest.raises(ConfigError, match=r"`monitor` to be a score .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
         find_monitor("iou/grond", SPEC)
 
 

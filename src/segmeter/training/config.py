@@ -72,7 +72,7 @@ def find_monitor(monitor: str, spec: ClassSpec) -> str:
         return spec.headline
     known = monitors(spec)
     if monitor not in known:
-        rule = "to be a figure that validation computes"
+        rule = "to be a score that validation computes"
         raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
     return monitor
 

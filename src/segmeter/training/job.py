@@ -221,7 +221,7 @@ def _check_mps(problems: Problems, job: TrainJob, device: torch.device) -> None:
 
 
 def identify(job: TrainJob) -> dict[str, Any]:
-    """Everything that decides what is learned, as "group.key" -> plain value; compared on resuming."""
+    """Everything that decides what is learned, as plain values by "group.key"; compared on resuming."""
     settings, card = job.settings, job.model.segmenter.card
     device, training = pick_device(settings.device), settings.training
     dtype = pick_dtype(device, training_precision(device, training.precision))  # "auto" depends on the device

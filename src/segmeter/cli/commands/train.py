@@ -1,4 +1,4 @@
-"""`segmeter train`: data and configuration -> checkpoints."""
+"""`segmeter train`: trains a model on a data set, by a plan that suits both the data and the machine."""
 
 import logging
 import sys
@@ -221,7 +221,7 @@ def _open_data(
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
-    """What run.json says about the data: its place, where eval finds it again, and its contents; data.json has each."""
+    """Facts about the data for run.json: its place, where eval finds it again, and the hashes of its contents."""
     return {
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
@@ -230,7 +230,7 @@ def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[
 
 
 def _choices(plan: TrainPlan, segmenter: Segmenter) -> dict[str, Any]:
-    """What was decided here and not by the user: values that follow from the data, and which weights were found."""
+    """Decisions that the user left to us: values that follow from the data, and the weights that were found."""
     start = getattr(segmenter.network, "start", None)
     return {"planned": as_plain(plan.chosen)} | ({} if start is None else {"start": start})
 
@@ -265,7 +265,7 @@ def _advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
 
 
 def _result(result: TrainResult) -> dict[str, float | None]:
-    """What a sweep compares, the score that chose the best checkpoint first."""
+    """The results that a sweep compares, the score that chose the best checkpoint first."""
     scores = {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
     return {**scores, "steps": result.steps, "seconds": round(result.seconds, 1)}
 
@@ -285,7 +285,7 @@ def _show(folder: Path, result: TrainResult) -> None:
 
 
 def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
-    """What the runs of debug=overfit and debug=profile were for."""
+    """Show the results that debug=overfit and debug=profile were run for."""
     if config.profile_steps and (folder / FOLDER / TABLE).is_file():
         sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:

@@ -62,7 +62,7 @@ class Augment:
         indices : (B,)
             The number of each sample, unique within the epoch.
         channels
-            Of the images.
+            Number of channels of the images.
         """
         generators = [draw(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
         table = [rng.random(len(_DRAWS) + channels, dtype=np.float32) for rng in generators]

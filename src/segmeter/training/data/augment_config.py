@@ -25,8 +25,8 @@ class AugmentConfig(Config, title="augment"):
     """How samples are drawn. The seed, the epoch and the case alone decide every draw."""
 
     crop: tuple[Edge, Edge] | Literal["auto"] | None = "auto"
-    """[height, width] of a sample. null takes whole images, which must have one size per batch. "auto" takes whole
-    images if all have one size of at most 512 x 512 pixels, otherwise crops of a usual size, at most 512 x 512."""
+    """Size of a sample: [height, width]. With null, samples are whole images, which must have one size per batch. With
+    "auto", images of one size up to 512 x 512 are taken whole, and others are cropped to a usual size up to that."""
     zoom: tuple[Magnification, Magnification] = (1.0, 1.0)
     """[smallest, largest] magnification, drawn evenly on a log scale; 2 makes objects twice as large."""
     balance: Annotated[float | None, Unit("share of the samples")] = Field(None, ge=0, le=1)

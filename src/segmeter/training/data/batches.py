@@ -54,7 +54,7 @@ class Draws:
     table : (B, N), float32
         In 0 to 1; goes to the device with the batch.
     seeds : (B,)
-        Of the noise that is drawn on the device.
+        Seeds of the noise, which is drawn on the device.
     """
 
     table: Tensor

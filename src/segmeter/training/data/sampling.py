@@ -53,7 +53,7 @@ class SampleSource:
     batch_size
         Samples per batch, >= 1.
     seed
-        Of every draw.
+        Seed of every draw.
     samples
         Per epoch; None chooses as above.
     presence : (N, K)
