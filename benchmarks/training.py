@@ -35,8 +35,10 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, TrainingConfig
 from segmeter.training.data.batches import Batch, Windows
 from segmeter.training.data.windows import Resizing
-from segmeter.training.optimisation.optimizer import build_adamw
-from segmeter.training.optimisation.step import Augmentation, Stepper
+from segmeter.training.job import Augmentation
+from segmeter.training.learner import Parts
+from segmeter.training.optimizers import build_adamw
+from segmeter.training.trainer import update
 
 CLASSES, VOID = 11, 11
 LEARNING_STEPS = 12  # enough that both losses have clearly fallen
@@ -133,7 +135,7 @@ def our_step(
 ) -> Callable[[Batch], Tensor]:
     """One step over a batch that is on the device, as `segmeter train` takes it."""
     segmenter = segmenter.to(memory_format=torch.channels_last)
-    stepper = Stepper(
+    parts = Parts(
         forward=segmenter,
         loss=FocalLoss("multiclass", gamma=2.0, ignore_index=VOID).to(device),
         optimizer=build_adamw(AdamWConfig(), model=segmenter),
@@ -142,7 +144,7 @@ def our_step(
         config=TrainingConfig(),
         device=device,
     )
-    return lambda batch: stepper([batch])[0]
+    return lambda batch: update(parts, [batch])[0]
 
 
 def plain_step(network: nn.Module, image: Tensor, target: Tensor) -> Step:
