@@ -207,7 +207,8 @@ class FolderConfig(DataConfig):
 @DATA.register("instances", builder="segmeter.data.folders.folder:build_folder")
 class InstancesConfig(FolderConfig):
     """Your own data with masks of object numbers: the model learns what any object covers, and objects are measured
-    too."""
+    too.
+    """
 
     name: str = "instances"
     task: Literal["binary"] = "binary"
