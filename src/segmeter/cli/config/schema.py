@@ -14,7 +14,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.config.requirements import RequireConfig
+from segmeter.metrics.config.scores import RequireConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.report.config import ReportConfig
