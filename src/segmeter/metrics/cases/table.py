@@ -54,8 +54,7 @@ class MeasureColumn(NamedTuple):
     value
         NaN is undefined, inf a failure; finite where it is summed.
     summed
-        False: a value of the case, of which means are taken. True: a number that is added up over the cases, from which
-        the measure computes a score of the whole data set.
+        False: a value of the case, to be averaged. True: a number to be added up for a score of the whole data set.
     """
 
     metric: str
