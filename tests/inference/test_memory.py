@@ -28,6 +28,7 @@ def faults(keep: bool) -> tuple[bool, int]:
     return kept == "True", int(count)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
 def test_freed_memory_is_used_again_without_page_faults() -> None:
     kept, few = faults(keep=True)
@@ -61,6 +62,7 @@ print(kept, used() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
 def test_threads_use_what_others_freed() -> None:
     """Of eight threads, each of which takes 32 MiB in its turn, one takes it from the system."""
@@ -86,6 +88,7 @@ print(give_back_freed_memory(), full - kept, kept - used())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc_trim is glibc's, on Linux")
 def test_holes_below_a_block_that_stays_are_given_back() -> None:
     """Of 16 blocks of 16 MiB the last one stays: freed, the others are kept, until they are given back."""
