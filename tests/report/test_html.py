@@ -22,8 +22,8 @@ from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import summarise_calibration
 from segmeter.metrics.summary.summarise import summarise
+from segmeter.report.columns import unpack_page
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.columns import unpack_page
 from segmeter.report.html import write_report
 
 from .conftest import HOSTILE, HOSTILE_IDS, make_rows, write_picture
@@ -283,7 +283,7 @@ def test_a_binary_run_is_sorted_by_its_object(tmp_path):
     columns = data_of(page)["columns"]
     assert list(columns["headline"]["values"] < columns["mean_iou"]["values"]) == [True, False]
     assert columns["headline"]["label"] == "IoU of cell"
-    assert page.text("h2")[:2] == ["IoU of cell", "mean IoU"]
+    assert page.text("h2")[:3] == ["IoU of cell", "Dice of cell", "mean IoU"]
 
 
 def test_groups_have_a_table(tmp_path, rng, spec):

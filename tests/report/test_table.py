@@ -217,7 +217,8 @@ def test_the_headline_of_a_binary_task_is_its_objects_iou(rng):
         for name, found in (("a", 1), ("b", 0))
     ]
     summary = summarise(collapsed, spec, MetricsConfig(bootstrap=0))
-    first, second = figures.aggregates(summary)[:2]
+    first, dice, second = figures.aggregates(summary)[:3]
+    assert (dice["name"], round(dice["dataset"], 4)) == ("Dice of cell", 0.0198)
     assert (first["name"], first["dataset"], first["mean"]) == ("IoU of cell", 0.01, 0.01)
     assert (second["name"], round(second["dataset"], 3)) == ("mean IoU", 0.48)
     assert "IoU of cell" in shown(summary)

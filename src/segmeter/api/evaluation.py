@@ -30,6 +30,7 @@ from segmeter.metrics.map_checks import check_maps
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.compare import compare_runs
+from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.figures import aggregates
@@ -234,6 +235,7 @@ def evaluate(
             raise InputError(expected(_WHERE, "instances", "to be False but for a binary task", spec.task))
         config = with_objects(config)
     check_metrics(config, spec)
+    config = settle_headline(config, spec)
     rows, places = _measure(pairs, spec, config, instances)
     check_case_ids(config, spec, [row.case_id for row in rows])
     summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)

@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from segmeter.metrics.config.metrics import choose_headline
+from segmeter.metrics.config.scores import MEAN
+
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 UNDEFINED = "n/a"
+_ACRONYMS = ("pq", "sq", "rq", "hd", "hd95", "assd", "masd", "nsd", "ap", "aji", "are", "voi")
 UNLEARNED = 0.01  # a class that the references hold and whose IoU is below this is as good as not found
 
 _VISIBLE = 0.001  # an error of average precision that the printed digits show
@@ -71,63 +75,58 @@ def spread(ends: Sequence[float | str | None] | None) -> str:
     return f"[{', '.join(texts)}]"
 
 
-def headline(score: str) -> str:
-    """The score that a run is judged by, `ClassSpec.headline`, in words.
+def title(score: str) -> str:
+    """Name a score in words.
 
     Examples
     --------
-    >>> headline("iou/cell"), headline("mean_iou")
-    ('IoU of cell', 'mean IoU')
+    >>> title("iou/cell"), title("mean_iou"), title("pq/mean"), title("hd95/car"), title("nsd@2/car")
+    ('IoU of cell', 'mean IoU', 'mean PQ', 'HD95 of car', 'NSD@2 of car')
     """
     metric, _, region = score.partition("/")
-    return f"{SCORES[metric]} of {region}" if region else AGGREGATES[metric]
+    if not region:
+        return AGGREGATES.get(metric, metric)
+    word, mark, at = metric.partition("@")
+    word = f"{SCORES.get(word) or (word.upper() if word in _ACRONYMS else word)}{mark}{at}"
+    return f"mean {word}" if region == MEAN else f"{word} of {region}"
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """The score that a run is judged by; runs of older versions don't record it."""
+    task, names = summary.get("task", "multiclass"), summary.get("classes", ())
+    objects = (names[1] if task == "binary" else MEAN) in summary.get("measures", {}).get("pq", {})
+    return choose_headline(task, names, objects=objects, given=summary.get("headline_score"))
+
+
+def score_row(summary: Mapping[str, Any], score: str) -> dict[str, Any]:
+    """A score over the data set and as the mean over cases, each with its interval; None where there is no such value.
+
+    Returns
+    -------
+    dict
+        ``score`` (its name), ``name`` (in words), ``dataset, dataset_ci95, mean, mean_ci95, std, n_used, n_undefined``.
+    """
+    metric, _, region = score.partition("/")
+    if not region:
+        whole, ends = summary.get("dataset", {}).get(metric), (summary.get("dataset_ci95") or {}).get(metric)
+        cases = summary.get("per_case", {}).get(metric, {})
+    elif metric in SCORES:
+        entry = {**summary.get("per_class", {}), **summary.get("per_group", {})}.get(region, {})
+        whole, ends = entry.get(metric), (entry.get("ci95") or {}).get(metric)
+        cases = entry.get("per_case", {}).get(metric, {})
+    else:
+        cases = summary.get("measures", {}).get(metric, {}).get(region, {})
+        whole, ends = cases.get("dataset"), cases.get("dataset_ci95")
+    row = {"score": score, "name": title(score), "dataset": whole, "dataset_ci95": ends, "mean_ci95": cases.get("ci95")}
+    return row | {key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")}
 
 
 def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per aggregate, the headline first: over the data set, and as mean over cases, each with its interval."""
-    dataset, per_case = summary.get("dataset", {}), summary.get("per_case", {})
-    names = [name for name in AGGREGATES if name in dataset or name in per_case]
-    rows = _object_row(summary) + [
-        {
-            "name": AGGREGATES[name],
-            "dataset": dataset.get(name),
-            "dataset_ci95": (summary.get("dataset_ci95") or {}).get(name),
-            "mean": per_case.get(name, {}).get("mean"),
-            "mean_ci95": per_case.get(name, {}).get("ci95"),
-            "std": per_case.get(name, {}).get("std"),
-            "n_used": per_case.get(name, {}).get("n_used"),
-            "n_undefined": per_case.get(name, {}).get("n_undefined"),
-        }
-        for name in names
-    ]
-    return rows[:1] + _panoptic_row(summary) + rows[1:]
-
-
-def _panoptic_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Where objects were matched, the row of their panoptic quality, a mean over the classes."""
-    entry = summary.get("measures", {}).get("pq", {}).get("mean")
-    if entry is None:
-        return []
-    keys = ("dataset", "dataset_ci95", "mean", "std", "n_used", "n_undefined")
-    return [{"name": "PQ", "mean_ci95": entry.get("ci95"), **{key: entry.get(key) for key in keys}}]
-
-
-def _object_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of a binary task, the row of its object's IoU."""
-    if summary.get("task") != "binary":
-        return []
-    name = summary["classes"][1]
-    entry = summary["per_class"][name]
-    cases = entry.get("per_case", {}).get("iou", {})
-    return [
-        {
-            "name": headline(f"iou/{name}"),
-            "dataset": entry["iou"],
-            "dataset_ci95": (entry.get("ci95") or {}).get("iou"),
-            "mean_ci95": cases.get("ci95"),
-            **{key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")},
-        }
-    ]
+    """One row per leading score, as `score_row` gives it, the headline first; then the object's, then those of all."""
+    own = [f"{name}/{summary['classes'][1]}" for name in ("iou", "dice")] if summary.get("task") == "binary" else []
+    objects = [] if own or "pq" not in summary.get("measures", {}) else [f"pq/{MEAN}"]
+    kept = [name for name in AGGREGATES if name in summary.get("dataset", {}) or name in summary.get("per_case", {})]
+    return [score_row(summary, name) for name in dict.fromkeys([headline(summary), *own, *objects, *kept])]
 
 
 def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -217,12 +216,6 @@ def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         for by, labels in found["by"].items()
         for label, entry in labels.items()
     ]
-
-
-def slice_title(summary: Mapping[str, Any]) -> str:
-    """What the rows of `slices` are given by, in words."""
-    name, _, region = summary["slices"]["headline"].partition("/")
-    return AGGREGATES.get(name) or f"{SCORES.get(name, name)} of {region}"
 
 
 ERROR_TYPES = ("boundary", "extent", "segment")

@@ -12,8 +12,8 @@ from segmeter.errors import InputError
 from segmeter.files import link_error, write_bytes
 from segmeter.records import Form, Summary
 from segmeter.report import figures
+from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.columns import Column
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
@@ -21,7 +21,7 @@ from segmeter.report.page.records import config_text, load_json, load_lines, loa
 from segmeter.report.page.render import render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
-from segmeter.report.pictures.chosen import choose_pictures, take_turns
+from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES, read_notes
 from segmeter.report.table import shown_measures
 
@@ -129,7 +129,7 @@ def render_summary(summary: Mapping[str, Any]) -> str:
         measures=measured,
         left_out=left_out,
         slices=figures.slices(summary),
-        slice_title=figures.slice_title(summary) if summary.get("slices") else "",
+        slice_title=figures.title(summary["slices"]["headline"]) if summary.get("slices") else "",
         conventions=figures.conventions(summary),
         headlines=figures.headlines(summary),
         notes=[*figures.refused(summary), *figures.notes(summary)],
@@ -143,7 +143,7 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
     if not notes:
         return {"sections": [("run", "Run")]}
     ids = sorted(each["case"] for each in notes)
-    (shown,), left_out = choose_pictures([folder], take_turns(dict.fromkeys(ids)), config, page=folder)
+    (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
     columns = [Column(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
     explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)

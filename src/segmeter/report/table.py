@@ -22,8 +22,8 @@ from segmeter.report.figures import (
     probability,
     refused,
     signed,
-    slice_title,
     slices,
+    title,
 )
 from segmeter.report.printer import Printer, printable
 
@@ -131,7 +131,14 @@ def _measure_table(rows: Sequence[Mapping[str, Any]], lines: box.Box) -> Table:
 
 def _slice_table(summary: Mapping[str, Any], lines: box.Box) -> Table:
     """The headline of each slice; the worst is marked."""
-    heads = ["cases", slice_title(summary), "95 % interval", "difference to the rest", "95 % interval", "p (Holm)"]
+    heads = [
+        "cases",
+        title(summary["slices"]["headline"]),
+        "95 % interval",
+        "difference to the rest",
+        "95 % interval",
+        "p (Holm)",
+    ]
     table = _table(lines, ["slices by", "slice"], *heads)
     for row in slices(summary):
         label = printable(row["slice"]) + (" (worst)" if row["worst"] else "")

@@ -22,6 +22,7 @@ from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.metrics.cases.typed import divide_terms
+from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.progress import Pulse
@@ -63,7 +64,7 @@ def find_monitor(monitor: str, spec: ClassSpec) -> str:
     ('iou/cell', 'mean_dice')
     """
     if monitor == AUTO:
-        return spec.headline
+        return headline_of(MetricsConfig(), spec)
     known = monitors(spec)
     if monitor not in known:
         rule = "to be a figure that validation computes"

@@ -16,8 +16,8 @@ CASES = 24
 TITLES = {  # as all three texts call them, and which way is better
     "IoU of cell": ("iou/cell", 1),
     "mean Dice": ("mean_dice", 1),
-    "hd95, mean over classes": ("hd95/mean", -1),
-    "pq, mean over classes": ("pq/mean", 1),
+    "mean HD95": ("hd95/mean", -1),
+    "mean PQ": ("pq/mean", 1),
 }
 REQUIRED = {"iou/cell >= base - 0.9": "iou/cell", "hd95/mean <= base + 90": "hd95/mean"}
 

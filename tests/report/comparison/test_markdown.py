@@ -37,9 +37,9 @@ def test_changes_are_new_minus_base():
 def test_infinite_changes_have_their_sign_too():
     rows = [case_row(row.case_id, row.counts, scores={"hd95/car": 2.0}) for row in random_rows(12)]
     lost = [case_row(row.case_id, row.counts, scores={"hd95/car": float("inf")}) for row in rows]
-    line = line_of(markdown_summary(compared(rows, lost)), "hd95, mean over classes")
+    line = line_of(markdown_summary(compared(rows, lost)), "mean HD95")
     assert "| 2.0000 | inf in 12 | +inf worse | [inf, inf] |" in line
-    back = line_of(markdown_summary(compared(lost, rows)), "hd95, mean over classes")
+    back = line_of(markdown_summary(compared(lost, rows)), "mean HD95")
     assert "| inf in 12 | 2.0000 | -inf better | [-inf, -inf] |" in back
 
 

@@ -30,7 +30,7 @@ def compared(**metrics):
     ("metric", "words"),
     [
         ("mean_dice", "mean Dice"),
-        ("pq/mean", "pq, mean over classes"),
+        ("pq/mean", "mean PQ"),
         ("iou/car", "IoU of car"),
         ("iou/a/b", "IoU of a/b"),
         ("iou/a\x1b[2Jb", "IoU of a\N{REPLACEMENT CHARACTER}[2Jb"),
@@ -84,7 +84,7 @@ def test_what_would_rank_otherwise_is_said_by_name():
     result = {"rank_by": "mean_iou", "order": ["a", "b\n"], "other_orders": {"pq/mean": ["b\n", "a"]}}
     first, second = order_lines(result)
     assert first.startswith("ranked by mean IoU: a, b")
-    assert second.startswith("otherwise by pq, mean over classes: b")
+    assert second.startswith("otherwise by mean PQ: b")
     assert "\n" not in first + second
     assert len(order_lines(result | {"other_orders": {}})) == 1
 

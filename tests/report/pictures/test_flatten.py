@@ -81,9 +81,12 @@ def test_any_text_is_drawn_within_the_same_frame(picture_inputs, text):
     assert picture.shape[1] == 4 * 480 + 3 * GAP + 2 * MARGIN
 
 
-def test_mean_iou_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
+def test_scores_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
     image, target, labels = picture_inputs
-    pictures = [draw_overlay(image, target, labels, spec, score=value) for value in (None, float("nan"), 0.0)]
+    pictures = [
+        draw_overlay(image, target, labels, spec, headline="iou/car", score=value)
+        for value in (None, float("nan"), 0.0)
+    ]
     np.testing.assert_array_equal(pictures[0], pictures[1])
     assert (pictures[0] != pictures[2]).any()
 

@@ -29,8 +29,10 @@ from segmeter.distributed.watch import watched
 from segmeter.errors import ConfigError
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.build import build_loss
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.overlap import headline_scores, overlap_scores
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
 from segmeter.report.figures import number
@@ -268,11 +270,17 @@ def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> 
     """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
     sample = prediction.sample
     if sample.target is None:
-        score = None
+        scored: dict[str, Any] = {}
     else:
-        overlap = overlap_scores(count_case(sample.target, prediction.labels, spec), task=spec.task)
-        score = float(headline_scores(overlap, spec))
-    picture = draw_overlay(
-        sample.image, sample.target, prediction.labels, spec, title=sample.case_id, score=score, panel=CASE_PANEL
-    )
+        height, width = prediction.labels.shape[-2:]
+        row = CaseRow(
+            case_id=sample.case_id,
+            height=height,
+            width=width,
+            counts=count_case(sample.target, prediction.labels, spec),
+        )
+        board = build_scoreboard([row], spec, MetricsConfig())
+        scored = {"headline": board.headline, "score": float(board.values(board.headline)[0])}
+    maps = (sample.image, sample.target, prediction.labels, spec)
+    picture = draw_overlay(*maps, title=sample.case_id, panel=CASE_PANEL, **scored)
     return write_overlay(folder, sample.case_id, picture)

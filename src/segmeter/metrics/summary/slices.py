@@ -112,9 +112,10 @@ def _entries(
 
 
 def headlines(board: Scoreboard) -> list[str]:
-    """Scores that slices are given by: the headline of a binary task's object, then those of all classes."""
+    """Scores that slices are given by: the headline, for binary the object's IoU and Dice, and those of all classes."""
     spec = board.spec
-    own = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if spec.task == "binary" else []
+    objects = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if spec.task == "binary" else []
+    own = list(dict.fromkeys([board.headline, *objects]))
     return own + [name for name in board.names if is_overall(name) and name not in own]
 
 

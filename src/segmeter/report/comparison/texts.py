@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from segmeter.metrics.config.scores import MEAN, is_overall
-from segmeter.report.figures import AGGREGATES, SCORES, interval, number, probability, signed
+from segmeter.metrics.config.scores import is_overall
+from segmeter.report import figures
+from segmeter.report.figures import interval, number, probability, signed
 from segmeter.report.printer import printable
 
 CERTAIN = 0.05  # of adjusted p-values: what is below is called a difference
@@ -12,18 +13,9 @@ OUTCOMES = {"pass": "met", "regression": "REGRESSION", "unknown": "can't be told
 PLACED = ("data set", "mean of cases")
 
 
-def title(metric: str) -> str:
-    """The words for a metric.
-
-    Examples
-    --------
-    >>> title("mean_iou"), title("pq/mean"), title("iou/car")
-    ('mean IoU', 'pq, mean over classes', 'IoU of car')
-    """
-    name, _, region = metric.partition("/")
-    if name in SCORES:
-        return f"{SCORES[name]} of {printable(region)}"
-    return AGGREGATES.get(name) or f"{name}, {'mean over classes' if region == MEAN else printable(region)}"
+def title(score: str) -> str:
+    """A score in words, as `figures.title` gives it, fit to print."""
+    return printable(figures.title(score))
 
 
 def adjusted(pair: Mapping[str, Any]) -> float | None:

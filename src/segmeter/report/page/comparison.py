@@ -12,20 +12,19 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import find_place
 from segmeter.errors import InputError
 from segmeter.metrics.cases.stored import open_cases, read_spec
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.summary.compare import SCHEMA
+from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import Summary
 from segmeter.report import figures
+from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
+from segmeter.report.columns import Column
 from segmeter.report.comparison.texts import OUTCOMES, adjusted, infinite_cases, kind_of, notes, title
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.cases import ID, case_columns
-from segmeter.report.data.columns import Column
-from segmeter.report.data.gathered import HEADLINE, gather
-from segmeter.report.data.slices import slice_columns, slice_key
 from segmeter.report.page.evaluation import explorer_values, part_columns
 from segmeter.report.page.records import load_json
-from segmeter.report.page.tables import cases_link, lost_slices
-from segmeter.report.pictures.chosen import choose_pictures, worst_first
+from segmeter.report.page.tables import cases_link
+from segmeter.report.pictures.chosen import choose_pictures
 
 SCRIPTS = (
     *("dom", "numbers", "state", "cases", "sorting", "charts"),
@@ -50,18 +49,27 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     _check_schema(result, folder)
     keep = lambda name: not name.startswith(_LEFT)  # noqa: E731
     folders = {name: find_place(path, keep) for name, path in result["folders"].items()}
-    runs = [_Run.read(folder) for folder in folders.values()]
+    runs = [_Run.read(folder, _headline(result)) for folder in folders.values()]
     spec, tables = runs[0].spec, [run.columns() for run in runs]
-    sliced, unlisted = _slice_columns(result, runs[0])
+    by = result["slices"][0]["by"] if result.get("slices") else {}
+    hashes = dict.fromkeys(by) | result.get("slice_hashes", {})
+    sliced, unlisted = slice_columns(runs[0].board, hashes, table=result.get("slice_table"))
     columns, left = part_columns([*_common(tables), *sliced])
-    ids, headlines = tables[0][ID].values, [np.asarray(table[HEADLINE].values, float) for table in tables]
-    spread = np.nanmax(headlines, axis=0, initial=-np.inf) - np.nanmin(headlines, axis=0, initial=np.inf)
-    order = {case_id: -float(value) if np.isfinite(value) else None for case_id, value in zip(ids, spread, strict=True)}
-    shown, left_out = choose_pictures(list(folders.values()), worst_first(order), config, page=folder)
+    headlines = [np.asarray(table[HEADLINE].values, float) for table in tables]
+    with np.errstate(invalid="ignore"):
+        spread = np.nan_to_num(np.max(headlines, axis=0) - np.min(headlines, axis=0), nan=-1.0)
+    order = [tables[0][ID].values[i] for i in np.argsort(-spread, kind="stable")]
+    shown, left_out = choose_pictures(list(folders.values()), order, config, page=folder)
     facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
     explorer = explorer_values(columns, spec, shown, config, facts=facts, left=left, unshown=left_out)
     explorer["notes"] += unlisted
     return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
+
+
+def _headline(result: Mapping[str, Any]) -> str:
+    """The score that the runs are ranked by, if every case has a value of it; else their mean IoU."""
+    ranked = result["rank_by"]
+    return ranked if "per_case" in result["metrics"][ranked] else "mean_iou"
 
 
 def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
@@ -75,28 +83,19 @@ def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
 class _Run:
     """One of the compared runs."""
 
-    rows: Sequence[CaseRow]
+    rows: CaseTable
     spec: ClassSpec
-    summary: Mapping[str, Any]  # empty of nnU-Net, which has none
+    board: Scoreboard
+    summary: Mapping[str, Any]  # empty for nnU-Net, which has none
 
     @classmethod
-    def read(cls, folder: Path) -> "_Run":
-        rows = open_cases([folder])
-        return cls(rows=rows, spec=read_spec(folder), summary=load_json(folder / "metrics.json", Summary) or {})
+    def read(cls, folder: Path, headline: str) -> "_Run":
+        rows, spec, summary = open_cases([folder]), read_spec(folder), load_json(folder / "metrics.json", Summary) or {}
+        board = board_of(rows, spec, summary | {"headline_score": headline})
+        return cls(rows=rows, spec=spec, board=board, summary=summary)
 
     def columns(self) -> dict[str, Column]:
-        cases = gather(self.rows, self.spec, self.summary)
-        return {column.key: column for column in case_columns(cases, self.spec, self.summary)}
-
-
-def _slice_columns(result: Mapping[str, Any], run: _Run) -> tuple[list[Column], list[str]]:
-    """Columns of the slices that the runs were compared by, and what to say of those whose cases are not known."""
-    by = result["slices"][0]["by"] if result.get("slices") else {}
-    entries = run.summary.get("per_group") or {}
-    groups = {name: entry["classes"] for name, entry in entries.items()}
-    table, hashes = result.get("slice_table"), dict.fromkeys(by) | result.get("slice_hashes", {})
-    columns, lost = slice_columns(run.rows, run.spec, hashes, table=table, groups=groups)
-    return columns, lost_slices(lost, table, hashes)
+        return {column.key: column for column in case_columns(self.board, self.rows, self.summary)}
 
 
 def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
@@ -162,7 +161,7 @@ def _choice(result: Mapping[str, Any], row: Mapping[str, Any], metric: str, keys
     """The pair of runs of a row, and the metric to list its cases by where the page has that of each case."""
     runs = list(result["folders"])
     key = _key_of(metric, result["classes"])
-    if key == "mean_iou" and f"0/{key}" not in keys:  # the headline, but of a binary task
+    if metric == _headline(result):
         key = HEADLINE
     pair = {"pair": f"{runs.index(row['base'])}.{runs.index(row['new'])}"}
     return pair | ({"by": f"difference/{key}"} if f"0/{key}" in keys else {})

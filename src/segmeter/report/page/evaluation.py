@@ -6,23 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from segmeter.classes import ClassSpec
 from segmeter.files import safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
-from segmeter.metrics.cases.table import CaseRow
 from segmeter.report import figures
+from segmeter.report.cases import HEADLINE, board_of, case_columns, slice_columns
+from segmeter.report.cells import CellLists
+from segmeter.report.columns import Column, pack_page, within
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.cases import case_columns
-from segmeter.report.data.cells import CellLists
-from segmeter.report.data.columns import Column, pack_page, within
-from segmeter.report.data.gathered import HEADLINE, Gathered, gather
-from segmeter.report.data.slices import slice_columns
 from segmeter.report.page import tables
 from segmeter.report.page.charts import calibration_charts
-from segmeter.report.pictures.chosen import choose_pictures, take_turns
+from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
@@ -39,19 +35,23 @@ SCRIPTS = (
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
     rows, spec = open_cases([folder]), read_spec(folder)
-    sliced, unlisted = _slices(rows, spec, summary)
-    cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # of multilabel no pixel has one class only
-    cases = gather(rows, spec, summary, cells=cells)
-    found = [*case_columns(cases, spec, summary, further=sliced), *_files(folder, cases.case_ids)]
+    board, sections = board_of(rows, spec, summary), summary.get("slices") or {"by": {}}
+    hashes = dict.fromkeys(sections["by"]) | sections.get("hashes", {})
+    sliced, unlisted = slice_columns(board, hashes, table=sections.get("table"))
+    cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # pixels of multilabel have several classes
+    found = [
+        *case_columns(board, rows, summary, further=sliced, cells=cells),
+        *_files(folder, board.run.case_ids),
+    ]
     kept, left = part_columns(found)
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
-    order = take_turns(cases.headlines(), _worst_of_classes(cases))
+    order = take_turns(Ranking.of(board))
     (shown,), left_out = choose_pictures([folder], order, config, page=folder)
     matrix = summary.get("confusion_matrix")
     charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
     evaluation = {
         "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
-        "headline": figures.headline(spec.headline),
+        "headline": figures.title(figures.headline(summary)),
         "aggregates": tables.aggregates(summary, here),
         "classes": tables.classes(summary, here, columns),
         "groups": tables.groups(summary, here),
@@ -59,7 +59,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "errors": tables.error_types(summary, here),
         "measures": tables.measures(summary, here),
         "slices": tables.slices(summary, here),
-        "slice_title": figures.slice_title(summary) if summary.get("slices") else "",
+        "slice_title": figures.title(summary["slices"]["headline"]) if summary.get("slices") else "",
         "conventions": figures.conventions(summary),
         "headlines": figures.headlines(summary),
         "refused": figures.refused(summary),
@@ -156,22 +156,6 @@ def _no_picture(shown: Any) -> str:
 
 def _groups(columns: Sequence[Column]) -> list[str]:
     return [f"{group} ({count})" for group, count in Counter(column.group for column in columns).items()]
-
-
-def _worst_of_classes(cases: Gathered) -> list[str]:
-    """For each class that occurs, the case where it is worst."""
-    iou = cases.by_class["iou"]
-    occurs = ~np.isnan(iou).all(axis=0)
-    return [cases.case_ids[place] for place in np.nanargmin(iou[:, occurs], axis=0)]
-
-
-def _slices(rows: Sequence[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> tuple[list[Column], list[str]]:
-    """Columns of the slices that the run was summarised by, and what to say of those whose cases are not known."""
-    found = summary.get("slices") or {"by": {}}
-    groups = {name: entry["classes"] for name, entry in (summary.get("per_group") or {}).items()}
-    table, hashes = found.get("table"), dict.fromkeys(found["by"]) | found.get("hashes", {})
-    columns, lost = slice_columns(rows, spec, hashes, table=table, groups=groups)
-    return columns, tables.lost_slices(lost, table, hashes)
 
 
 def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,17 +1,15 @@
 """The summary of an evaluation -> rows of its page's tables, each with links to the cases behind its numbers."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
 from segmeter.report import figures
-from segmeter.report.data.cases import STATUS_WORDS
-from segmeter.report.data.columns import SCORE_STEPS, Column, score_steps
-from segmeter.report.data.gathered import HEADLINE
-from segmeter.report.data.slices import slice_key
+from segmeter.report.cases import HEADLINE, STATUS_WORDS, slice_key
+from segmeter.report.columns import SCORE_STEPS, Column, score_steps
 
 Columns = Mapping[str, Column]  # that the page has, by key
 Row = dict[str, Any]
@@ -31,11 +29,11 @@ def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str |
 def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """The headline figures, linked to all cases, the worst first; where cases have none, a link to these."""
     rows = figures.aggregates(summary)
-    keys = {column.label: key for key, column in columns.items() if column.group == "scores"} | {
-        "PQ": "measure/pq/mean"
-    }
-    for row in rows:
-        key = keys.get(row["name"], "")
+    places = {name: k for k, name in enumerate(summary["classes"])}
+    for place, row in enumerate(rows):
+        metric, _, region = row["score"].partition("/")
+        own = f"{metric}/{places.get(region)}" if metric in figures.SCORES else f"measure/{row['score']}"
+        key = HEADLINE if not place else own if region else metric
         row["link"] = worst_first(key, columns)
         row["undefined"] = cases_link({f"un.{key}": "undefined", "h": key}) if key in columns else None
     return rows
@@ -184,11 +182,3 @@ def worst_first(key: str, columns: Columns) -> str | None:
     if column is None:
         return None
     return cases_link({"sort": f"-{key}" if column.better == "lower" else key, "h": key})
-
-
-def lost_slices(lost: Sequence[str], table: str | None, hashes: Mapping[str, str | None]) -> list[str]:
-    """What to say of slices whose cases are no longer known, or never were: `hashes` as `slice_columns` takes them."""
-    where = f"{table} has gone or changed" if table else "what they are by has changed"
-    if any(hashes[name] is None for name in lost):
-        where = "the run is of an older version, which did not record them"
-    return [f"The cases of the slices by {', '.join(lost)} can't be listed: {where}."] if lost else []

@@ -14,6 +14,7 @@ from segmeter.records import read_own
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
+from segmeter.report.page.records import load_run
 
 SCRIPTS = ("dom", "sorting", "charts", "curves")
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
@@ -65,7 +66,7 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
         "run": "Run",
     }
     return {
-        "cards": _cards(history),
+        "cards": _cards(history, next(iter(load_run(folder).get("result", ())), "")),
         "curves": script_json({"charts": curves, "best": _best_step(history)}),
         "pictures": script_json(pictures) if pictures else None,
         "steps": steps,
@@ -132,16 +133,18 @@ def _best_step(history: Sequence[Mapping[str, Any]]) -> int | None:
     return steps[-1] if steps else None
 
 
-def _cards(history: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Headline figures: of the best checkpoint, then of the whole run."""
+def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str, str]]:
+    """Scores of the best checkpoint, the one that chose it first, then facts of the whole run."""
     cards = []
     best = next((row for row in reversed(history) if row.get("best") is True and row.get("val")), None)
     if best is not None:
         where = f"best, at step {best.get('step')}"
-        for name, words in figures.AGGREGATES.items():
+        metric, _, region = monitor.partition("/")
+        first = [monitor, f"dice/{region}"] if metric == "iou" else [monitor]
+        for name in dict.fromkeys([*first, *figures.AGGREGATES]):
             if name in best["val"]:
-                cards.append({"name": words, "value": figures.number(best["val"][name], 3)})
-                cards[-1]["under"] = where
+                value = figures.number(best["val"][name], 3)
+                cards.append({"name": figures.title(name), "value": value, "under": where})
     last = history[-1] if history else {}
     epochs = f"{last['epoch']:.4g} epochs" if isinstance(last.get("epoch"), float | int) else ""
     seconds = f"{last['seconds'] / 60:.1f} minutes" if isinstance(last.get("seconds"), float | int) else ""

@@ -6,13 +6,13 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
-import numpy as np
-
 from segmeter.files import safe_id
+from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import read_own
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path, read_notes
@@ -20,41 +20,58 @@ from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path, read_not
 _MOST_CLASSES = 64  # whose worst case is drawn
 
 
-def choose_cases(
-    scores: Mapping[str, float | None],
-    config: ReportConfig,
-    class_scores: Mapping[str, Sequence[float]] | None = None,
-) -> set[str]:
-    """Choose the worst cases, the worst of each class, and a fair sample; scores of None and NaN are undefined."""
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The cases of a run in the order in which a reader wants to see them.
+
+    Parameters
+    ----------
+    case_ids
+        All cases; a run without references has no other fields.
+    worst
+        Cases with a headline score, the worst first.
+    of_classes
+        The worst case of each class that occurs.
+    headline
+        The name of the score, "" without one.
+    scores
+        The headline of each case; NaN is undefined.
+    """
+
+    case_ids: Sequence[str]
+    worst: Sequence[str] = ()
+    of_classes: Sequence[str] = ()
+    headline: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, board: Scoreboard) -> Self:
+        """Rank the cases of a scoreboard."""
+        ids = board.run.case_ids
+        by_class = [board.worst_first(f"iou/{name}")[:1] for name in board.spec.names[:_MOST_CLASSES]]
+        return cls(
+            case_ids=ids,
+            worst=[ids[i] for i in board.worst_first()],
+            of_classes=[ids[i] for first in by_class for i in first],
+            headline=board.headline,
+            scores=dict(zip(ids, board.values(board.headline).tolist(), strict=True)),
+        )
+
+
+def choose_cases(ranking: Ranking, config: ReportConfig) -> set[str]:
+    """Choose the worst cases, the worst of each class, and a fair sample."""
     if config.overlays < 0:
-        return set(scores)
+        return set(ranking.case_ids)
     if not config.overlays:
         return set()
     worst = min(config.worst, config.overlays)
-    defined = {name: score for name, score in scores.items() if score is not None and not np.isnan(score)}
-    of_class = dict[int, tuple[float, str]]()
-    for name, values in (class_scores or {}).items():
-        for k, value in enumerate(values[:_MOST_CLASSES]):
-            if not np.isnan(value):
-                of_class[k] = min(of_class.get(k, (value, name)), (value, name))
-    sample = sorted(scores, key=_draw)[: config.overlays - worst]
-    return {*worst_first(defined)[:worst], *sample, *(name for _, name in of_class.values())}
+    sample = sorted(ranking.case_ids, key=_draw)[: config.overlays - worst]
+    return {*ranking.worst[:worst], *sample, *ranking.of_classes}
 
 
-def worst_first(scores: Mapping[str, float | None]) -> list[str]:
-    """Case ids by rising score; undefined ones (None) last, equal ones by id.
-
-    Examples
-    --------
-    >>> worst_first({"b": 0.5, "a": None, "c": 0.1})
-    ['c', 'b', 'a']
-    """
-    return sorted(scores, key=lambda name: (scores[name] is None, scores[name] or 0.0, name))
-
-
-def take_turns(scores: Mapping[str, float | None], of_class: Sequence[str] = ()) -> list[str]:
+def take_turns(ranking: Ranking) -> list[str]:
     """Order cases for a page: in turn the next worst, the worst of the next class, and the next of a fair sample."""
-    lists = (worst_first(scores), [name for name in of_class if name in scores], sorted(scores, key=_draw))
+    lists = (ranking.worst, ranking.of_classes, sorted(ranking.case_ids, key=_draw))
     return list(dict.fromkeys(name for names in itertools.zip_longest(*lists) for name in names if name is not None))
 
 

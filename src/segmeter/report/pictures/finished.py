@@ -15,14 +15,10 @@ from numpy.typing import NDArray
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import remove
-from segmeter.metrics.cases.table import CaseRow, as_table
-from segmeter.metrics.cases.typed import stack_totals
-from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.pixels.overlap import headline_scores, score_totals
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.chosen import choose_cases, worst_first
+from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
@@ -58,26 +54,8 @@ class DrawnCase:
     step: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scores:
-    """The headline of each case by its id, and its IoU per class; None and NaN are undefined."""
-
-    headline: Mapping[str, float | None]
-    classes: Mapping[str, Sequence[float]] = field(default_factory=dict)
-
-
-def case_scores(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> Scores:
-    """Find the headline of each case as metrics.json defines it, and its IoU per class."""
-    totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    ids = as_table(rows).case_ids
-    headlines = headline_scores(totals, spec).tolist()
-    return Scores(
-        headline=dict(zip(ids, headlines, strict=True)), classes=dict(zip(ids, totals.iou.tolist(), strict=True))
-    )
-
-
 def draw_run(
-    folder: Path, scores: Scores, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
+    folder: Path, ranking: Ranking, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
 ) -> None:
     """Draw the chosen cases of a finished run, and crop the worst.
 
@@ -85,8 +63,8 @@ def draw_run(
     ----------
     folder
         The run's folder.
-    scores
-        Of every case, from `case_scores`; a run without references has None for each.
+    ranking
+        The cases by their headline.
     read
         Reads a case by its id; called in threads.
     config
@@ -97,13 +75,11 @@ def draw_run(
     DataError
         One line for each problem of a file that can't be read.
     """
-    drawn = choose_cases(scores.headline, config, scores.classes)
-    defined = {name: score for name, score in scores.headline.items() if score is not None and not np.isnan(score)}
-    worst = set(worst_first(defined)[: config.worst])
+    drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
     for name in (OVERLAYS, LAYERS, CROPS):
         if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
-    chosen = [name for name in scores.headline if name in drawn or name in worst]
+    chosen = [name for name in ranking.case_ids if name in drawn or name in worst]
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
@@ -113,7 +89,9 @@ def draw_run(
         if case_id in drawn:
             maps = (case.image, case.target, case.labels, spec)
             layers = draw_layers(*maps, panel=config.panel, objects=case.objects, notes=notes)
-            picture = draw_picture(layers, title=title, score=scores.headline[case_id], panel=config.panel)
+            picture = draw_picture(
+                layers, title=title, headline=ranking.headline, score=ranking.scores.get(case_id), panel=config.panel
+            )
             write_overlay(folder / OVERLAYS, case_id, picture)
             write_layers(folder, case_id, layers)
         if case_id in worst and case.target is not None:

@@ -12,7 +12,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from segmeter.classes import ClassSpec, Colour
 from segmeter.files import make_folder, safe_id, write_bytes
-from segmeter.report.figures import headline, number
+from segmeter.report.figures import number
+from segmeter.report.figures import title as score_title
 from segmeter.report.pictures.images import RGB, contours, encode
 from segmeter.report.pictures.layers import LayerMap, Layers, draw_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
@@ -43,6 +44,7 @@ def draw_overlay(
     spec: ClassSpec,
     *,
     title: str = "",
+    headline: str = "",
     score: float | None = None,
     panel: int = PANEL,
     objects: Objects = NO_OBJECTS,
@@ -55,9 +57,9 @@ def draw_overlay(
         As `draw_layers` takes them.
     title
         The case id.
-    score
-        The headline of the case (see `figures.headline`), in [0, 1]; None or NaN is shown as "n/a" where there is a
-        target.
+    headline, score
+        The name of a score, such as "iou/car", and its value for the case; None and NaN are shown as "n/a". Without a
+        name no score is shown.
     panel
         Longest side of a panel, pixels. Smaller images are enlarged by a whole factor, larger ones reduced.
 
@@ -71,14 +73,16 @@ def draw_overlay(
         The shapes do not go together.
     """
     layers = draw_layers(image, target, labels, spec, panel=panel, objects=objects)
-    return draw_picture(layers, title=title, score=score, panel=panel)
+    return draw_picture(layers, title=title, headline=headline, score=score, panel=panel)
 
 
-def draw_picture(layers: Layers, *, title: str, score: float | None, panel: int = PANEL) -> RGB:
+def draw_picture(
+    layers: Layers, *, title: str, headline: str = "", score: float | None = None, panel: int = PANEL
+) -> RGB:
     """Set the panels of a case side by side; see `draw_overlay`."""
     roles = [role for role in ("target", "prediction", "errors") if any(each.role == role for each in layers.maps)]
     panels = [(role, flatten(layers, role, panel=panel)) for role in ("image", *roles)]
-    figure = f"{headline(layers.spec.headline)} {number(score, 3)}" if "target" in roles else ""
+    figure = f"{score_title(headline)} {number(score, 3)}" if headline else ""
     errors = {
         entry["name"]: None if entry.get("hatched") else entry["colour"]
         for each in layers.maps

@@ -18,12 +18,10 @@ from segmeter.export.labels import encode_labels_png
 from segmeter.export.writer import BLACK, class_folder
 from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.cases.typed import stack_totals
-from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.pixels.overlap import headline_scores, score_totals
+from segmeter.metrics.config.metrics import MetricsConfig, headline_of
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import read_json
-from segmeter.report.figures import headline
-from segmeter.report.pictures.chosen import worst_first
+from segmeter.report.figures import title
 from segmeter.report.pictures.images import display_image, encode
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
@@ -120,24 +118,22 @@ def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, coun
     for path in (folder / FOLDER).iterdir() if (folder / FOLDER).is_dir() else ():
         if path.name not in kept:
             remove(path)
-    columns = ["case_id", headline(spec.headline), "weakest_class", "weakest_iou", *_PLACES, "crops"]
+    columns = ["case_id", title(headline_of(metrics, spec)), "weakest_class", "weakest_iou", *_PLACES, "crops"]
     rows = [_with_place(folder, row) for row in chosen]
     write_bytes(folder / LIST, csv_bytes([columns, *([row.get(name) for name in columns] for row in rows)]))
 
 
 def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[dict[str, Any]]:
     """Case id, headline score and weakest class of every case with a score, the worst first."""
-    rows = open_cases([folder])
-    scores = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    values = headline_scores(scores, spec).tolist()
-    number = {case_id: i for i, case_id in enumerate(rows.case_ids)}
-    defined = {case_id: values[i] for case_id, i in number.items() if not np.isnan(values[i])}
+    board = build_scoreboard(open_cases([folder]), spec, metrics)
+    scores, iou = board.values(board.headline), np.stack([board.values(f"iou/{name}") for name in spec.names], axis=1)
     found = []
-    for case_id in worst_first(defined):
-        iou = scores.iou[number[case_id]]
-        weakest = int(np.nanargmin(iou))
-        row = {"case_id": case_id, headline(spec.headline): defined[case_id]}
-        found.append(row | {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[weakest])})
+    for i in board.worst_first():
+        row = {"case_id": board.run.case_ids[i], title(board.headline): float(scores[i])}
+        if not np.isnan(iou[i]).all():
+            weakest = int(np.nanargmin(iou[i]))
+            row |= {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[i, weakest])}
+        found.append(row)
     return found
 
 
