@@ -34,8 +34,8 @@ from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.figures import aggregates
-from segmeter.report.html import render_summary, write_report
-from segmeter.report.table import print_summary
+from segmeter.report.html import write_report
+from segmeter.report.summary import print_summary, render_summary
 
 Case = tuple[str, NDArray[Any], NDArray[Any]]
 

@@ -11,7 +11,6 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import link_error, write_bytes
 from segmeter.records import Form, Summary
-from segmeter.report import figures
 from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
@@ -23,7 +22,6 @@ from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES, read_notes
-from segmeter.report.table import shown_measures
 
 
 class _Comparison(Form):
@@ -116,25 +114,6 @@ def _write(
     path = folder / ("compare.html" if template == "compare.html" else "report.html")
     write_bytes(path, page)
     return path
-
-
-def render_summary(summary: Mapping[str, Any]) -> str:
-    """The tables of metrics.json for notebooks, those of the command line, as HTML without style or script."""
-    measured, left_out = shown_measures(summary)
-    page = render(
-        "summary.html",
-        scripts=(),
-        aggregates=figures.aggregates(summary),
-        classes=[*figures.classes(summary), *figures.groups(summary)],
-        measures=measured,
-        left_out=left_out,
-        slices=figures.slices(summary),
-        slice_title=figures.title(summary["slices"]["headline"]) if summary.get("slices") else "",
-        conventions=figures.conventions(summary),
-        headlines=figures.headlines(summary),
-        notes=[*figures.refused(summary), *figures.notes(summary)],
-    )
-    return page.decode()
 
 
 def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:

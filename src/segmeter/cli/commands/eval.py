@@ -33,7 +33,7 @@ from segmeter.postprocess.pipeline import build_steps
 from segmeter.progress import Stages
 from segmeter.report.html import write_report
 from segmeter.report.pictures.worst import LIST, write_worst_list
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 
 _LOG = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import layers_path
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import crops_path, worst_rows, write_worst_list
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 from segmeter.schema import Config
 
 

@@ -42,7 +42,7 @@ from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import DrawnCase, draw_run
 from segmeter.report.pictures.objects import measured_objects
 from segmeter.report.pictures.worst import LIST, write_worst_list
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 
 NNUNET = "summary.json"
 

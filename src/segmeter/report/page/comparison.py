@@ -19,8 +19,9 @@ from segmeter.records import Summary
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
 from segmeter.report.columns import Column
-from segmeter.report.comparison.texts import OUTCOMES, adjusted, infinite_cases, kind_of, notes, title
+from segmeter.report.comparison import OUTCOMES, adjusted, infinite_cases, is_told, kind_of, notes
 from segmeter.report.config import ReportConfig
+from segmeter.report.figures import title
 from segmeter.report.page.evaluation import explorer_values, part_columns
 from segmeter.report.page.records import load_json
 from segmeter.report.page.tables import cases_link
@@ -127,6 +128,7 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
         "rank_by": title(result["rank_by"]),
         "other_orders": {title(name): order for name, order in result["other_orders"].items()},
         "ranking": ranking,
+        "told": is_told(result),
         "ranks": _rank_bars(ranking) if ranking else [],
         "rows": _rows(result, {column.key for column in columns}),
         "notes": notes(result),
@@ -242,7 +244,7 @@ def _sections(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         "required": "gate" in result,
         "differences": True,
         "slices": "slices" in result,
-        "ranking": bool(result["metrics"][result["rank_by"]]["ranking"]),
+        "ranking": is_told(result) and bool(result["metrics"][result["rank_by"]]["ranking"]),
         "cases": True,
         "run": True,
     }

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from segmeter.report import figures
-from segmeter.report.comparison.texts import changed
+from segmeter.report.comparison import changed
 
 _HERE = Path(__file__).parent
 _SCRIPTS, _UPLOT = _HERE / "scripts", _HERE / "uplot"
