@@ -39,6 +39,12 @@ class Model:
         card = predictor.segmenter.card
         self._watch = ScaleWatch(card.mean, card.std, card.clip, at_once=True)
 
+    def __repr__(self) -> str:
+        card = self.predictor.segmenter.card
+        names = ", ".join(self.spec.names[:5]) + (", ..." if self.spec.num_classes > 5 else "")
+        encoder = card.model.get("encoder", "")
+        return f"Model {card.model['name']} {encoder}: {self.spec.task}, {self.spec.num_classes} classes ({names})"
+
     @property
     def spec(self) -> ClassSpec:
         """What the labels mean."""

@@ -6,7 +6,7 @@ Every difference is new minus base.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 from segmeter.metrics.config.scores import MEAN, is_number, is_overall
 from segmeter.report import figures
@@ -22,15 +22,17 @@ _HEADINGS = {
 }
 
 
-def print_comparison(result: Mapping[str, Any]) -> None:
+def print_comparison(result: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
     """Print what was required, the ranking, and what differs.
 
     Parameters
     ----------
     result
         The content of compare.json.
+    file
+        Where to; None is the standard output.
     """
-    out = Printer()
+    out = Printer(file)
     for table in comparison_tables(result):
         out.table(table)
     for line in [*order_lines(result), "; ".join(notes(result))]:
