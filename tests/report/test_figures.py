@@ -70,11 +70,14 @@ def test_notes_name_what_the_scores_leave_out_and_what_was_not_learned():
 
 
 def test_measures_have_one_row_per_region_with_their_unit():
-    regions = {"cell": {"mean": 2.5, "n_used": 3}, "mean": {"dataset": 1.0}}
-    rows = figures.measures({"measures": {"hd95": regions}, "units": {"hd95": "mm"}})
+    regions = {"cell": {"mean": 2.5, "n_used": 3}, "glia": {"mean": 3.5}, "mean": {"dataset": 1.0}}
+    one = {"cell": {"mean": 0.5}, "mean": {"mean": 0.5}}
+    summary = {"measures": {"hd95": regions, "pq": one}, "units": {"hd95": "mm"}}
+    rows = [row for row in figures.measures(summary) if row["region"] != "glia"]
     assert [(row["label"], row["region"], row["mean"], row["whole"]) for row in rows] == [
         ("hd95 (mm)", "cell", 2.5, False),
         ("hd95 (mm)", "mean", None, True),
+        ("pq", "cell", 0.5, False),  # the mean over one class repeats it
     ]
 
 

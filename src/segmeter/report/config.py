@@ -19,7 +19,7 @@ class ReportConfig(Config, title="report"):
     """How many of them are the worst ones; worst.csv lists these, with crops of image, target and prediction in worst/
     for labelling them again (`segmeter score`: where it has images)."""
     panel: Annotated[int, Unit("pixels")] = Field(480, ge=128, le=4096)
-    """Longest side of a picture, and of one panel of overlays/."""
+    """Longest side of one panel of overlays/. Pictures in the report have the case's own pixels up to 1536 a side."""
     pictures: Literal["embed", "link"] = "embed"
     """Whether report.html holds the pictures itself, or shows those in pictures/ beside it, all of them."""
     picture_mb: Annotated[float, Unit("MiB")] = Field(8.0, gt=0)

@@ -164,7 +164,7 @@ def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per metric that was asked for and per class or group; "mean" is over classes.
+    """One row per metric that was asked for and per class or group; "mean" is over classes, if there are several.
 
     A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``;
     what a metric does not have is None, ``label`` is the metric with its unit, and ``whole`` says whether it is one of
@@ -178,6 +178,7 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         | {key: entry.get(key) for key in keys}
         for metric, regions in summary.get("measures", {}).items()
         for region, entry in regions.items()
+        if region != MEAN or len(regions) != 2  # of one class the mean is that class
     ]
 
 

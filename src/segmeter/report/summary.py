@@ -99,18 +99,15 @@ def _mean(row: Mapping[str, Any], digits: int) -> str:
 def shown_measures(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """Rows of the measures that lead, and how many are left to the files.
 
-    The mean over classes repeats the only class that was measured, and is left out. With more than ten rows, those of
-    single classes give way to their means.
+    With more than ten rows, those of single classes give way to their means.
     """
     rows = figures.measures(summary)
     regions: dict[str, list[str]] = {}
     for row in rows:
         regions.setdefault(row["metric"], []).append(row["region"])
-    single = {metric for metric, found in regions.items() if len(set(found) - {MEAN}) == 1}
-    rows = [row for row in rows if row["region"] != MEAN or row["metric"] not in single]
     if len(rows) <= MOST_ROWS:
         return rows, 0
-    averaged = {metric for metric, found in regions.items() if MEAN in found} - single
+    averaged = {metric for metric, found in regions.items() if MEAN in found}
     kept = [row for row in rows if row["region"] == MEAN or row["metric"] not in averaged]
     kept = sorted(kept, key=lambda row: not figures.headline(summary).startswith(f"{row['metric']}/"))
     return kept[:MOST_ROWS], len(rows) - len(kept[:MOST_ROWS])

@@ -249,7 +249,7 @@ def draw_batch(
         Classes of each pixel.
     """
     drawn = [
-        draw_layers(image, None, target, spec, panel=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
+        draw_layers(image, None, target, spec, edge=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
     ]
     sides = [[flatten(layers, role, panel=BATCH_PANEL) for role in ("image", "prediction")] for layers in drawn]
     gap = np.full((_GAP, sides[0][0].shape[1], 3), 22, np.uint8)

@@ -18,7 +18,7 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
-from segmeter.metrics.config.metrics import MetricsConfig, headline_of, mean_classes
+from segmeter.metrics.config.metrics import MetricsConfig, choose_headline, headline_of, mean_classes
 from segmeter.metrics.config.scores import MEAN, find_direction, is_number
 from segmeter.metrics.measures.objects import CONTENT
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, build_measures
@@ -98,8 +98,9 @@ class Scoreboard:
 
     @property
     def headline(self) -> str:
-        """The score that the run is judged by."""
-        return headline_of(self.config, self.spec)
+        """The score that the run is judged by; without the configured one, that of the counts."""
+        name = headline_of(self.config, self.spec)
+        return name if name in self.per_case else choose_headline(self.spec.task, self.spec.names, objects=False)
 
     def worst_first(self, name: str | None = None) -> IntArray:
         """Indices of the cases that have a score, by default the headline, worst first; ties keep the order of ids."""

@@ -126,7 +126,7 @@ def choose_pictures(
 def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
     """The notes of a case's layers and their files, embedded or linked from a folder."""
     notes = read_notes(place)
-    names = ["image.webp", *(each["file"] for each in notes["maps"])]
+    names = ["image.webp", *(each[key] for each in notes["maps"] for key in ("file", "small") if each.get(key))]
     names_of_files = notes.pop("files", None)
     if linked_from is not None:
         address = quote(os.fsencode(os.path.relpath(place.resolve(), linked_from.resolve())))
@@ -138,6 +138,7 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
 
 
 def _drop_shared(picture: dict[str, Any]) -> None:
-    shared = {"image.webp", *(each["file"] for each in picture["maps"] if each["role"] == "target")}
+    targets = [each for each in picture["maps"] if each["role"] == "target"]
+    shared = {"image.webp", *(each[key] for each in targets for key in ("file", "small") if each.get(key))}
     picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
     picture["files"] = {name: content for name, content in picture["files"].items() if name not in shared}

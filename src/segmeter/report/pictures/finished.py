@@ -88,7 +88,7 @@ def draw_run(
             return error.problems
         if case_id in drawn:
             maps = (case.image, case.target, case.labels, spec)
-            layers = draw_layers(*maps, panel=config.panel, objects=case.objects, notes=notes)
+            layers = draw_layers(*maps, step=case.step, objects=case.objects, notes=notes)
             picture = draw_picture(
                 layers, title=title, headline=ranking.headline, score=ranking.scores.get(case_id), panel=config.panel
             )

@@ -14,7 +14,7 @@ from segmeter.classes import ClassSpec, Colour
 from segmeter.files import make_folder, safe_id, write_bytes
 from segmeter.report.figures import number
 from segmeter.report.figures import title as score_title
-from segmeter.report.pictures.images import RGB, contours, encode
+from segmeter.report.pictures.images import RGB, contours, encode, lighten
 from segmeter.report.pictures.layers import LayerMap, Layers, draw_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
@@ -61,7 +61,8 @@ def draw_overlay(
         The name of a score, such as "iou/car", and its value for the case; None and NaN are shown as "n/a". Without a
         name no score is shown.
     panel
-        Longest side of a panel, pixels. Smaller images are enlarged by a whole factor, larger ones reduced.
+        Longest side of a panel, pixels. Smaller images are enlarged by a whole factor. Larger ones are reduced, so that
+        no thin structure of a map breaks.
 
     Returns
     -------
@@ -72,14 +73,15 @@ def draw_overlay(
     InputError
         The shapes do not go together.
     """
-    layers = draw_layers(image, target, labels, spec, panel=panel, objects=objects)
+    layers = draw_layers(image, target, labels, spec, edge=panel, objects=objects)
     return draw_picture(layers, title=title, headline=headline, score=score, panel=panel)
 
 
 def draw_picture(
     layers: Layers, *, title: str, headline: str = "", score: float | None = None, panel: int = PANEL
 ) -> RGB:
-    """Set the panels of a case side by side; see `draw_overlay`."""
+    """Set the panels of a case side by side; see `draw_overlay`. Larger layers are reduced to the panel."""
+    layers = layers.reduce(panel)
     roles = [role for role in ("target", "prediction", "errors") if any(each.role == role for each in layers.maps)]
     panels = [(role, flatten(layers, role, panel=panel)) for role in ("image", *roles)]
     figure = f"{score_title(headline)} {number(score, 3)}" if headline else ""
@@ -100,13 +102,13 @@ def class_legend(cases: Sequence[Layers]) -> Legend:
 
 
 def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
-    """Paint the maps of one role over the image; "image" is the image alone.
+    """Paint the maps of one role over the image; "image" is the image alone, stretched if it would look black.
 
     Labels tint a grey image and have a contour, errors lie over a dimmed one, and ignored pixels are hatched. Black
     classes leave the image untinted, and so does class 0 of a binary task. Small images are enlarged by a whole factor.
     """
     factor = max(1, panel // max(layers.image.shape[:2]))
-    image = layers.image.repeat(factor, axis=0).repeat(factor, axis=1)
+    image = lighten(layers.image).repeat(factor, axis=0).repeat(factor, axis=1)
     if role == "image":
         return image
     luma = (image @ np.array(_GREY_WEIGHTS))[..., None]
