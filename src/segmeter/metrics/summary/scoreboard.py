@@ -1,7 +1,7 @@
-"""Every score of a run, as a value of each case and as one function of sums over cases, and all that is resampled.
+"""Every score of a run, per case and as one function of sums over cases, and everything that is resampled.
 
-Nobody else calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D and V
-scores.
+No other module calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D
+and V scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,7 @@ from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig, choose_headline, headline_of, mean_classes
-from segmeter.metrics.config.scores import MEAN, find_direction, is_number
-from segmeter.metrics.measures.objects import CONTENT
+from segmeter.metrics.config.scores import CONTENT, MEAN, find_direction, is_number
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS, ClassTotals, aggregate
