@@ -14,7 +14,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.cases import board_of, case_columns
-from segmeter.report.cells import CellLists
+from segmeter.report.columns import CellLists
 
 from .conftest import make_rows
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL.Image import Image, fromarray
 
-from segmeter.api.adapters.flat import flatten
-from segmeter.api.adapters.grand_challenge import write_metrics
+from segmeter.api.adapters.flat import flatten, write_metrics
 from segmeter.api.comparison import Comparison, compare
 from segmeter.checks import expected, known_file, known_folder, known_kind, known_name, nearest, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task

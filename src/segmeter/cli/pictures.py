@@ -12,8 +12,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
 from segmeter.report.pictures.chosen import Ranking
-from segmeter.report.pictures.evaluated import EvaluatedCases
-from segmeter.report.pictures.finished import draw_run
+from segmeter.report.pictures.finished import EvaluatedCases, draw_run
 
 _LOG = logging.getLogger(__name__)
 

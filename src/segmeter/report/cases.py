@@ -21,8 +21,7 @@ from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.report import figures
-from segmeter.report.cells import CellLists
-from segmeter.report.columns import Column
+from segmeter.report.columns import CellLists, Column
 
 ID = "id"
 HEADLINE = "headline"

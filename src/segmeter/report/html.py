@@ -16,8 +16,7 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
-from segmeter.report.page.records import config_text, load_json, load_lines, load_run
-from segmeter.report.page.render import render
+from segmeter.report.page.render import config_text, load_json, load_lines, load_run, render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns

@@ -23,7 +23,7 @@ from segmeter.report.comparison import OUTCOMES, adjusted, infinite_cases, is_to
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import title
 from segmeter.report.page.evaluation import explorer_values, part_columns
-from segmeter.report.page.records import load_json
+from segmeter.report.page.render import load_json
 from segmeter.report.page.tables import cases_link
 from segmeter.report.pictures.chosen import choose_pictures
 

@@ -1,6 +1,7 @@
-"""An evaluation's folder -> the values of its page."""
+"""Gathers what the page of an evaluation shows from its folder."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,16 +14,17 @@ from segmeter.files import safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, board_of, case_columns, slice_columns
-from segmeter.report.cells import CellLists
-from segmeter.report.columns import Column, pack_page, within
+from segmeter.report.columns import CellLists, Column, pack_page, within
 from segmeter.report.config import ReportConfig
 from segmeter.report.page import tables
-from segmeter.report.page.charts import calibration_charts
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
 MOST_BYTES = 12_000_000  # of any run
+MOST_POINTS = 600  # of one line; longer ones are thinned evenly
+MOST_CURVES = 4  # in one chart
+Chart = dict[str, Any]
 
 _NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
 
@@ -173,3 +175,43 @@ def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
     }
     words = {"confusion-matrix": "Confusion", "errors": "Error types"}
     return [(name, words.get(name, name.capitalize())) for name, shown in there.items() if shown]
+
+
+def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
+    """Lay out said against true probabilities, and precision against recall, both from 0 to 1.
+
+    A chart has ``title``, the names of both ``axes`` and ``lines``, each with ``name``, rising ``xs``, ``ys`` and
+    ``last``, the number beside its name.
+
+    Parameters
+    ----------
+    calibration
+        The part of metrics.json of this name. Of many classes the curves are those with the lowest average precision.
+    """
+    entries = calibration["per_class"]
+    sure = {"winning class": calibration} if calibration["reliability"] else entries
+    said = [
+        _line(f"{name}, ECE", entry["reliability"]["confidence"], entry["reliability"]["accuracy"], entry["ece"])
+        for name, entry in list(sure.items())[:MOST_CURVES]
+    ]
+    known = [name for name in entries if entries[name]["average_precision"] is not None]
+    worst = sorted(known, key=lambda name: entries[name]["average_precision"])[:MOST_CURVES]
+    curves = {name: (entries[name]["curve"], entries[name]["average_precision"]) for name in worst}
+    found = [_line(f"{name}, AP", curve["recall"], curve["precision"], last) for name, (curve, last) in curves.items()]
+    charts = [
+        _chart("reliability", ("probability", "share that came true"), [_line("as said", [0, 1], [0, 1], None), *said]),
+        _chart("precision and recall", ("recall", "precision"), found),
+    ]
+    return [chart for chart in charts if chart["lines"]]
+
+
+def _chart(title: str, axes: tuple[str, str], lines: Sequence[Chart]) -> Chart:
+    return {"title": title, "axes": axes, "lines": [line for line in lines if line["xs"]]}
+
+
+def _line(name: str, xs: Sequence[Any], ys: Sequence[Any], last: float | None) -> Chart:
+    """One curve; empty bins are left out."""
+    points = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None]
+    kept = [*points[: -1 : math.ceil(len(points) / MOST_POINTS)], *points[-1:]] if points else []
+    kept = kept[::-1] if kept and kept[0][0] > kept[-1][0] else kept
+    return {"name": name, "xs": [round(x, 5) for x, _ in kept], "ys": [round(y, 5) for _, y in kept], "last": last}

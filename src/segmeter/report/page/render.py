@@ -1,8 +1,9 @@
-"""A template and values -> a page: one file, every name escaped, a content policy by hashes."""
+"""Fills the templates of pages: each is one file, with every name escaped and a content policy by hashes."""
 
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from segmeter.records import read_json, read_json_lines, read_own, read_run
 from segmeter.report import figures
 from segmeter.report.comparison import changed
 
@@ -117,3 +119,34 @@ def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
         else:
             found.append((f"{prefix}{name}", "" if value is None else str(value)))
     return found
+
+
+_LONGEST_CONFIG = 200_000  # characters shown
+
+
+def load_json(path: Path, form: Any = dict[str, Any]) -> dict[str, Any] | None:
+    """Read a JSON file of a form; None where there is none."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return read_json(path, form)
+    return None
+
+
+def load_run(folder: Path) -> dict[str, Any]:
+    """Read run.json; empty where there is none."""
+    with suppress(FileNotFoundError):
+        return read_run(folder)
+    return {}
+
+
+def load_lines(path: Path) -> list[dict[str, Any]] | None:
+    """Read lines of JSON, a half-written last one left out; None where there is no such file."""
+    with suppress(FileNotFoundError):
+        return read_json_lines(path)
+    return None
+
+
+def config_text(path: Path) -> str:
+    """Read a configuration as it was written; "" where there is none."""
+    with suppress(FileNotFoundError):
+        return read_own(path).decode(errors="replace")[:_LONGEST_CONFIG]
+    return ""

@@ -15,8 +15,7 @@ from segmeter.files import TEMPORARY, write_bytes
 from segmeter.provenance import flatten
 from segmeter.records import CONFIG, RUN, Summary, read_run, read_yaml
 from segmeter.report import figures
-from segmeter.report.page.records import load_json
-from segmeter.report.page.render import render
+from segmeter.report.page.render import load_json, render
 
 _LOG = logging.getLogger(__name__)
 MOST_KEYS = 12  # of a configuration in one table

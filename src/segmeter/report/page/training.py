@@ -14,7 +14,7 @@ from segmeter.records import read_own
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
-from segmeter.report.page.records import load_run
+from segmeter.report.page.render import load_run
 
 SCRIPTS = ("dom", "sorting", "charts", "curves")
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
