@@ -1,4 +1,4 @@
-"""Arrays in memory -> an evaluation: the metrics, tables and report that `segmeter score` gives for files."""
+"""Evaluates arrays in memory: the same metrics, tables and report as `segmeter score` gives for files."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,16 +45,16 @@ _WHERE = "evaluate"
 
 
 class Evaluation:
-    """Scores of cases, as `evaluate` gives them; a notebook shows it as a table.
+    """The result of `evaluate`; a notebook shows its tables.
 
     Parameters
     ----------
     rows
         One per case.
     spec
-        What the labels mean.
+        The classes.
     metrics
-        How the cases were measured.
+        The settings of the measures.
     summary
         The content of metrics.json.
     pairs
@@ -81,7 +81,7 @@ class Evaluation:
 
     @property
     def cases(self) -> pa.Table:
-        """One row per case in the order of their ids, with the columns of cases.parquet; checksums and counts last."""
+        """The table of cases.parquet, one row per case in the order of their ids, with checksums and counts last."""
         table = case_table(self.rows, self.spec)
         return table.select(sorted(table.column_names, key=lambda name: name.endswith("crc32") or name == "confusion"))
 
@@ -127,22 +127,22 @@ class Evaluation:
         return fromarray(draw_overlay(shown, target, labels, self.spec, **options))
 
     def to_pandas(self) -> Any:
-        """`cases` as a pandas.DataFrame, where pandas is installed."""
+        """Convert `cases` to a pandas.DataFrame, if pandas is installed."""
         _need("pandas")
         return self.cases.to_pandas()
 
     def to_polars(self) -> Any:
-        """`cases` as a polars.DataFrame, where polars is installed."""
+        """Convert `cases` to a polars.DataFrame, if polars is installed."""
         return _need("polars").from_arrow(self.cases)
 
     def table(self) -> str:
-        """The tables that the command line prints."""
+        """Return the tables that the command line prints."""
         text = io.StringIO()
         print_summary(self.summary, file=text)
         return text.getvalue()
 
     def flat(self) -> dict[str, float]:
-        """Every score under one name, as W&B and MLflow log them: "per_class/car/iou", "dataset/mean_iou_low"."""
+        """Return every score by a flat name, as W&B and MLflow log them: "per_class/car/iou"."""
         return flatten(self.summary)
 
     def write_nnunet(self, path: str | Path, **options: Any) -> None:
@@ -304,7 +304,7 @@ def evaluate(
 def _measure(
     pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
 ) -> tuple[list[CaseRow], Places]:
-    """Measure case by case; nothing of the maps is kept."""
+    """Measure case by case, without keeping any map."""
     measures, rows, places = build_measures(config, spec), list[CaseRow](), Places()
     seen: set[str] = set()
     for case_id, target, prediction in _checked(pairs):
@@ -348,7 +348,7 @@ def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMap
 
 
 def _doubts(maps: CaseMaps) -> tuple[str, ...]:
-    """What a user should know of maps of object numbers that may be labels."""
+    """Warn of maps of object numbers that look like labels."""
     target, prediction = maps.target_instances, maps.instances
     if target is None or prediction is None:
         return ()
@@ -357,7 +357,7 @@ def _doubts(maps: CaseMaps) -> tuple[str, ...]:
 
 
 def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
-    """Refuse what is no case before its parts are used."""
+    """Check each case before its parts are used."""
     rule = "to give (case_id, target, prediction)"
     try:
         cases = iter(pairs)

@@ -1,4 +1,4 @@
-"""The tables of a comparison, which the terminal and a pull request's comment share, and the words that its page uses.
+"""The tables of a comparison, for the terminal, pull requests and notebooks, and the words that its page shares.
 
 Every difference is new minus base.
 """
@@ -88,7 +88,7 @@ def _ranking(result: Mapping[str, Any]) -> Table:
 
 
 def _differences(result: Mapping[str, Any]) -> list[Table]:
-    """One table for each pair of runs; of more than one pair each has the leading score alone."""
+    """Lay out the scores of one pair of runs, or the leading score of several pairs."""
     pairs = result["metrics"][result["rank_by"]]["pairs"]
     metrics, left_out = shown_metrics(result, 1 if len(pairs) > 1 else MOST_ROWS)
     tables = []
@@ -135,7 +135,7 @@ def _units(result: Mapping[str, Any]) -> str:
 
 
 def adjusted(pair: Mapping[str, Any]) -> float | None:
-    """The adjusted p-value that a pair is shown with.
+    """Pick the adjusted p-value to show for a pair.
 
     It is that of the sign-flip test of the values per case, of Wilcoxon's test where a difference is infinite, or else
     that of the score over the data set.
@@ -145,7 +145,7 @@ def adjusted(pair: Mapping[str, Any]) -> float | None:
 
 
 def changed(difference: float | str | None, change: str | None) -> str:
-    """A difference, new minus base, with the word for it.
+    """Format a difference, new minus base, with the word for it.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def changed(difference: float | str | None, change: str | None) -> str:
 
 
 def kind_of(pair: Mapping[str, Any]) -> str:
-    """The difference that a pair is shown by: of the score over the data set, else of the mean over cases."""
+    """Tell which difference to show: of the score over the data set, else of the mean over cases."""
     return "dataset" if "dataset_difference" in pair else "per_case"
 
 
@@ -184,7 +184,7 @@ def infinite_cases(pair: Mapping[str, Any]) -> str:
 
 
 def run_score(entry: Mapping[str, Any], kind: str, run: str) -> str:
-    """The score of a run; an infinite mean over cases comes with the number of infinite cases.
+    """Format the score of a run; an infinite mean over cases comes with the number of infinite cases.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def shown_metrics(result: Mapping[str, Any], most: int) -> tuple[list[str], int]
 
 
 def is_told(result: Mapping[str, Any]) -> bool:
-    """Whether there is evidence for a ranking: two runs differ in the score that ranks them, beyond chance."""
+    """Tell whether a ranking has evidence: two runs differ beyond chance in the score that ranks them."""
     found = map(adjusted, result["metrics"][result["rank_by"]]["pairs"])
     return any(p is not None and p < CERTAIN for p in found)
 
@@ -254,7 +254,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
 
 
 def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
-    """One requirement in words: what it came to, and what would be needed to tell.
+    """State the outcome of one requirement, and how many cases would be needed to decide it.
 
     Examples
     --------

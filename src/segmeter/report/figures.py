@@ -1,4 +1,4 @@
-"""metrics.json -> the texts that tables and pages show: undefined is "n/a", never 0."""
+"""The rows and texts that tables and pages show, computed from metrics.json. Undefined is "n/a", never 0."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy"
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 UNDEFINED = "n/a"
 _ACRONYMS = ("pq", "sq", "rq", "hd", "hd95", "assd", "masd", "nsd", "ap", "aji", "are", "voi")
-UNLEARNED = 0.01  # a class that the references hold and whose IoU is below this is as good as not found
+UNLEARNED = 0.01  # a class in the references whose IoU is below this was not learned
 
 _VISIBLE = 0.001  # an error of average precision that the printed digits show
 
 
 def number(value: float | str | None, digits: int = 4) -> str:
-    """A score with fixed digits; metrics.json says "inf" for infinity.
+    """Format a score with fixed digits; metrics.json has "inf" for infinity.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def number(value: float | str | None, digits: int = 4) -> str:
 
 
 def quantity(value: float | str | None) -> str:
-    """A number of any kind: counts in full, others with four digits that say something; infinity as "inf".
+    """Format any number: counts in full, others with four significant digits, infinity as "inf".
 
     Examples
     --------
@@ -44,12 +44,12 @@ def quantity(value: float | str | None) -> str:
 
 
 def _large(value: float) -> str:
-    """Four digits, or all before the point where there are more, as the data set's counts are sums of floats."""
+    """Four significant digits, or all digits before the point: counts of a data set are sums of floats."""
     return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
-    """A 95 % interval, or nothing where there is none.
+    """Format a 95 % interval; "" without one.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
 
 
 def spread(ends: Sequence[float | str | None] | None) -> str:
-    """A 95 % interval of a quantity of any size, or nothing where there is none.
+    """Format a 95 % interval of a quantity of any size; "" without one.
 
     Examples
     --------
@@ -121,8 +121,15 @@ def score_row(summary: Mapping[str, Any], score: str) -> dict[str, Any]:
     return row | {key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")}
 
 
+def mean_of_cases(row: Mapping[str, Any], digits: int = 3) -> str:
+    """Format the mean over cases of a `score_row` with its standard deviation; "" without cases."""
+    if row["n_used"] is None:
+        return ""
+    return number(row["mean"], digits) + (f" ({number(row['std'], digits)})" if row["std"] is not None else "")
+
+
 def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per leading score, as `score_row` gives it, the headline first; then the object's, then those of all."""
+    """List the leading scores as rows of `score_row`: the headline, a binary task's object, then all classes."""
     own = [f"{name}/{summary['classes'][1]}" for name in ("iou", "dice")] if summary.get("task") == "binary" else []
     objects = [] if own or "pq" not in summary.get("measures", {}) else [f"pq/{MEAN}"]
     kept = [name for name in AGGREGATES if name in summary.get("dataset", {}) or name in summary.get("per_case", {})]
@@ -130,7 +137,7 @@ def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per class, in class order, with its share of the target's pixels (of its own plane for multilabel)."""
+    """List the classes with their scores, and their share of the target's pixels (for multilabel of their plane)."""
     entries = summary.get("per_class", {})
     support = {name: entry.get("support") or 0 for name, entry in entries.items()}
     planes = summary.get("confusion_matrices")
@@ -143,6 +150,7 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": name,
             **{score: entry.get(score) for score in SCORES},
             "ci95": (entry.get("ci95") or {}).get("iou"),
+            "means": {score: mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")},
             "support": entry.get("support"),
             "share": support[name] / totals[name] if totals[name] else None,
         }
@@ -151,7 +159,7 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per group of classes that was scored as one region: its name with its classes, and a class's scores."""
+    """List the groups of classes that were scored as one region, with the same scores as a class."""
     return [
         {
             "name": f"{name} ({', '.join(entry['classes'])})",
@@ -164,11 +172,11 @@ def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per metric that was asked for and per class or group; "mean" is over classes, if there are several.
+    """List the results of the measures, one row per metric and class or group; "mean" is over several classes.
 
     A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``;
-    what a metric does not have is None, ``label`` is the metric with its unit, and ``whole`` says whether it is one of
-    the whole data set.
+    a value that a metric does not have is None. ``label`` is the metric with its unit, and ``whole`` tells whether it
+    has a value for the whole data set.
     """
     units = summary.get("units", {})
     keys = ("mean", "ci95", "median", "dataset", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
@@ -187,7 +195,7 @@ def _with_unit(name: str, unit: str | None) -> str:
 
 
 def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows ``name, value`` of how far probabilities can be believed; none where that was not measured."""
+    """List how well probabilities are calibrated, as rows ``name, value``; none if that was not measured."""
     found = summary.get("calibration")
     if not found:
         return []
@@ -207,7 +215,7 @@ def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per slice of the cases: its headline, and the difference to the other cases."""
+    """List the slices of the cases with their headline and its difference to the other cases."""
     found = summary.get("slices")
     if not found:
         return []
@@ -223,7 +231,7 @@ ERROR_TYPES = ("boundary", "extent", "segment")
 
 
 def error_types(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per class and group whose wrong pixels were sorted by type: its IoU and each type's share of the union.
+    """List classes and groups with their types of errors: the IoU, and the share of each type in the union.
 
     A row has ``region, iou`` and ``parts``, each ``name, metric, share, gain``: the IoU and the shares add up to 1, and
     the gain is by how much the IoU would rise without such errors.
@@ -247,7 +255,7 @@ def error_types(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def probability(value: float | None) -> str:
-    """A p-value, or nothing where there is none.
+    """Format a p-value; "" without one.
 
     Examples
     --------
@@ -258,7 +266,7 @@ def probability(value: float | None) -> str:
 
 
 def signed(value: float | str | None) -> str:
-    """A difference, with its sign, that of infinity too; zero has a plus."""
+    """Format a difference with its sign, also for infinity; zero has a plus."""
     if isinstance(value, str):
         return value if value.startswith("-") else f"+{value}"
     return UNDEFINED if value is None else f"{value + 0.0:+.4f}"
@@ -268,7 +276,7 @@ HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "
 
 
 def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What conventions were compared by, with the words for it, in a fixed order."""
+    """Name the scores by which conventions are compared, in a fixed order, with words for each."""
     found = dict.fromkeys(name for entry in summary.get("conventions", ()) for name in entry["figures"])
     order = list(HEADLINES)
     known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
@@ -277,7 +285,7 @@ def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per convention: ``name, tool, hash, figures``, and what ``differs``, with what its means leave out."""
+    """List the conventions: ``name, tool, hash, figures``, how each ``differs``, and the cases its means leave out."""
     words = headlines(summary)
     return [
         {key: entry[key] for key in ("name", "tool", "hash", "figures")}
@@ -290,7 +298,7 @@ def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def refused(summary: Mapping[str, Any]) -> list[str]:
-    """What tools do and we do not copy, a line per tool."""
+    """List the habits of other tools that we do not copy, one line per tool."""
     return [
         f"not copied from {entry['name']}: {'; '.join(entry['refused'])}"
         for entry in summary.get("conventions", ())
@@ -299,7 +307,7 @@ def refused(summary: Mapping[str, Any]) -> list[str]:
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """What must stand beside the figures: convention, cases, classes left out, and how sure the intervals are."""
+    """List the facts that readers need beside the scores: convention, cases, classes left out, and the intervals."""
     lines = [f"convention {summary['convention']}", f"{summary['n_cases']:,} cases"]
     if summary.get("ignore_index") is not None:
         lines.append(f"label {summary['ignore_index']} ignored")
@@ -312,7 +320,7 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     lines += filter(None, [outside(summary)])
     if summary.get("units"):
         unit = next(iter(summary["units"].values()))  # all are of one spacing
-        lines.append(f"distances and tolerances in {unit or 'the unit of the spacing, which has no name'}")
+        lines.append(f"distances and tolerances in {unit or 'the unnamed unit of the spacing'}")
     lines += summary.get("spacing", {}).get("warnings", [])
     lines += _unlearned(summary)
     resampling = summary.get("bootstrap") or {}
@@ -325,7 +333,7 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
 
 
 def outside(summary: Mapping[str, Any]) -> str | None:
-    """How many pixels were predicted as no class, None where there are none."""
+    """State how many pixels were predicted outside the classes; None without any."""
     pixels = sum(summary.get("invalid", {}).values())
     return f"{pixels:,} pixels predicted outside the classes, counted as missed" if pixels else None
 

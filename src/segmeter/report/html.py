@@ -1,4 +1,4 @@
-"""A run's folder -> report.html: one file, nothing fetched, every name escaped."""
+"""Writes the report of a run: one HTML file that loads nothing and escapes every name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,12 +37,11 @@ _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [(
 
 
 def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
-    """Write report.html from what the run's folder holds; an older report stays until the new one is complete.
+    """Write report.html from the files in the run's folder. An older report stays until the new one is complete.
 
-    An evaluation's folder has metrics.json, cases.parquet and pictures/, a training's folder history.jsonl, a
-    comparison's compare.json, and one of
-    predict predictions/ and pictures/; run.json and config.yaml are shown where they are. The page loads nothing, and
-    its content policy forbids all but its own style and script.
+    An evaluation has metrics.json, cases.parquet and pictures/, a training history.jsonl, a comparison compare.json,
+    and a prediction predictions/ and pictures/. The page also shows run.json and config.yaml, if they exist. It loads
+    nothing, and its content policy allows only its own style and script.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     Raises
     ------
     InputError
-        The folder has nothing of that, or one of its files can't be read.
+        The folder has none of these files, or one of them can't be read.
     """
     if not run_folder.is_dir():
         rule = "to be the folder of a run"
@@ -86,7 +85,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
 
 
 def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Gather what a page shows; a file that lacks something, or is that of other cases, is named."""
+    """Gather the values of a page; the error names a file that lacks something or belongs to other cases."""
     try:
         return work()
     except InputError:
@@ -100,7 +99,7 @@ def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dic
 def _write(
     folder: Path, template: str, values: Mapping[str, Any], *, scripts: Sequence[str], config: ReportConfig
 ) -> Path:
-    """Fill a template with what it shows and the run's own facts."""
+    """Fill a template with its values and the facts of the run."""
     page = render(
         template,
         scripts=scripts,
@@ -116,7 +115,7 @@ def _write(
 
 
 def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows: the cases that have a picture, without any score."""
+    """Gather the cases that have a picture, which have no scores."""
     notes = [read_notes(path.parent) for path in sorted((folder / FOLDER).glob(f"*/{NOTES}"))]
     if not notes:
         return {"sections": [("run", "Run")]}
@@ -129,7 +128,7 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
 
 
 def _drawn_spec(notes: list[dict[str, Any]]) -> ClassSpec:
-    """The classes that occur in pictures; others have their number for a name."""
+    """Rebuild the classes from the notes of the pictures; classes that occur in none are named by their number."""
     found = {int(k): entry for each in notes for k, entry in each["classes"].items()}
     size = max([1, *found]) + 1
     return ClassSpec(

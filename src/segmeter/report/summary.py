@@ -66,7 +66,7 @@ def _scores(summary: Mapping[str, Any]) -> Table:
         total = (row["n_used"] or 0) + (row["n_undefined"] or 0)
         used = "" if not total else f"{row['n_used']} of {total}" if row["n_undefined"] else f"{total}"
         cells = [row["name"], number(row["dataset"]), interval(row["dataset_ci95"], 3)]
-        rows.append([*cells, _mean(row, 4), interval(row["mean_ci95"], 3), used])
+        rows.append([*cells, figures.mean_of_cases(row, 4), interval(row["mean_ci95"], 3), used])
     heads = ["score", "data set", "95 % interval", "mean of cases (sd)", "95 % interval", "cases"]
     return Table(heads=heads, rows=rows)
 
@@ -78,7 +78,7 @@ def _classes(summary: Mapping[str, Any]) -> Table:
     for row, name in zip([*figures.classes(summary), *figures.groups(summary)], entries, strict=True):
         cells = [row["name"]]
         for score in ("iou", "dice"):
-            cells += [number(row[score], 3), _mean(figures.score_row(summary, f"{score}/{name}"), 3)]
+            cells += [number(row[score], 3), figures.mean_of_cases(figures.score_row(summary, f"{score}/{name}"))]
         share = "" if row.get("share") is None else f"{100 * row['share']:.1f}%"
         cells += [number(row["precision"], 3), number(row["recall"], 3), share]
         rows.append((row["iou"], cells))
@@ -87,13 +87,6 @@ def _classes(summary: Mapping[str, Any]) -> Table:
     heads = ["class", "IoU", "mean of cases (sd)", "Dice", "mean of cases (sd)", "precision", "recall", "share"]
     table = Table(heads=heads, rows=[cells for _, cells in rows], strong=())
     return table if len(rows) <= MOST_CLASSES else table.first(MOST_ROWS, f"classes, with higher IoU, {_FILES}.")
-
-
-def _mean(row: Mapping[str, Any], digits: int) -> str:
-    """The mean over cases with its standard deviation; nothing without cases."""
-    if row["n_used"] is None:
-        return ""
-    return number(row["mean"], digits) + (f" ({number(row['std'], digits)})" if row["std"] is not None else "")
 
 
 def shown_measures(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:

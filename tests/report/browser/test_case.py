@@ -176,7 +176,7 @@ def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
 
 def test_a_case_without_a_picture_says_why(visit, site):
     page = visit(site, "#?case=case-50")
-    assert "No picture of this case" in page.locator("#case").text_content()
+    assert "This case has no picture" in page.locator("#case").text_content()
     assert page.locator(".tools").is_hidden()
 
 
@@ -194,7 +194,7 @@ def test_small_pictures_follow_the_choice(visit, site):
     page = visit(site, "#?q=case-1&sort=id")
     assert page.locator(".tile .name").all_text_contents() == [f"case-1{i}" for i in range(6)]
     page.fill("#find", "case-5")
-    assert "No picture of these cases" in page.locator("#pictures").text_content()
+    assert "None of these cases has a picture" in page.locator("#pictures").text_content()
 
 
 def test_pictures_beside_the_page_are_coloured_too(visit, linked):

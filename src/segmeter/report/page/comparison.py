@@ -1,4 +1,4 @@
-"""A comparison's page shows differences (new minus base), and the cases behind them."""
+"""Gathers what the page of a comparison shows: differences, new minus base, and the cases behind them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _COMPARED = ("scores", "groups", "further scores")  # groups of columns
 
 
 def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of a folder's compare.json: ``comparison``, ``explorer`` and ``sections``.
+    """Gather the values of the template from a folder's compare.json: ``comparison``, ``explorer`` and ``sections``.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """One of the compared runs."""
+    """A compared run."""
 
     rows: CaseTable
     spec: ClassSpec
@@ -100,7 +100,7 @@ class _Run:
 
 
 def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
-    """Columns of the cases, and those that every run has, as "<run>/<key>"."""
+    """Columns about the cases, then those that every run has, as "<run>/<key>"."""
     found = [tables[0][ID], *(tables[0][key] for key in _OF_THE_TARGET if key in tables[0])]
     for key, column in tables[0].items():
         compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
@@ -138,7 +138,7 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
 
 
 def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Per run the shares of resampled data sets in which it has each rank, as bars of a hundred units."""
+    """Lay out, for each run, its share of resampled data sets at each rank, as bars of a hundred units."""
     found = []
     for name in ranking["order"]:
         shares, parts, left = ranking["rank_shares"][name], [], 0.0
@@ -150,7 +150,7 @@ def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """Rows of all metrics, each linked to its cases where the page has the metric of each case."""
+    """List all scores, each linked to its cases if the page has the score of each case."""
     rows = [row for metric, entry in result["metrics"].items() for row in _pair_rows(metric, entry)]
     for row in rows:
         choice = _choice(result, row, row["metric"], keys)
@@ -160,7 +160,7 @@ def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
 
 
 def _choice(result: Mapping[str, Any], row: Mapping[str, Any], metric: str, keys: set[str]) -> dict[str, str]:
-    """The pair of runs of a row, and the metric to list its cases by where the page has that of each case."""
+    """Select the pair of runs of a row, and the score to sort its cases by if the page has it."""
     runs = list(result["folders"])
     key = _key_of(metric, result["classes"])
     if metric == _headline(result):
@@ -170,7 +170,7 @@ def _choice(result: Mapping[str, Any], row: Mapping[str, Any], metric: str, keys
 
 
 def _key_of(metric: str, classes: Sequence[str]) -> str:
-    """The key of the column of a metric of compare.json."""
+    """Find the key of the column for a score of compare.json."""
     name, slash, region = metric.partition("/")
     if not slash:
         return metric
@@ -178,7 +178,7 @@ def _key_of(metric: str, classes: Sequence[str]) -> str:
 
 
 def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per pair: what differs over the data set, or as mean of cases, with its interval."""
+    """List the pairs of runs with their difference over the data set, or of the mean over cases, and its interval."""
     kept = ("base", "new", "wilcoxon_p", "wilcoxon_p_holm", "n_used")
     rows = []
     for pair in entry["pairs"]:
@@ -199,7 +199,7 @@ def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
-    """Places from 0 to 100 of a difference and its interval, zero in the middle."""
+    """Place a difference and its interval on a scale from 0 to 100 with zero in the middle."""
     numbers = [each for each in (value, *(ends or ())) if isinstance(each, float | int)]
     if len(numbers) < 3 or not any(numbers):
         return None
@@ -209,7 +209,7 @@ def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
 
 
 def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """A row per pair of runs, slice and score, linked to the slice's cases where they are known."""
+    """List pairs of runs by slice and score, linked to the slice's cases if they are known."""
 
     def link(pair: Mapping[str, Any], metric: str, by: str, label: str) -> str | None:
         key = slice_key(by)
@@ -226,7 +226,7 @@ def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
 
 
 def _required(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """Requirements, each linked to its cases where the page has its metric and its slice of each case."""
+    """List the requirements, each linked to its cases if the page has its score and its slice."""
     base, new = list(result["folders"])[:2]
     found = []
     for entry in result.get("gate", {}).get("requirements", ()):

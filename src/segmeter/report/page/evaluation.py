@@ -26,7 +26,7 @@ MOST_POINTS = 600  # of one line; longer ones are thinned evenly
 MOST_CURVES = 4  # in one chart
 Chart = dict[str, Any]
 
-_NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
+_NO_PICTURES = "This run has no pictures: they need images (images= of score) and report.overlays above 0."
 
 SCRIPTS = (
     *("dom", "numbers", "state", "cases", "sorting", "charts"),
@@ -35,7 +35,7 @@ SCRIPTS = (
 
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
+    """Gather the values of the template: ``evaluation``, ``explorer`` and ``sections``."""
     rows, spec = open_cases([folder]), read_spec(folder)
     board, sections = board_of(rows, spec, summary), summary.get("slices") or {"by": {}}
     hashes = dict.fromkeys(sections["by"]) | sections.get("hashes", {})
@@ -80,7 +80,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
 
 
 def part_columns(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
-    """Part columns, the most important first, into those that a page holds, and those that would make it too large."""
+    """Split columns, the most important first, into those for the page and those that would make it too large."""
     grown = min(MOST_BYTES, CASE_BYTES * len(columns[0].values))
     return within(columns, max(DATA_BYTES, grown))
 
@@ -96,22 +96,22 @@ def explorer_values(
     arrays: Mapping[str, Any] | None = None,
     unshown: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Gather what the section of cases needs: ``data`` and ``layers``, as the scripts read them, and ``notes``.
+    """Gather the values of the section of cases: ``data`` and ``layers``, which scripts read, and ``notes``.
 
     Parameters
     ----------
     columns
-        What the page holds.
+        The columns of the page.
     shown
-        Pictures by case, for several runs a list of these, as `choose_pictures` loads them.
+        Pictures by case, as `choose_pictures` loads them; a list of these for several runs.
     facts
         ``sort``, the key of the column that orders the cases, ``size``, that of the other axis, and further ones.
     left
-        Columns that were left out, which is said.
+        Columns that were left out; a note names them.
     arrays
         Further whole numbers by name.
     unshown
-        Cases whose pictures did not fit.
+        Cases whose pictures did not fit; a note names them.
     """
     common = {
         "classes": list(spec.names),
@@ -124,7 +124,7 @@ def explorer_values(
     notes = [] if not left else [f"Left out of this page, not of cases.csv: {', '.join(_groups(left))}."]
     if unshown:
         some = ", ".join(unshown[:8]) + (" and others" if len(unshown) > 8 else "")
-        notes.append(f"{len(unshown)} kept pictures left out by report.picture_mb={config.picture_mb:g}: {some}.")
+        notes.append(f"report.picture_mb={config.picture_mb:g} leaves no room for {len(unshown)} pictures: {some}.")
     return {
         "data": Markup(pack_page(common | dict(facts), columns, dict(arrays or {}))),  # Base64
         "layers": script_json(shown),
@@ -133,13 +133,13 @@ def explorer_values(
 
 
 def script_json(content: Any) -> Markup:
-    """JSON that can stand in a script element: no name in it ends the element."""
+    """Write JSON for a script element; no name in it can end the element."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
 def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[Column]:
-    """Where each case's prediction is, of a run that wrote label maps."""
+    """Add the path of each case's prediction, if the run wrote label maps."""
     place = folder / "predictions" / "labels"
     names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
     if names:
@@ -151,9 +151,9 @@ def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[Column]:
 def _no_picture(shown: Any) -> str:
     if not any(shown):
         return _NO_PICTURES
-    kept = "the worst cases, the worst of each class and a sample"
-    remedy = "report.overlays=-1 keeps all, and report.pictures=link shows all of them."
-    return f"No picture of this case: the page holds those of {kept}. {remedy}"
+    drawn = "the worst cases, the worst case of each class, and a sample"
+    remedy = "report.overlays=-1 draws all cases, and report.pictures=link shows all of them."
+    return f"This case has no picture: the page has those of {drawn}. {remedy}"
 
 
 def _groups(columns: Sequence[Column]) -> list[str]:
@@ -161,7 +161,7 @@ def _groups(columns: Sequence[Column]) -> list[str]:
 
 
 def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Sections of the page as its contents list them: id and words."""
+    """List the sections of the page, as id and title."""
     there = {
         "classes": True,
         "confusion-matrix": evaluation["confusion"],
@@ -178,7 +178,7 @@ def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
-    """Lay out said against true probabilities, and precision against recall, both from 0 to 1.
+    """Lay out the reliability diagram and the precision-recall curves, both from 0 to 1.
 
     A chart has ``title``, the names of both ``axes`` and ``lines``, each with ``name``, rising ``xs``, ``ys`` and
     ``last``, the number beside its name.
@@ -186,7 +186,7 @@ def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
     Parameters
     ----------
     calibration
-        The part of metrics.json of this name. Of many classes the curves are those with the lowest average precision.
+        The part of metrics.json of this name. With many classes, those with the lowest average precision get a curve.
     """
     entries = calibration["per_class"]
     sure = {"winning class": calibration} if calibration["reliability"] else entries
@@ -210,7 +210,7 @@ def _chart(title: str, axes: tuple[str, str], lines: Sequence[Chart]) -> Chart:
 
 
 def _line(name: str, xs: Sequence[Any], ys: Sequence[Any], last: float | None) -> Chart:
-    """One curve; empty bins are left out."""
+    """Lay out a curve without empty bins."""
     points = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None]
     kept = [*points[: -1 : math.ceil(len(points) / MOST_POINTS)], *points[-1:]] if points else []
     kept = kept[::-1] if kept and kept[0][0] > kept[-1][0] else kept

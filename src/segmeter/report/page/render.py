@@ -22,18 +22,18 @@ _LIBRARY = ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")
 
 
 def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool = False, **values: Any) -> bytes:
-    """Fill a template of the folder templates/ with values, all of them escaped; it gets our style and scripts.
+    """Fill a template with values, all of them escaped, and add the style and scripts of the page.
 
     Parameters
     ----------
     template
-        Its file's name.
+        The name of a file in templates/.
     scripts
-        Modules of the folder scripts/ in the order in which they run, as one script.
+        Names of files in scripts/, in the order in which they run as one script.
     linked
-        Whether the page shows pictures that lie beside it.
+        Whether the page shows pictures in files beside it.
     values
-        What the template names.
+        The variables of the template.
     """
     style = (_HERE / "templates" / "style.css").read_text("utf-8")
     parts = [(_SCRIPTS / f"{name}.js").read_text("utf-8") for name in scripts]
@@ -47,7 +47,7 @@ def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool
 
 
 def content_policy(style: str, script: str, *, linked: bool = False) -> str:
-    """What a page may load: its one style and one script, by their hashes, and pictures in it or beside it."""
+    """Build the policy that allows a page its one style, its one script, and pictures in it or beside it."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
     style_hash, script_hash = hashes
     return (
@@ -80,7 +80,7 @@ def _environment() -> Environment:
 
 
 def _when(record: Mapping[str, Any]) -> str:
-    """When a run began, to the minute, how long it took, and how it ended.
+    """State when a run began, how long it took, and how it ended.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _duration(seconds: float) -> str:
 
 
 def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Names and texts of a nested record, in order; lists on one line."""
+    """Flatten a nested record into names and texts, in order; a list becomes one line."""
     found: list[tuple[str, str]] = []
     for name, value in record.items():
         if isinstance(value, Mapping):

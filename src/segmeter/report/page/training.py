@@ -1,4 +1,4 @@
-"""A training's folder -> the values of its page: curves, and pictures of validations over the run."""
+"""Gathers what the page of a training shows: curves, and pictures of validations over the run."""
 
 import base64
 import io
@@ -39,17 +39,17 @@ Series = dict[str, list[tuple[int, float | None]]]
 
 
 def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of a training: ``cards``, ``curves``, ``pictures``, ``sections``.
+    """Gather the values of the template: ``cards``, ``curves``, ``pictures``, ``sections`` and others.
 
     Parameters
     ----------
     folder
         The run's folder.
     history
-        Rows of history.jsonl: numbers under names, those of validation one level down. What is not finite breaks the
-        line.
+        Rows of history.jsonl: numbers by name, those of a validation one level down. A number that is not finite
+        interrupts its curve.
     config
-        How many bytes pictures may take.
+        The limit of bytes for pictures.
     """
     charts: dict[tuple[str, str], Series] = {}
     for place, row in enumerate(history):
@@ -89,7 +89,7 @@ def _numbers(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, fl
 
 
 def _chart_of(name: str) -> tuple[str, str, str]:
-    """Title and axis of the chart that a number of the history belongs to, and the name of its line."""
+    """Find the title and axis of the chart for a number of the history, and the name of its line."""
     validated, rest = name.startswith("val/"), name.removeprefix("val/")
     head, _, tail = rest.partition("/")
     if rest in figures.AGGREGATES:
@@ -102,7 +102,7 @@ def _chart_of(name: str) -> tuple[str, str, str]:
 
 
 def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Lines as lists of step, epoch, seconds and value; the lowest is the best of a loss, the highest of a score."""
+    """Lay out the lines of a chart as lists of step, epoch, seconds and value. The best loss is the lowest."""
     best = {"loss": "lowest", "score": "highest"}.get(axis)
     lines = []
     for name, points in series.items():
@@ -162,7 +162,7 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
 
 
 def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], list[int], int]:
-    """Pictures by case and step, the steps that are shown, and how many are left out for the limit of bytes."""
+    """Load pictures by case and step; also return the steps shown, and how many the limit of bytes left out."""
     found = {
         int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
     }

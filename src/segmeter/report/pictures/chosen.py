@@ -1,4 +1,4 @@
-"""Chooses the cases that are worth a picture, and the pictures that fit into a page."""
+"""Chooses the cases that get a picture, and the pictures that fit into a page."""
 
 import base64
 import hashlib
@@ -59,7 +59,7 @@ class Ranking:
 
 
 def choose_cases(ranking: Ranking, config: ReportConfig) -> set[str]:
-    """Choose the worst cases, the worst of each class, and a fair sample."""
+    """Choose the worst cases, the worst case of each class, and a random sample."""
     if config.overlays < 0:
         return set(ranking.case_ids)
     if not config.overlays:
@@ -70,13 +70,13 @@ def choose_cases(ranking: Ranking, config: ReportConfig) -> set[str]:
 
 
 def take_turns(ranking: Ranking) -> list[str]:
-    """Order cases for a page: in turn the next worst, the worst of the next class, and the next of a fair sample."""
+    """Order cases for a page: alternate between the worst cases, the worst of each class, and a random sample."""
     lists = (ranking.worst, ranking.of_classes, sorted(ranking.case_ids, key=_draw))
     return list(dict.fromkeys(name for names in itertools.zip_longest(*lists) for name in names if name is not None))
 
 
 def _draw(case_id: str) -> str:
-    """The key that puts cases into the order of the fair sample."""
+    """Sort key of the random sample; it depends on the case id alone, so that the sample is reproducible."""
     return hashlib.sha256(case_id.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -90,20 +90,20 @@ def choose_pictures(
     Parameters
     ----------
     folders
-        Of the runs.
+        The folders of the runs.
     order
         The cases, the most important first.
     config
-        Whether pictures are embedded, and how many bytes in all.
+        Whether pictures are embedded, and the limit of their bytes.
     page
-        The folder of the page, which linked pictures are named from.
+        The folder of the page, to which the paths of linked pictures are relative.
 
     Returns
     -------
     list of dict
-        Per run and case the notes of `draw_layers`, with ``files``: by name, the content in Base64, or the path.
+        For each run, the notes of the layers by case, with ``files``: their content in Base64 or their path, by name.
     list of str
-        Cases that have pictures, but would make the page too large.
+        Cases whose pictures would make the page too large.
     """
     left, left_out = int(config.picture_mb * 2**20), list[str]()
     linked_from = page if config.pictures == "link" else None
@@ -124,7 +124,7 @@ def choose_pictures(
 
 
 def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
-    """The notes of a case's layers and their files, embedded or linked from a folder."""
+    """Load the notes of a case's layers with their files, embedded or linked."""
     notes = read_notes(place)
     names = ["image.webp", *(each[key] for each in notes["maps"] for key in ("file", "small") if each.get(key))]
     names_of_files = notes.pop("files", None)

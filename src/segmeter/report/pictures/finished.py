@@ -1,7 +1,7 @@
-"""Draws the pictures of a finished run: which cases are worth one is known only after the last case.
+"""Draws the pictures of a finished run, because the worst cases are known only after the last case.
 
-Every command that has images calls `draw_run` at its end, with a function that reads the maps of one case. A run that
-is drawn again replaces all pictures that it had.
+Every command that has images calls `draw_run` at its end, with a function that reads the maps of one case. Drawing a
+run again replaces all its pictures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ class DrawnCase:
     files
         The files that they come from: by "image", "target" and "prediction".
     step
-        These are every n-th row and column of a case that is larger than memory.
+        The arrays are every n-th row and column of a case that is larger than memory.
     """
 
     image: NDArray[Any]
@@ -79,12 +79,12 @@ def draw_run(
     read
         Reads a case by its id; called in threads.
     config
-        Which cases are drawn, and how large, and how many are cropped.
+        Which cases to draw and to crop, and how large.
 
     Raises
     ------
     DataError
-        One line for each problem of a file that can't be read.
+        One line for each file that can't be read.
     """
     drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
     for name in (OVERLAYS, LAYERS, CROPS):
@@ -127,7 +127,7 @@ def draw_run(
 
 
 def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, str, dict[str, Any]]:
-    """The case with two axes, of a volume the slice that is worth a picture; its title, and what is noted of it."""
+    """Reduce a volume to the slice that is worth a picture; also return the title of the picture and its notes."""
     notes: dict[str, Any] = {"files": file_names(case.files)}
     depth = len(case.image) if case.image.ndim == 4 else 0
     if not depth or case.target is None:
@@ -145,14 +145,14 @@ def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, st
 
 
 def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:
-    """Pick the slice along the depth with the most wrong pixels; without errors, that with the most objects.
+    """Pick the slice with the most wrong pixels, or without errors the one with the most object pixels.
 
-    Of equal ones it is the one nearest to the middle.
+    The slice nearest to the middle wins a tie.
 
     Parameters
     ----------
     target, labels : (D, H, W), for multilabel (K, D, H, W), integer
-        What is to be drawn.
+        The maps to draw.
     spec
         The classes; ignored pixels are not wrong, and class 0 is no object but for multilabel.
 
@@ -175,16 +175,16 @@ def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) ->
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedCases:
-    """The cases of a finished run of `eval` or `predict`; call it to read one.
+    """Reads the cases of a finished `eval` or `predict` back, from the data set and the label maps of the run.
 
     Parameters
     ----------
     predictions
-        The run's folder of predictions, with label maps, and instances where post-processing made some.
+        The run's folder of predictions, with label maps, and with instances if post-processing made some.
     dataset
-        What was predicted.
+        The data set that was predicted.
     metrics
-        What was measured; None for `predict`.
+        The measures of the run; None for `predict`.
     """
 
     predictions: Path
@@ -192,7 +192,7 @@ class EvaluatedCases:
     metrics: MetricsConfig | None = None
 
     def __call__(self, case_id: str) -> DrawnCase:
-        """Read a case; one that was read by rows is reduced to every n-th row and column.
+        """Read a case; one larger than memory is reduced to every n-th row and column.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class EvaluatedCases:
         return DrawnCase(image=sample.image, target=sample.target, labels=labels, objects=objects, files=files)
 
     def _label_files(self, case_id: str) -> list[Path]:
-        """The label map of a case, for multilabel of each class."""
+        """Find the label map of a case, for multilabel one per class."""
         spec, root = self.dataset.spec, self.predictions / "labels"
         folders = [root / class_folder(name) for name in spec.names] if spec.is_multilabel else [root]
         return [_with_suffix(folder / safe_id(case_id)) for folder in folders]
@@ -250,7 +250,7 @@ class EvaluatedCases:
 
 
 def _reduce(rows: LazyArray, axis: int) -> NDArray[Any]:
-    """Every n-th row and column of an image or map; `axis` is that of its rows."""
+    """Read every n-th row and column of an image or map; `axis` is the axis of its rows."""
     height, width = rows.shape[axis], rows.shape[axis + 1]
     picture = Thumbnail(thumbnail_step(height, width), axis)
     for top in range(0, height, _BAND):
@@ -259,6 +259,6 @@ def _reduce(rows: LazyArray, axis: int) -> NDArray[Any]:
 
 
 def _with_suffix(stem: Path) -> Path:
-    """The file of a stem in whichever format it was written."""
+    """Find the file of a stem, whatever its format."""
     found = [path for path in (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES) if path.exists()]
     return found[0] if found else stem.with_name(stem.name + _SUFFIXES[0])

@@ -1,4 +1,4 @@
-"""Flattens the layers of cases into one picture: panels side by side, with captions, a title and a legend."""
+"""Flattens the layers of a case into one picture: panels side by side, with captions, a title and a legend."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ def draw_picture(
 
 
 def class_legend(cases: Sequence[Layers]) -> Legend:
-    """Names and colours of the classes that occur in some cases, by number."""
+    """List the names and colours of the classes that occur in some cases, in class order."""
     found = {int(k): entry for layers in cases for k, entry in layers.notes["classes"].items()}
     return [(found[k]["name"], found[k]["colour"]) for k in sorted(found)]
 
@@ -104,8 +104,8 @@ def class_legend(cases: Sequence[Layers]) -> Legend:
 def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
     """Paint the maps of one role over the image; "image" is the image alone, stretched if it would look black.
 
-    Labels tint a grey image and have a contour, errors lie over a dimmed one, and ignored pixels are hatched. Black
-    classes leave the image untinted, and so does class 0 of a binary task. Small images are enlarged by a whole factor.
+    Labels tint a grey image and have a contour, errors cover a dimmed one, and ignored pixels are hatched. Black
+    classes and class 0 of a binary task leave the image untinted. Small images are enlarged by a whole factor.
     """
     factor = max(1, panel // max(layers.image.shape[:2]))
     image = lighten(layers.image).repeat(factor, axis=0).repeat(factor, axis=1)
@@ -132,7 +132,7 @@ def _stripes(shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The colour (n, 3) and the share in [0, 1] of each value of a map."""
+    """Find the colour (n, 3) and the opacity in [0, 1] for each value of a map."""
     if each.planes:
         bits = (np.arange(each.size)[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
         count = bits.sum(axis=1)
@@ -161,9 +161,9 @@ def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legen
     panels
         (caption, (H, W, 3) uint8).
     title, figure
-        Text at the left and at the right of the top; the title is cut to fit.
+        Texts at the top left and top right; the title is cut to fit.
     legend
-        Groups of (name, colour); each begins a line and takes as many as it needs.
+        Groups of (name, colour); each group begins on a new line.
     """
     height, width = panels[0][1].shape[:2]
     column = max(width, NARROWEST)
@@ -194,7 +194,7 @@ def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
 
 
 def picture_path(folder: Path, case_id: str) -> Path:
-    """Where the picture of a case is."""
+    """Return the path of a case's picture."""
     return folder / f"{safe_id(case_id)}.png"
 
 
@@ -209,7 +209,7 @@ def fit(text: str, width: float, font: ImageFont.FreeTypeFont) -> str:
 
 
 def drawable(text: str) -> str:
-    """Write a text in ASCII, the letters that the font has: accents are dropped, other letters become "?".
+    """Write a text in ASCII, which is all that the font has: accents are dropped, and other letters become "?".
 
     Examples
     --------
@@ -223,7 +223,7 @@ def drawable(text: str) -> str:
 
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    """Load Pillow's own font, so that pictures are the same on every machine."""
+    """Load Pillow's own font, so that pictures look the same on every machine."""
     return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size=size))
 
 

@@ -52,7 +52,7 @@ _PLANES = 6  # of a multilabel map: each combination is an entry
 
 
 class _Map(Form):
-    """One map of a picture's notes; its file lies beside them."""
+    """A map in the notes of a picture; its file is in the same folder."""
 
     file: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
     small: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
@@ -69,17 +69,17 @@ class _Notes(Form):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerMap:
-    """An indexed map that lies over the image.
+    """An index map over the image.
 
     Parameters
     ----------
     role, file
         "target", "prediction" or "errors", and the name of its file.
     index : (H, W), integer
-        The entry of each pixel; with `planes` a bit for each of these classes.
+        The entry of each pixel, or with `planes` one bit for each of these classes.
     entries
-        A class, or a name and a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` lets the
-        image shine through, ``strong`` covers it, and ``hatched`` marks ignored pixels.
+        A class, or a name with a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` is more
+        transparent, ``strong`` covers the image, and ``hatched`` marks ignored pixels.
     """
 
     role: str
@@ -90,7 +90,7 @@ class LayerMap:
 
     @property
     def size(self) -> int:
-        """How many values the index may have."""
+        """The number of values that the index can have."""
         return 2 ** len(self.planes) if self.planes else len(self.entries)
 
     def reduce(self, shape: tuple[int, int]) -> "LayerMap":
@@ -113,7 +113,7 @@ class LayerMap:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layers:
-    """A case to be shown: `facts` are further plain values, such as the slice of a volume."""
+    """The layers of a case. `facts` are further plain values, such as the slice of a volume."""
 
     image: RGB
     maps: Sequence[LayerMap]
@@ -127,7 +127,7 @@ class Layers:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Plain values that a page needs beside the files.
+        """The plain values that a page needs in addition to the files.
 
         ``size`` (rows, columns) of the case and ``shown`` of its layers; ``range``, between which a dim image is worth
         stretching; ``task``; ``classes``: name and colour of those that occur, by number; ``maps``: ``role``, ``file``
@@ -208,7 +208,7 @@ def draw_layers(
 
 
 def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
-    """Names of a case's files by role, as the note ``files``; several are named with their folders, the classes."""
+    """Name a case's files by role for the note ``files``; several files come with their folders, which name classes."""
     return {
         role: [_clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
         for role, paths in files.items()
@@ -217,7 +217,7 @@ def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
 
 
 def layers_path(folder: Path, case_id: str) -> Path:
-    """Where the layers of a case are, below a run's folder."""
+    """Return the folder of a case's layers, below a run's folder."""
     return folder / FOLDER / safe_id(case_id)
 
 
@@ -255,12 +255,12 @@ def _check_shapes(image: NDArray[Any], target: NDArray[Any] | None, labels: NDAr
 
 
 def _clean(text: str) -> str:
-    """A text without half surrogates, which no file of UTF-8 holds."""
+    """Replace half surrogates, which UTF-8 can't encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
-    """Pixels (H, W) that hold the ignored value; of planes, in every one of them."""
+    """Find the pixels (H, W) with the ignored value; of planes, in all of them."""
     mask = ~spec.valid(labels)
     return np.asarray(mask.all(axis=0) if labels.ndim == 3 else mask)
 
@@ -288,7 +288,7 @@ def _class_entry(value: int, spec: ClassSpec) -> Entry:
 
 
 def _plane_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
-    """Maps of which each bit is a class; classes that do not occur have none."""
+    """Make maps with one bit per class that occurs."""
     present = [k for k in range(len(labels)) if (labels[k] == 1).any()]
     maps = []
     for start in range(0, len(present), _PLANES):
@@ -304,7 +304,7 @@ _Kind = tuple[Entry, Mask]
 
 
 def _kind_map(role: str, name: str, kinds: Sequence[_Kind]) -> LayerMap:
-    """A map of masks (H, W), the last of which is seen where they overlap; where none is, it shows nothing."""
+    """Make a map of masks (H, W); the last mask wins where they overlap, and pixels outside all are hidden."""
     index = np.zeros(kinds[0][1].shape, np.uint8)
     for number, (_, mask) in enumerate(kinds, start=1):
         index[mask] = number
@@ -316,7 +316,7 @@ def _void(mask: Mask) -> _Kind:
 
 
 def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> LayerMap:
-    """Kinds of error: the target has a class and the prediction none, the other way round, or two classes differ."""
+    """Make the map of errors: missed (only the target has a class), false (only the prediction), or another class."""
     differ = (target != labels) & spec.valid(target)
     missed, false = differ & (labels == 0), differ & (target == 0)
     if target.ndim == 3:
@@ -336,7 +336,7 @@ def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> L
 
 
 def _object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
-    """Outlines of the objects of both sides, and all of them filled as errors."""
+    """Make outlines of the objects of both sides, and an error map with all of them filled."""
     kinds = find_kinds(objects, target, labels, spec)
     where = "" if objects.kinds is None else " in the volume"
     words = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
@@ -355,7 +355,7 @@ def _object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], s
 
 
 def _outlines(role: str, kinds: Sequence[tuple[str, Colour, NDArray[Any]]]) -> LayerMap:
-    """The contour of each object, also where two touch."""
+    """Make a map of the contour of each object, also where two touch."""
     first, last = kinds[0][2], kinds[-1][2]
     edge = contours(np.where(last > 0, last, first))
     drawn: list[_Kind] = [
