@@ -19,7 +19,7 @@ from segmeter.records import Summary
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
 from segmeter.report.columns import Column
-from segmeter.report.comparison import OUTCOMES, adjusted, infinite_cases, is_told, kind_of, notes
+from segmeter.report.comparison import OUTCOMES, adjusted, infinite_cases, is_told, kind_of, notes, shown_metrics
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import title
 from segmeter.report.page.evaluation import explorer_values, part_columns
@@ -150,8 +150,9 @@ def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """List all scores, each linked to its cases if the page has the score of each case."""
-    rows = [row for metric, entry in result["metrics"].items() for row in _pair_rows(metric, entry)]
+    """List all scores, the one that ranks first, each linked to its cases if the page has the score of each case."""
+    order, _ = shown_metrics(result, len(result["metrics"]))
+    rows = [row for metric in order for row in _pair_rows(metric, result["metrics"][metric])]
     for row in rows:
         choice = _choice(result, row, row["metric"], keys)
         row["link"] = cases_link(choice) if "by" in choice else None
