@@ -22,7 +22,7 @@ CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # percentiles that a
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
-_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # keys that decide the split without lists
+_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_by", "group_until")  # decide splits without lists
 
 
 class PlaceConfig(Config, title="data"):
@@ -156,6 +156,9 @@ class FolderConfig(DataConfig):
     strata: str | None = None
     """"classes": each fold gets its share of the cases that have each class. Or a table (CSV) under the root with the
     columns case and stratum, such as a diagnosis: its share of every stratum. null deals by size alone."""
+    group_by: str | None = None
+    """Cases of one patient, by their names: they stay in one split and one fold. "prefix:8" is the first 8 characters,
+    "prefix:_" the text before the last "_", "pair" the name without its side (Image_01L, Image_01R)."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 
@@ -191,6 +194,12 @@ class FolderConfig(DataConfig):
     def _of_folds(cls, strata: str | None, given: Given) -> None:
         if strata is not None and given.fold is None:
             raise RuleError("to be null without folds", "Set data.fold=1/5.")
+
+    @rule("group_by")
+    @classmethod
+    def _of_names(cls, group_by: str | None, given: Given) -> None:
+        if group_by is not None and (group_by == "prefix:" or not re.fullmatch(r"pair|prefix:(?!0+$).+", group_by)):
+            raise RuleError("to be prefix:NUMBER, prefix:SEPARATOR or pair", "Write data.group_by=prefix:8.")
 
     @rule("group_until")
     @classmethod
