@@ -46,11 +46,11 @@ def test_each_fold_is_trained_and_evaluated_and_all_are_joined(tmp_path, started
     job = Job("train", ("data=folder", "folds=2", "device=cpu", "inference.tile=64", "run.name=eyes"), None)
     folds.run_folds(config(tmp_path), job, 2)
     assert [each[0] for each in started] == ["train", "eval", "train", "eval", "merge"]
-    assert started[0][1:5] == ["data=folder", "device=cpu", "inference.tile=64", "data.fold=1/2"]
-    assert started[3][2:5] == ["data.split=val", "device=cpu", "inference.tile=64"]
+    assert started[0][1:5] == ["data=folder", "device=cpu", "inference.tile=64", 'data.fold="1/2"']
+    assert started[3][2:5] == ['data.split="val"', "device=cpu", "inference.tile=64"]
     assert "2026_fold2" in started[3][1]
     assert started[4][1].count("2026_fold") == 2
-    assert "kind=folds" in started[4]
+    assert 'kind="folds"' in started[4]
 
 
 def test_a_cross_validation_that_was_stopped_goes_on(tmp_path, started):

@@ -40,18 +40,19 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     dropped = ("folds", "resume", "run.root", "run.name")
     given = [line for line in job.overrides if line.lstrip("+~").partition("=")[0] not in dropped]
     evaluated = [line for line in given if line.lstrip("+~").partition("=")[0].partition(".")[0] in _PASSED_ON]
-    place = f"run.root={_quoted(root)}"
+    place = _override("run.root", root)
     for number in range(1, count + 1):
-        own = [place, f"run.name=fold{number}"]
+        own = [place, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
         run = _find(root / "train", number)
-        _run(["train", *given, f"data.fold={number}/{count}", *own, *([f"resume={_quoted(run)}"] if run else [])])
+        resumed = [_override("resume", run)] if run else []
+        _run(["train", *given, _override("data.fold", f"{number}/{count}"), *own, *resumed])
         done = _find(root / "eval", number)
         if done is None or not (done / "metrics.json").is_file():
             trained = _find(root / "train", number)
-            _run(["eval", f"checkpoint={_quoted(trained)}", "data.split=val", *evaluated, *own])
-    runs = ",".join(_quoted(_find(root / "eval", number)) for number in range(1, count + 1))
-    _run(["merge", f"runs=[{runs}]", "kind=folds", place, f"run.name={name}"])
+            _run(["eval", _override("checkpoint", trained), _override("data.split", "val"), *evaluated, *own])
+    runs = _override("runs", *(_find(root / "eval", number) for number in range(1, count + 1)))
+    _run(["merge", runs, _override("kind", "folds"), place, _override("run.name", name)])
 
 
 def _run(arguments: list[str]) -> None:
@@ -73,7 +74,7 @@ def _find(folder: Path, number: int) -> Path | None:
     return max(folder.glob(f"*_fold{number}"), default=None)
 
 
-def _quoted(path: Path | None) -> str:
-    """A path as an override takes it."""
-    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _override(key: str, *values: object) -> str:
+    """An override of one value, or of a list of several, in quotes."""
+    quoted = ['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]
+    return f"{key}={quoted[0] if len(quoted) == 1 else '[' + ','.join(quoted) + ']'}"

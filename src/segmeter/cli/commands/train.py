@@ -52,7 +52,8 @@ from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, 
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training
 from segmeter.training.signals import let_finish
-from segmeter.training.trainer import check_resumed, follow, time_step, train
+from segmeter.training.step import time_step
+from segmeter.training.trainer import check_resumed, follow, train
 from segmeter.training.validation import UNLEARNED
 
 _LOG = logging.getLogger(__name__)
@@ -337,10 +338,8 @@ def draw_batch(
 
 def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> Path:
     """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
-    sample = prediction.sample
-    if sample.target is None:
-        score = None
-    else:
+    sample, score = prediction.sample, None
+    if sample.target is not None:
         overlap = overlap_scores(count_case(sample.target, prediction.labels, spec), task=spec.task)
         score = float(headline_scores(overlap, spec))
     picture = draw_overlay(
