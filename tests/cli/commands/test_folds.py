@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from segmeter.cli.commands import folds, train
+from segmeter.cli.commands import folds
 from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.main import main
 from segmeter.cli.runs.run_folder import Job
@@ -75,7 +75,7 @@ def test_folds_of_one_fold_or_of_drawn_data_are_refused(tmp_path, started, data)
 def test_few_images_pairs_and_a_small_validation_are_pointed_out(capsys, caplog):
     names = [f"Image_{number:02}{side}" for number in range(4) for side in "LR"]
     given: Any = SimpleNamespace(data=DATA, training=TrainingConfig())
-    train._advise(given, Cases(names[:6]), Cases(names[6:]))
+    folds.advise(given, Cases(names[:6]), Cases(names[6:]))
     out = capsys.readouterr().out
     assert "8 images: `segmeter train folds=5" in out
     assert "4 names with a left and a right side: data.group_by=pair" in out

@@ -4,6 +4,7 @@ Every fold is trained and evaluated on the cases that it did not see; the joined
 each case once.
 """
 
+import logging
 import subprocess
 import sys
 import time
@@ -12,9 +13,12 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.run_folder import Job
+from segmeter.data.dataset import Dataset
+from segmeter.data.folders.folds import find_pairs
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
 
+_LOG = logging.getLogger(__name__)
 FEW_IMAGES = 50  # below this, folds use every image for validation once
 _PASSED_ON = ("device", "inference")  # overrides that evaluation takes too
 
@@ -53,6 +57,25 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
             _run(["eval", _override("checkpoint", trained), _override("data.split", "val"), *evaluated, *own])
     runs = _override("runs", *(_find(root / "eval", number) for number in range(1, count + 1)))
     _run(["merge", runs, _override("kind", "folds"), place, _override("run.name", name)])
+
+
+def advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
+    """Warn of a validation that says little, and offer what a small data set can do about it."""
+    if len(val_data) in (1, 2) and config.training.validate_every is not None:
+        images = "one image" if len(val_data) == 1 else "two images"
+        _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
+    if getattr(config.data, "fold", "") is not None or config.data.name == "camvid":
+        return
+    names = (*data.case_ids, *val_data.case_ids)
+    if len(names) < FEW_IMAGES:
+        sys.stdout.write(
+            f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
+        )
+    pairs = find_pairs(names)
+    if pairs and not (config.data.group_by or config.data.group_until):
+        sys.stdout.write(
+            f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
+        )
 
 
 def _run(arguments: list[str]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import model_card, open_device
-from segmeter.cli.commands.folds import FEW_IMAGES, run_folds
+from segmeter.cli.commands.folds import advise, run_folds
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
@@ -23,7 +23,6 @@ from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
-from segmeter.data.folders.folds import find_pairs
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, find_address, joined
@@ -31,8 +30,10 @@ from segmeter.distributed.watch import watched
 from segmeter.errors import ConfigError
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.build import build_loss
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.overlap import headline_scores, overlap_scores
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
 from segmeter.report.figures import number
@@ -96,7 +97,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     facts |= _choices(plan, training.model.segmenter)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         _say(plan)
-        _advise(config, train_data, val_data)
+        advise(config, train_data, val_data)
         result = train(replace(training, folder=folder))
         note_done(folder, _result(result))
         write_report(folder)
@@ -246,25 +247,6 @@ def _say(plan: TrainPlan) -> None:
         _LOG.warning(plan.problem)
 
 
-def _advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
-    """Warn of a validation that says little, and offer what a small data set can do about it."""
-    if len(val_data) in (1, 2) and config.training.validate_every is not None:
-        images = "one image" if len(val_data) == 1 else "two images"
-        _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
-    if getattr(config.data, "fold", "") is not None or config.data.name == "camvid":
-        return
-    names = (*data.case_ids, *val_data.case_ids)
-    if len(names) < FEW_IMAGES:
-        sys.stdout.write(
-            f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
-        )
-    pairs = find_pairs(names)
-    if pairs and not (config.data.group_by or config.data.group_until):
-        sys.stdout.write(
-            f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
-        )
-
-
 def _result(result: TrainResult) -> dict[str, float | None]:
     """The results that a sweep compares, the score that chose the best checkpoint first."""
     scores = {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
@@ -319,7 +301,7 @@ def draw_batch(
         Classes of each pixel.
     """
     drawn = [
-        draw_layers(image, None, target, spec, panel=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
+        draw_layers(image, None, target, spec, edge=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
     ]
     sides = [[flatten(layers, role, panel=BATCH_PANEL) for role in ("image", "prediction")] for layers in drawn]
     gap = np.full((_GAP, sides[0][0].shape[1], 3), 22, np.uint8)
@@ -338,11 +320,17 @@ def draw_batch(
 
 def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> Path:
     """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
-    sample, score = prediction.sample, None
+    sample, scored = prediction.sample, dict[str, Any]()
     if sample.target is not None:
-        overlap = overlap_scores(count_case(sample.target, prediction.labels, spec), task=spec.task)
-        score = float(headline_scores(overlap, spec))
-    picture = draw_overlay(
-        sample.image, sample.target, prediction.labels, spec, title=sample.case_id, score=score, panel=CASE_PANEL
-    )
+        height, width = prediction.labels.shape[-2:]
+        row = CaseRow(
+            case_id=sample.case_id,
+            height=height,
+            width=width,
+            counts=count_case(sample.target, prediction.labels, spec),
+        )
+        board = build_scoreboard([row], spec, MetricsConfig())
+        scored = {"headline": board.headline, "score": float(board.values(board.headline)[0])}
+    maps = (sample.image, sample.target, prediction.labels, spec)
+    picture = draw_overlay(*maps, title=sample.case_id, panel=CASE_PANEL, **scored)
     return write_overlay(folder, sample.case_id, picture)
