@@ -1,9 +1,10 @@
 """Finds sentences that a reader has to read twice: in docstrings, in messages and in the pages.
 
-A check by machine can't tell good English from bad. It knows the patterns that this repository once had too many of: docstrings that
-begin with a relative clause, "input -> output" in place of a sentence, riddles in the passive, and sentences of over 30 words.
+No program can tell good English from bad. This one knows the patterns that the repository once had too many of:
+docstrings that begin with a relative clause, "input -> output" in place of a sentence, passive riddles, and sentences
+of over 30 words.
 
-    python docs/check_words.py                           # the whole repository, and exit code 1 if anything is found
+    python docs/check_words.py                           # the whole repository; exit code 1 if anything is found
     python docs/check_words.py src/segmeter/data         # one room
     python docs/check_words.py --counts                  # a number for each file, the worst first
 """
@@ -92,11 +93,8 @@ def check_prose(lines: list[str], first_line: int) -> Iterator[Finding]:
 def check_python(path: Path) -> Iterator[Finding]:
     """Find bad patterns in the docstrings of a module, and riddles in its other strings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    docstrings = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        first = node.body[0] if node.body else None
+    docstrings = set()  # of modules, classes and functions, and the strings below the fields of a class
+    for first in ast.walk(tree):
         if not (
             isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
         ):
