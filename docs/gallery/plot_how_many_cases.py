@@ -3,7 +3,7 @@ How many cases do I need?
 =========================
 
 You hope that a new model gains 0.01 of Dice. The interval of the paired difference shrinks with the square root of
-the number of cases, so a pilot of 30 cases tells how many the real test needs at least. With that number the interval
+the number of cases. A pilot of 30 cases therefore tells how many the real test needs at least. With that number the interval
 reaches as far as the gain, and half of the tests see it. Take twice as many to see it nearly always.
 """
 
