@@ -1,8 +1,8 @@
 """Finds sentences that a reader has to read twice: in docstrings, in messages and in the pages.
 
-No program can tell good English from bad. This one knows the patterns that the repository once had too many of. They are
-docstrings that begin with a relative clause, "input -> output" in place of a sentence, passive riddles, and sentences of
-over 30 words.
+No program can tell good English from bad. This one knows the patterns that the repository once had too many of. They
+are docstrings that begin with a relative clause, "input -> output" in place of a sentence, passive riddles, and
+sentences of over 30 words.
 
     python docs/check_words.py                           # the whole repository; exit code 1 if anything is found
     python docs/check_words.py src/segmeter/data         # one room

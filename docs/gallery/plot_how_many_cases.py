@@ -3,8 +3,8 @@ How many cases do I need?
 =========================
 
 You hope that a new model gains 0.01 of Dice. The interval of the paired difference shrinks with the square root of
-the number of cases. A pilot of 30 cases therefore tells how many the real test needs at least. With that number the interval
-reaches as far as the gain, and half of the tests see it. Take twice as many to see it nearly always.
+the number of cases. A pilot of 30 cases therefore tells how many the real test needs at least. With that number the
+interval reaches as far as the gain, and half of the tests see it. Take twice as many to see it nearly always.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Is the ranking stable?
 ======================
 
-Four models on the same 30 cases. Resample the cases and rank again: A leads in three of four draws, B and C
-change places in every fourth, and only D's place is safe. A table that prints ranks should say so.
+Four models on the same 30 cases. Resample the cases and rank again: A leads in three of four draws, B and C change
+places in every fourth, and only D's place is safe. A table that prints ranks should say so.
 """
 
 import matplotlib.pyplot as plt
