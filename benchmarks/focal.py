@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 from torchvision.ops import sigmoid_focal_loss
 
 from harness import race
-from record import circumstances, write_record
+from record import RESULTS, circumstances, write_record
 from segmeter import FocalLoss
 
 MONAI = find_spec("monai") is not None
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What is promised, and what this run gives."""
+    """A promise, and how this run meets it."""
 
     promise: str
     needs: str
@@ -248,7 +248,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="turns per row; medians are compared")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--quick", action="store_true", help="small inputs, 2 rounds: shows that it runs")
-    parser.add_argument("--output", type=Path, help="where the JSON goes; the table goes beside it, as .md")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS / "focal.json", help="the JSON; its table goes beside it"
+    )
     arguments = parser.parse_args()
     packages = ("torchvision", "segmentation-models-pytorch", "monai")
     before, values = circumstances(*packages), print_values()
@@ -267,10 +269,9 @@ def main() -> None:
     for target in targets:
         verdict = "met" if target.met else "NOT MET"
         print(f"{target.measured:8.2f}  ({target.needs}) {verdict:7s}  {target.promise}")
-    if arguments.output:
-        found = {"rows": [asdict(row) for row in rows], "targets": [asdict(target) for target in targets]}
-        write_record(arguments.output, before | {"rounds": arguments.rounds, "values": values} | found)
-        arguments.output.with_suffix(".md").write_text(table(rows), encoding="utf-8")
+    found = {"rows": [asdict(row) for row in rows], "targets": [asdict(target) for target in targets]}
+    write_record(arguments.output, before | {"rounds": arguments.rounds, "values": values} | found)
+    arguments.output.with_suffix(".md").write_text(table(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

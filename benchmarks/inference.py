@@ -5,7 +5,7 @@
 `window`: a U-Net with a ResNet-18 encoder, float32, 4 classes. Both sides have the same weights, batches and tiles.
 The tiles overlap by half, so that both lay them out alike. Both take the plain mean of tiles, as MONAI bounds the
 weights of its Gaussian from below. MONAI runs the network as segmentation-models-pytorch builds it. With `--folded` it
-also runs segmeter's own form, which separates the window's share from the network's. Labels are compared pixel by pixel.
+also runs segmeter's own form, which separates the window's share from the network's. Labels are compared by pixel.
 `eval`: a whole evaluation with labels written and the default metrics, against the forward passes of the same images.
 `steps`: post-processing of several images on all cores, in threads as eval does it and in processes, against one core.
 

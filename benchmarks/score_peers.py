@@ -1,7 +1,6 @@
 """Times `segmeter score` on whole folders of files against other evaluators.
 
-Ours writes everything that a run has except the report: journal, manifest, tables, and metrics.json with intervals from
-10000 resamples. vernier and hotcoco (Rust) give one confusion matrix and write nothing. The evaluators in Python see a
+Ours writes everything that a run has except the report, with intervals from 10000 resamples. vernier and hotcoco (Rust) give one confusion matrix and write nothing. The evaluators in Python see a
 few pairs only, one by one; Pillow (for volumes nibabel) decodes for them, as they take arrays. CPU times of all threads
 are compared.
 
@@ -186,7 +185,7 @@ def nnunet(paths: Paths, *, classes: int = K) -> Array:
         from nnunetv2.evaluation.evaluate_predictions import compute_metrics
 
     class Reader:
-        """What its readers do, without their further packages."""
+        """Reads as its readers do, without their further packages."""
 
         def read_seg(self, path: str) -> tuple[Array, dict[str, Any]]:
             return decoded((Path(path), Path(path)))[0][None], {}
