@@ -1,8 +1,8 @@
 """Times `segmeter score` on whole folders of files against other evaluators.
 
-Ours writes everything that a run has except the report, with intervals from 10000 resamples. vernier and hotcoco (Rust) give one confusion matrix and write nothing. The evaluators in Python see a
-few pairs only, one by one; Pillow (for volumes nibabel) decodes for them, as they take arrays. CPU times of all threads
-are compared.
+Ours writes everything that a run has except the report, with intervals from 10000 resamples. vernier and hotcoco
+(Rust) give one confusion matrix and write nothing. The evaluators in Python see a few pairs only, one by one; Pillow
+(for volumes nibabel) decodes for them, as they take arrays. CPU times of all threads are compared.
 
     python benchmarks/score_peers.py [--pairs N] [--volumes N] [--rounds N] [--camvid FOLDER]
 

@@ -2,9 +2,10 @@
 
     python benchmarks/small_data.py --work FOLDER
 
-The images of an eye's fundus are drawn, with branching vessels of 1 to 9 pixels, uneven light, spots and noise. Six are
-for training, one for validation, and twenty others for testing. `segmeter train training=auto`, then `segmeter eval`. Beside its Dice
-stands that of a black top-hat with the radius, smoothing and threshold that suit the seven images best.
+The images of an eye's fundus are drawn, with branching vessels of 1 to 9 pixels, uneven light, spots and noise. Six
+are for training, one for validation, and twenty others for testing. `segmeter train training=auto`, then `segmeter
+eval`. Beside its Dice stands that of a black top-hat with the radius, smoothing and threshold that suit the seven
+images best.
 """
 
 import argparse

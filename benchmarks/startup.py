@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py [cases, 100000]
 
-Makes that many images and masks of 32 x 32 in a temporary folder (8 KB of disk a case). Then it opens the splits "train"
-and "val" as a training does, each time in a new process. The first time reads every file; five more follow. CPU seconds of
-all threads, without the imports. Writes benchmarks/results/startup.json.
+Makes that many images and masks of 32 x 32 in a temporary folder (8 KB of disk a case). Then it opens the splits
+"train" and "val" as a training does, each time in a new process. The first time reads every file; five more follow.
+CPU seconds of all threads, without the imports. Writes benchmarks/results/startup.json.
 """
 
 import os

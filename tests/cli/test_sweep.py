@@ -61,9 +61,10 @@ def test_an_infinite_result_is_a_value_that_has_its_place(tmp_path, capsys):
     for number, value in enumerate([math.inf, 4.5, math.nan, 3.5]):
         overrides = [f"postprocess.min_size={number}"]
         leave(tmp_path / f"{number}_min_size-{number}", overrides)
-        note_done(tmp_path / f"{number}_min_size-{number}", {"hd95/mean": value, "mean IoU": 0.5})
+        note_done(tmp_path / f"{number}_min_size-{number}", {"hd95/mean": value, "mean IoU": 0.5, "steps": 40})
     record = json.loads((tmp_path / "0_min_size-0" / "run.json").read_text())
-    assert record["result"] == {"hd95/mean": "inf", "mean IoU": 0.5}
+    assert record["result"] == {"hd95/mean": "inf", "mean IoU": 0.5, "steps": 40}
+    assert isinstance(record["result"]["steps"], int)
     with summarised(tmp_path):
         pass
     jobs = read_sweep(tmp_path)

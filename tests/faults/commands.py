@@ -1,7 +1,5 @@
 """Five commands on six small pictures, a clean run of each, and what must hold after any other run."""
 
-import os
-import random
 import shutil
 from pathlib import Path
 
@@ -71,12 +69,6 @@ def _make_shards() -> None:
 def count(command: str) -> int:
     """Operations on files of a clean run."""
     return int(Path(f"{command}.count").read_text())
-
-
-def places(most: int, *what: str) -> list[int]:
-    """Operations 1 to `most`, or of these the share that $SEGMETER_FAULT_SHARE says, drawn by seed and `what`."""
-    share = float(os.environ.get("SEGMETER_FAULT_SHARE", "1"))
-    return sorted(random.Random(f"{SEED} {what}").sample(range(1, most + 1), round(share * most)))
 
 
 def folders() -> list[Path]:

@@ -1,19 +1,20 @@
 """Faults below Python, at the system calls of whoever makes them; needs a C compiler."""
 
-import random
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.faults.children import KINDS, Children
-from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, places, resuming
+from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, resuming
 from tests.faults.harness import run, state
+from tests.fuzzing import sampled
 
-SAMPLE = 3  # faults per command in the usual tests
+SAMPLE = 3  # faults per command outside of `make fuzz`, which plays every one
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +57,9 @@ def calls(children: Children, command: str) -> int:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.slow
-def test_a_fault_of_the_system_at_a_sample_of_calls(children: Children, command: str) -> None:
-    drawn, most = random.Random(f"{SEED} {command}"), calls(children, command)
+@pytest.mark.fuzz
+def test_a_fault_of_the_system_at_any_call(children: Children, command: str) -> None:
+    most = calls(children, command)
     assert most > 30
-    for at in sorted(drawn.sample(range(1, most + 1), SAMPLE)):
-        check(children, command, at, drawn.choice(list(KINDS)))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_fault_of_the_system_at_every_call(children: Children, command: str, kind: str) -> None:
-    for at in places(calls(children, command), command, kind):
+    for at, kind in sampled(list(product(range(1, most + 1), KINDS)), SAMPLE, seed=SEED):
         check(children, command, at, kind)

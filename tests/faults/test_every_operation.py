@@ -1,14 +1,15 @@
 """A fault at each operation on files of each command: whole files, one line, the right code and state, the same end."""
 
-import random
 import shutil
+from itertools import product
 
 import pytest
 
-from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, count, folders, line, places, resuming
+from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, count, folders, line, resuming
 from tests.faults.harness import Fault, Outcome, run, state
+from tests.fuzzing import sampled
 
-SAMPLE = 25  # faults per command in the usual tests; `-m slow` runs every one
+SAMPLE = 16  # faults per command outside of `make fuzz`, which plays every one
 KINDS = ("full", "stays full", "broken", "killed")
 
 
@@ -43,17 +44,7 @@ def check_what_is_said(outcome: Outcome, context: str) -> None:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.slow
-def test_a_fault_at_a_sample_of_operations(command: str) -> None:
-    drawn = random.Random(f"{SEED} {command}")
-    for at in sorted(drawn.sample(range(1, count(command) + 1), SAMPLE)):
-        check(command, Fault(at=at, kind=drawn.choice(KINDS)))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_fault_at_every_operation(command: str, kind: str) -> None:
-    for at in places(count(command), command, kind):
+@pytest.mark.fuzz
+def test_a_fault_at_any_operation(command: str) -> None:
+    for at, kind in sampled(list(product(range(1, count(command) + 1), KINDS)), SAMPLE, seed=SEED):
         check(command, Fault(at=at, kind=kind))

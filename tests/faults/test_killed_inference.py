@@ -14,6 +14,7 @@ from tests.faults.children import Children
 from tests.faults.commands import SEED, only
 from tests.faults.harness import raise_if_not_whole, results, state
 from tests.faults.world import write_model
+from tests.fuzzing import rounds
 from tests.models.parts import make_card
 
 CASES = 60
@@ -42,12 +43,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", LINES)
-@pytest.mark.slow
+@pytest.mark.fuzz
 def test_a_killed_run_goes_on_to_the_same_bytes(
-    children: Children, world: Path, monkeypatch: pytest.MonkeyPatch, command: str, kills: int
+    children: Children, world: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
+    kills = rounds(2, 10)
     monkeypatch.chdir(world)
     for root in ("clean", "runs"):
         shutil.rmtree(root, ignore_errors=True)

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.children import Children
 from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, folders, line, resuming
 from tests.faults.harness import run, state
+from tests.fuzzing import rounds
 
 ENDS = {
     "SIGKILL": (-9, ""),
@@ -17,7 +18,6 @@ ENDS = {
     "SIGINT": (130, "interrupted"),
     "SIGHUP": (129, "stopped by SIGHUP"),
 }
-EACH = 50  # signals per command, `-m slow`
 
 
 def check(children: Children, command: str, name: str, after: float) -> None:
@@ -54,17 +54,9 @@ def moments(children: Children, command: str, count: int) -> Iterator[tuple[str,
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.slow
-def test_a_few_signals_at_random_moments(children: Children, command: str) -> None:
-    for name, after in moments(children, command, len(ENDS)):
-        check(children, command, name, after)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.fuzz
 def test_signals_at_random_moments(children: Children, command: str) -> None:
-    for name, after in moments(children, command, EACH):
+    for name, after in moments(children, command, rounds(len(ENDS), 50)):
         check(children, command, name, after)
 
 

@@ -1,15 +1,16 @@
 """A fault at each operation on files of `report` and `export`: the old file or the whole new one, and one line."""
 
-import random
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from segmeter.deploy import publish
-from tests.faults.commands import SEED, check_files, folders, only, places
+from tests.faults.commands import SEED, check_files, folders, only
 from tests.faults.harness import Fault, Outcome, run
 from tests.faults.test_every_operation import KINDS, check_what_is_said
+from tests.fuzzing import sampled
 
 REPORT = ["report", "run=copied/eval/x"]
 EXPORT = ["export", "checkpoint=best", "input=data/images", "cases=1", "run.name=x", "run.root=runs"]
@@ -90,17 +91,8 @@ def check_export(count: int, whole: bytes, at: int, kind: str) -> None:
     assert outcome.code != 0 or models == [whole], context
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 def test_a_model_is_exported_whole_or_not_at_all(traced_once: int) -> None:
-    """With a fault at a sample of operations."""
-    whole, drawn = next(Path("runs").glob("export/*/model.onnx")).read_bytes(), random.Random(SEED)
-    for at in sorted(drawn.sample(range(1, traced_once + 1), 8)):
-        check_export(traced_once, whole, at, drawn.choice(KINDS))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_is_exported_whole_or_not_at_all_with_a_fault_anywhere(traced_once: int, kind: str) -> None:
     whole = next(Path("runs").glob("export/*/model.onnx")).read_bytes()
-    for at in places(traced_once, "export", kind):
+    for at, kind in sampled(list(product(range(1, traced_once + 1), KINDS)), 8, seed=SEED):
         check_export(traced_once, whole, at, kind)

@@ -1,6 +1,6 @@
 """The encoder matrix: with every encoder a U-Net runs on the CPU and is the library's own, or is refused when built.
 
-A few encoders run always; all of them with `pytest -m slow`.
+A few encoders run always, a sample of the others in `make test-all`, and all of them in `make fuzz`.
 """
 
 import pytest
@@ -13,6 +13,7 @@ from segmeter.models.config import UnetConfig
 from segmeter.models.encoders import ENCODERS
 from segmeter.models.folding import FoldedBlock
 from segmeter.models.segmenter import Segmenter
+from tests.fuzzing import sampled
 from tests.models.parts import make_card
 
 # The smallest of each family
@@ -46,7 +47,8 @@ EVERY = (*ENCODERS, *(f"tu-{name}" for name in TIMM))
 
 
 def cases() -> list[object]:
-    return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow], id=name) for name in EVERY]
+    others = sampled([name for name in EVERY if name not in QUICK], 12)
+    return [*QUICK, *(pytest.param(name, marks=pytest.mark.fuzz) for name in others)]
 
 
 @torch.inference_mode()

@@ -19,6 +19,7 @@ from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.training import learner
 from segmeter.training.loop import train
+from tests.fuzzing import rounds
 from tests.training.test_resume import assert_same, content
 from tests.training.tiny import SPEC, TinyCases, tiny_job
 
@@ -70,8 +71,9 @@ def kill_at_random(root, kills, seed):
         forked(folder)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_run_that_is_killed_anywhere_and_resumed_ends_with_the_same_bits(tmp_path, kills):
+@pytest.mark.fuzz
+def test_a_run_that_is_killed_anywhere_and_resumed_ends_with_the_same_bits(tmp_path):
+    kills = rounds(3, 20)
     code = (
         f"from pathlib import Path; from {__name__} import *; kill_at_random(Path({str(tmp_path)!r}), {kills}, {kills})"
     )

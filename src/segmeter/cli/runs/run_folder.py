@@ -166,10 +166,10 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
     Parameters
     ----------
     result
-        Named numbers; the first is what a sweep compares. Infinity becomes the text "inf", as JSON has no such number,
-        and NaN null.
+        Named numbers; a sweep compares the first. Whole numbers stay whole, such as the number of steps. JSON has no
+        infinity, so it is written as the text "inf", and NaN as null.
     """
-    plain = {name: None if value is None else say(value) for name, value in result.items()}
+    plain = {name: say(value) if isinstance(value, float) else value for name, value in result.items()}
     done = {**read_run(folder), "result": plain, "end": _now(), "state": "done"}
     write_json(folder / RUN, seal_run(done, folder))
 
