@@ -1,4 +1,4 @@
-"""Finds sentences that a reader has to read twice: in docstrings, in messages and in the pages.
+"""Finds sentences that a reader has to read twice, in docstrings, messages and pages, and links to missing files.
 
 No program can tell good English from bad. This one knows the patterns that the repository once had too many of. They
 are docstrings that begin with a relative clause, "input -> output" in place of a sentence, passive riddles, and
@@ -37,6 +37,7 @@ RIDDLES = re.compile(r"\b(?:is|are|was|were|be|been) (?:said|given back)\b|\bas 
 SECTION = re.compile(
     r"\n[ \t]*(?:References|Examples)\n[ \t]*-{3,}\n.*?(?=\n[ \t]*[A-Z][a-z ]+\n[ \t]*-{3,}\n|\Z)", re.DOTALL
 )
+LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(?:#[^)\s]*)?\)")
 END_OF_SENTENCE = re.compile(r"(?<=[.!?:])[\"')\]*_]*\s+(?=[\"'(\[`*_]*[A-Z0-9`>])|(?<=[.!?])[\"')\]*_]+\s+(?=[A-Z])")
 
 Finding = tuple[int, str]  # line, what is found
@@ -129,8 +130,12 @@ def indented_code_out(lines: list[str]) -> list[str]:
 
 
 def check_page(path: Path) -> Iterator[Finding]:
-    """Find bad patterns in a page of Markdown or reStructuredText."""
-    yield from check_prose(indented_code_out(path.read_text(encoding="utf-8").split("\n")), 1)
+    """Find bad patterns in a page of Markdown or reStructuredText, and links to files that do not exist."""
+    text = path.read_text(encoding="utf-8")
+    yield from check_prose(indented_code_out(text.split("\n")), 1)
+    for link in LINK.finditer(text):
+        if Path(link[1]).name not in GENERATED and not (path.parent / link[1]).exists():
+            yield text.count("\n", 0, link.start()) + 1, f"no such file: {link[1]}"
 
 
 def files(paths: list[Path]) -> Iterator[Path]:
