@@ -37,7 +37,7 @@ from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.metrics.summary.slices import summarise_slices
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.metrics.surfaces.boundary_iou import boundary_iou
+from segmeter.metrics.surfaces.shape import boundary_iou
 from segmeter.metrics.surfaces.surface import TOLERANCES, SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
 Array = NDArray[np.uint8]

@@ -3,6 +3,7 @@
 import warnings
 
 import segmeter
+from segmeter.cli.help import MARK, reference
 
 project = "segmeter"
 author = "The segmeter developers"
@@ -41,3 +42,14 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
 }
 warnings.filterwarnings("error", module=r"plot_.*")
+
+
+def insert_reference(app: object, name: str, source: list[str]) -> None:
+    """List every key of the configuration on its page, from the schemas."""
+    if name == "configuration":
+        source[0] = source[0].partition(MARK)[0] + reference()
+
+
+def setup(app: object) -> None:
+    """Let Sphinx call `insert_reference` for every page."""
+    app.connect("source-read", insert_reference)

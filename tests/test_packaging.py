@@ -1,6 +1,7 @@
 """The two distributions: the same sources and dependencies, one of them without torch and what needs it."""
 
 import importlib.metadata
+import json
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,8 @@ import pytest
 from PIL import Image
 
 from segmeter.cli.commands import doctor
+from segmeter.cli.completion import completion_index
+from segmeter.cli.config.json_schema import json_schema
 from segmeter.cli.messages import describe
 
 ROOT = Path(__file__).parents[1]
@@ -123,3 +126,5 @@ def test_both_wheels_hold_the_same_files(tmp_path):
     assert len(contents) == 2
     assert contents[0] == contents[1]
     assert "segmeter/__init__.py" in contents[0]
+    assert json.loads(contents[0]["segmeter/cli/completion.json"]) == completion_index()
+    assert json.loads(contents[0]["segmeter/configs/schema/train.json"]) == json_schema("train")

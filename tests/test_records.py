@@ -43,7 +43,7 @@ OTHERS = {
     "cli/commands/report.py": "a value of the command line",
     "cli/config/reference.py": "YAML of the package",
     "cli/config/hydra_rules.py": "YAML of --config-dir, checked there",
-    "cli/config/written.py": "values of the command line",
+    "cli/config/convert.py": "YAML of the package or of --config-dir, to name what set a key",
 }
 PARSERS = {
     *("json.load", "json.loads", "json.JSONDecoder", "from_json", "pydantic_core.from_json"),

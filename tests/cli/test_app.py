@@ -7,7 +7,7 @@ from segmeter.errors import ConfigError
 
 @pytest.fixture(autouse=True, scope="module")
 def schemas():
-    store_schemas()
+    store_schemas("train")
 
 
 def test_flags_and_overrides_may_be_mixed():
@@ -19,9 +19,9 @@ def test_flags_and_overrides_may_be_mixed():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--experimental-rerun", "x.pickle"], "--experimental-rerun is not allowed"),
+        (["--experimental-rerun", "x.pickle"], "segmeter train: unrecognized arguments: --experimental-rerun"),
         (["--config-path", "/tmp"], "--config-path is not allowed"),
-        (["--cfg", "jobs"], "segmeter train: argument --cfg/-c: invalid choice"),
+        (["--cfg", "hydra"], "segmeter train: argument --cfg/-c: invalid choice"),
         (["--nosuch"], "segmeter train: unrecognized arguments: --nosuch"),
         (["--multi"], "segmeter train: unrecognized arguments: --multi"),  # no abbreviations
     ],

@@ -1,5 +1,6 @@
 """Tab completion: what each word may become, how fast, and through a real shell."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli.command_list import COMMANDS
-from segmeter.cli.completion import complete, suggestions
+from segmeter.cli import completion
+from segmeter.cli.commands import COMMANDS
+from segmeter.cli.completion import complete, completion_index, suggestions
+from segmeter.cli.config.groups import schemas_of
+from segmeter.cli.config.schema import ROOTS
 from segmeter.errors import ConfigError
-from segmeter.models.encoders import ENCODERS
+from segmeter.models.config import ENCODERS
 
 
 @pytest.mark.parametrize(
@@ -106,10 +110,40 @@ def test_what_can_not_be_answered_is_refused(arguments):
         complete(arguments)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def index(tmp_path_factory: pytest.TempPathFactory):
+    """The index of a wheel: it is read instead of the schemas."""
+    path = tmp_path_factory.mktemp("wheel") / "completion.json"
+    path.write_text(json.dumps(completion_index()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(completion, "INDEX", path)
+        yield path
+
+
+def test_the_index_has_every_command_and_is_plain_json(index):
+    found = json.loads(index.read_text())
+    assert found == completion_index()
+    assert list(found) == list(ROOTS)
+    loss = found["train"]["groups"]["loss"]
+    assert loss["default"] in loss["options"]
+    assert set(loss["keys"]) == set(schemas_of("loss"))
+    assert list(found["train"]["groups"]["training"]["keys"]) == ["*"], "keys that all options have are listed once"
+    assert found["train"]["groups"]["experiment"]["keys"] == {"*": {}}
+
+
+def test_without_an_index_the_schemas_are_read(monkeypatch, tmp_path):
+    monkeypatch.setattr(completion, "INDEX", tmp_path / "absent.json")
+    assert suggestions("segmeter train loss.ga") == ["loss.gamma="]
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-sc", "query=bash"]], ids=" ".join)
-def test_help_and_completion_import_nothing_heavy(arguments):
+def test_help_and_completion_import_nothing_heavy(arguments, index):
     heavy = "{'pydantic', 'hydra', 'omegaconf', 'yaml', 'numpy', 'torch'}"
-    code = f"import sys; from segmeter.cli.main import main; main({arguments!r}); assert not {heavy} & set(sys.modules)"
+    code = (
+        "import sys, pathlib; from segmeter.cli import completion, main\n"
+        f"completion.INDEX = pathlib.Path({str(index)!r}); main.main({arguments!r})\n"
+        f"assert not {heavy} & set(sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

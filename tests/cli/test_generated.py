@@ -1,7 +1,6 @@
-"""What is generated from the schemas: it is up to date, and agrees with what Hydra composes."""
+"""The JSON Schemas agree with the values that Hydra composes and with our YAML files."""
 
 import json
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,11 @@ import yaml
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.json_schema import json_schema, names
-from segmeter.cli.config.reference import PRESETS, option
+from segmeter.cli.config.reference import PRESETS, groups_of, option
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.cli.main import main
 from segmeter.schema import Registry, defaults
-
-ROOT = Path(__file__).parents[2]
-GENERATED = runpy.run_path(str(ROOT / "docs" / "write_configuration.py"))["generated"]()
-
-
-@pytest.mark.parametrize("path", list(GENERATED), ids=lambda path: path.name)
-def test_generated_files_are_up_to_date(path: Path) -> None:
-    assert path.read_text() == GENERATED[path], "run python docs/write_configuration.py"
 
 
 def fits(value: Any, schema: dict[str, Any], top: dict[str, Any]) -> bool:
@@ -110,3 +101,12 @@ def test_yaml_files_hold_only_what_differs_from_the_schema(group: str) -> None:
         choice = GROUPS[group]
         assert not isinstance(choice, Registry)
         assert not {key for key, value in values.items() if defaults(choice)[key] == value}
+
+
+def test_the_table_of_contents_lists_every_group_option_and_command() -> None:
+    rows = [line.split(" | ") for line in (CONFIGS / "README.md").read_text().splitlines() if line.startswith("| `")]
+    listed = {row[0].strip("| `"): set(" ".join(row[1].split("`")[1::2]).split()) for row in rows}
+    assert listed == {group: set(names) for group, names in options().items()}
+    for row in rows:
+        commands = [command for command in ROOTS if row[0].strip("| `") in groups_of(command)]
+        assert row[3].strip(" |").split() == commands

@@ -1,5 +1,6 @@
 """The help of commands and groups, and what stands beside the keys of --cfg job."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ import yaml
 from segmeter.cli.config.groups import GROUPS, schemas_of
 from segmeter.cli.config.reference import groups_of, keys_of, parts_of
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.help import help_text
+from segmeter.cli.help import help_text, reference
 from segmeter.cli.main import main
 from segmeter.errors import ConfigError
+from segmeter.schema.declared import node_of
 
 # Numbers without a unit: seeds, exponents, weights, norms, decays, and what has its unit in another key
 _PURE = {
@@ -36,13 +38,13 @@ def every_schema():
 @pytest.mark.parametrize("schema", list(every_schema()))
 def test_every_key_has_a_meaning_and_every_number_a_range_and_a_unit(schema):
     assert schema.__doc__
-    for key in keys_of(schema, {}):
+    for key in keys_of(node_of(schema), {}):
         last = key.path.rpartition(".")[2]
-        assert key.meaning.endswith("."), key
-        if "integer" in key.takes or "number" in key.takes:
+        assert key.node.meaning.endswith("."), key
+        if "integer" in key.node.describe() or "number" in key.node.describe():
             unbounded = {"mean", "split_seed", "label_map", "time_budget"}
-            assert last in unbounded or any(sign in key.takes for sign in "<>"), key
-            assert key.unit or last in _PURE, key
+            assert last in unbounded or any(sign in key.node.describe() for sign in "<>"), key
+            assert key.node.unit or last in _PURE, key
 
 
 @pytest.mark.parametrize("command", ROOTS)
@@ -111,3 +113,19 @@ def test_cfg_job_can_be_read_back(command, capsys: pytest.CaptureFixture[str]):
     main([command, "--cfg", "job"])
     values = yaml.safe_load(capsys.readouterr().out)
     assert set(values) == set(ROOTS[command].model_fields)
+
+
+def test_every_command_and_group_has_a_heading():
+    headings = re.findall(r"^## (.*)$", reference(), re.MULTILINE)
+    assert headings == [*(f"segmeter {command}" for command in ROOTS), *GROUPS]
+
+
+def test_every_row_of_a_table_has_four_cells():
+    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+    assert len(rows) > 200
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}  # a bar inside of a cell is escaped
+
+
+def test_placeholders_are_not_taken_for_html():
+    cells = [cell for line in reference().splitlines() if line.startswith("| `") for cell in line.split(" | ")[2:]]
+    assert not [cell for cell in cells if re.search(r"<[a-z]", cell)]

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.main import main
-from segmeter.schema.declared import choice_of, hint_of
+from segmeter.schema.declared import node_of
 from tests.data.crafted import put
 
 SOURCE = Path(__file__).parents[2] / "src" / "segmeter"
@@ -93,7 +92,7 @@ SEVERAL = (
     "cli/hydra_app.py",
     "cli/config/hydra_rules.py",
     "cli/config/",
-    "cli/command_list.py",
+    "cli/commands/__init__.py",
     "cli/completion.py",
     "cli/demo.py",
     "cli/commands/doctor.py",
@@ -143,10 +142,10 @@ def advised() -> list[tuple[str, str, str]]:
 def keys_of(command: str) -> set[str]:
     """Every key that a command takes, with those of each component that can be chosen."""
     known: set[str] = set()
-    for name, field in ROOTS[command].model_fields.items():
-        choice = choice_of(hint_of(field))
-        schemas: list[Any] = [choice.schema_of(each) for each in choice.names()] if choice else [field.annotation]
-        known |= {name} | {f"{name}.{key}" for each in schemas for key in getattr(each, "model_fields", ())}
+    for name, node in node_of(ROOTS[command]).keys.items():
+        chosen = node.choice.names() if node.choice else [None]
+        groups = [node.group(each) for each in chosen]
+        known |= {name} | {f"{name}.{key}" for group in groups if group for key in group.keys}
     return known
 
 

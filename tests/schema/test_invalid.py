@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from segmeter.schema import Config, Given, rule
-from segmeter.schema.invalid import RuleError, Written, problems_by_key, required
+from segmeter.schema.invalid import RuleError, problems_by_key, required
 
 
 class Small(Config):
@@ -58,10 +58,8 @@ def test_all_keys_are_said_and_a_rule_that_reads_a_failed_key_is_not():
     assert list(found({"size": 0, "most": -1, "surface": "x"})) == ["size", "surface"]
 
 
-def test_the_file_of_a_value_and_the_place_of_known_keys_are_named():
-    written = lambda key: Written(text="0", place="mine.yaml:3") if key == "size" else None  # noqa: E731
-    lines = found({"size": 0, "nosuch": 1}, written=written, advice=lambda key: "See the help.")
-    assert "got 0 (mine.yaml:3)." in lines["size"][0]
+def test_the_place_of_known_keys_is_added_to_an_unknown_one():
+    lines = found({"size": 0, "nosuch": 1}, advice=lambda key: "See the help.")
     assert lines["nosuch"][0].endswith("See the help.")
 
 

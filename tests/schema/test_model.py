@@ -6,8 +6,7 @@ from pydantic import Field
 
 from segmeter.errors import ConfigError
 from segmeter.schema import Component, Config, Given, OneOf, Registry, as_plain, defaults, rule
-from segmeter.schema.declared import describe, hint_of
-from segmeter.schema.invalid import RuleError, Written, problems_by_key
+from segmeter.schema.invalid import RuleError, problems_by_key
 
 SHAPES = Registry("shape")
 
@@ -153,20 +152,16 @@ def test_everything_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        (Written(text="no", place="mine.yaml:3"), "got false (mine.yaml:3). Write 'no', in quotes."),
-        (Written(text="010"), "got false. Quote it twice, once for the shell: \"'010'\"."),
-        (None, "got false."),
-    ],
+    ("typed", "message"),
+    [("010", "got false. Quote it twice, once for the shell: \"'010'\"."), (None, "got false. Write it in quotes.")],
 )
-def test_a_line_says_what_was_written_and_where(written: Written | None, message: str) -> None:
+def test_a_line_says_how_to_write_text_that_yaml_takes_for_something_else(typed: str | None, message: str) -> None:
     from pydantic import ValidationError
 
     values = {**GOOD, "names": [False]}
     with pytest.raises(ValidationError) as caught:
         Root.model_validate(values)
-    ((line,),) = problems_by_key(caught.value, Root, values, written=lambda key: written).values()
+    ((line,),) = problems_by_key(caught.value, Root, values, typed=lambda key: typed).values()
     assert line.endswith(message)
 
 
@@ -184,8 +179,3 @@ def test_a_configuration_can_not_be_changed() -> None:
 def test_only_a_config_can_be_registered() -> None:
     with pytest.raises(ConfigError, match=r"must derive from segmeter\.schema\.Config"):
         SHAPES.register("line", builder=lambda config: config)(dict)  # type: ignore[type-var]
-
-
-def test_a_type_is_described_in_words() -> None:
-    assert describe(hint_of(Root.model_fields["scale"])) == "one of valid or a number > 0"
-    assert describe(hint_of(Inner.model_fields["channels"])) == "a list, each an integer or null"

@@ -21,7 +21,7 @@ def area(config: Square, *, factor: int) -> int:
 
 @pytest.fixture
 def shapes() -> Registry:
-    found = Registry("shape")
+    found = Registry("figure")
     found.register("square", builder=area)(Square)
     return found
 
@@ -45,7 +45,7 @@ def test_a_builder_named_by_text_is_imported_when_something_is_built(shapes):
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(shapes):
-    with pytest.raises(ConfigError, match=r"shape: expected a registered name, got 'sqare'\. Did you mean 'square'\?"):
+    with pytest.raises(ConfigError, match=r"figure: expected a registered name, got 'sqare'\. Did you mean 'square'\?"):
         shapes.schema("sqare")
 
 

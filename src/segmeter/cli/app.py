@@ -1,4 +1,4 @@
-"""One command: its arguments -> checked configuration -> the job, or each job of a sweep."""
+"""Runs one command: reads its arguments, checks its configuration, and runs the job, or each job of a sweep."""
 
 import argparse
 import json
@@ -17,10 +17,6 @@ from segmeter.cli.launch import run_job
 from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError
 
-_REFUSED = {
-    "experimental_rerun": "--experimental-rerun is not allowed: it would run whatever a pickle file holds.",
-    "config_path": "--config-path is not allowed. Add your own folder of YAML files with --config-dir.",
-}
 _UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
 
 
@@ -30,7 +26,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run_command(command: str, argv: Sequence[str]) -> None:
-    """Run one command: overrides, ``--cfg``, ``--info``, ``--multirun``.
+    """Run one command with its overrides and flags.
 
     Raises
     ------
@@ -41,10 +37,6 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     load_plugins(plugins_of(args.overrides))
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
-    if args.info or args.hydra_help or args.cfg in ("hydra", "all"):
-        _refuse_together(args)
-        _composed(command, request)
-        return hand_over(command, args)
     if args.cfg:
         return _show(command, request, args)
     jobs = check(command, request)
@@ -52,8 +44,6 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     if sweep:
         return _sweep(command, request, jobs, typed)
     composed, config = jobs[0]
-    if any(line.lstrip("+~").startswith("hydra") for line in composed.overrides):
-        return hand_over(command, args, typed)
     run_job(config, Job(command, composed.overrides, None, typed))
     return None
 
@@ -86,27 +76,17 @@ def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
     """
     parser = _Parser(prog=f"segmeter {command}", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
-    parser.add_argument("--cfg", "-c", choices=["job", "hydra", "all"])
+    parser.add_argument("--cfg", "-c", choices=["job"])
     parser.add_argument("--package", "-p")
-    parser.add_argument("--info", "-i", nargs="?", const="all")
     parser.add_argument("--config-name", "-cn")
     parser.add_argument("--config-dir", "-cd")
     parser.add_argument("--config-path", "-cp")
-    parser.add_argument("--experimental-rerun")
-    for flag in (("--multirun", "-m"), ("--resolve",), ("--run", "-r"), ("--hydra-help",)):
+    for flag in (("--multirun", "-m"), ("--resolve",)):
         parser.add_argument(*flag, action="store_true")
     args = parser.parse_intermixed_args(list(argv))
-    for name, message in _REFUSED.items():
-        if getattr(args, name):
-            raise ConfigError(f"config: {message}")
+    if args.config_path:
+        raise ConfigError("config: --config-path is not allowed. Add your own folder of YAML files with --config-dir.")
     return args
-
-
-def hand_over(command: str, args: argparse.Namespace, typed: tuple[str, ...] = ()) -> None:
-    """Let Hydra run the command, for what only it can do."""
-    from segmeter.cli.hydra_app import run_by_hydra
-
-    run_by_hydra(command, args, typed)
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:
@@ -155,14 +135,6 @@ def _without_echoes(problems: list[str]) -> list[str]:
     keys = [re.escape(found[1]) for line in problems if (found := _UNREAD.match(line))]
     echo = re.compile(rf"config: (expected )?`({'|'.join(keys)})\b")
     return [line for line in problems if not keys or not echo.match(line)]
-
-
-def _refuse_together(args: argparse.Namespace) -> None:
-    """Refuse two flags of which Hydra takes one."""
-    given = [f"--{name}" for name in ("run", "multirun", "cfg", "info") if getattr(args, name)]
-    if len(given) > 1:
-        rule = "expected one of --run, --multirun, --cfg and --info"
-        raise ConfigError(f"config: {rule}, got {len(given)}: {' and '.join(given)}.")
 
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:

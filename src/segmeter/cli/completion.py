@@ -1,4 +1,8 @@
-"""Tab completion: commands, groups, options, keys, choices, runs and files, without importing Hydra or the schemas."""
+"""Tab completion of commands, groups, options, keys, choices, runs and files.
+
+A wheel holds an index of all of these, so that a shell need not wait until Hydra and the schemas are imported. An
+editable install has none and reads the schemas themselves.
+"""
 
 import json
 import os
@@ -8,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from segmeter.cli.command_list import COMMANDS, FLAGS, PLAIN
+from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN
 from segmeter.errors import ConfigError
 
-INDEX = Path(__file__).with_name("completion.json")  # written from the schemas by docs/write_configuration.py
+INDEX = Path(__file__).with_name("completion.json")  # written by hatch_build.py
 _RUNS = ("checkpoint", "runs", "resume", "run")  # keys whose values are run folders
 
 # bash gives and takes the part of a word after its last "=" or ":" only
@@ -92,21 +96,53 @@ def suggestions(line: str) -> list[str]:
 
 def _plain(command: str) -> Iterable[str]:
     if command == "schema":
-        known = json.loads(INDEX.read_text())
+        known = _index([])
         return dict.fromkeys([*known, *(group for each in known.values() for group in each["groups"])])
     return [f"{folder}/" for folder in _runs(Path("runs"))] if command == "report" else ()
 
 
 def _index(words: Sequence[str]) -> dict[str, Any]:
-    if any(word.startswith("plugins=") for word in words):  # their components are known to the schemas only
-        from segmeter.cli.app import plugins_of
-        from segmeter.cli.config.groups import load_plugins
-        from segmeter.cli.config.index import completion_index
+    if INDEX.is_file() and not any(word.startswith("plugins=") for word in words):
+        known: dict[str, Any] = json.loads(INDEX.read_text())
+        return known
+    from segmeter.cli.app import plugins_of
+    from segmeter.cli.config.groups import load_plugins
 
-        load_plugins(plugins_of(words))
-        return completion_index()
-    known: dict[str, Any] = json.loads(INDEX.read_text())
-    return known
+    load_plugins(plugins_of(words))  # only the schemas know their components
+    return completion_index()
+
+
+def completion_index() -> dict[str, Any]:
+    """For each command its own keys and its groups, each with its options and their keys; a key has its choices.
+
+    The keys of a group are listed by option, or under "*" if all options have the same ones.
+    """
+    from segmeter.cli.config.groups import schemas_of
+    from segmeter.cli.config.reference import PRESETS, default_option, groups_of, keys_of, options_of, own_keys
+    from segmeter.cli.config.schema import ROOTS
+    from segmeter.schema.declared import node_of
+
+    def keys(group: str) -> dict[str, dict[str, Any]]:
+        schemas = {} if group in PRESETS else schemas_of(group)
+        found = {
+            name: {key.path: key.completions for key in keys_of(node_of(each), {})} for name, each in schemas.items()
+        }
+        return found if len(found) > 1 else {"*": next(iter(found.values()), {})}
+
+    return {
+        command: {
+            "keys": {key.path: key.completions for key in own_keys(command)},
+            "groups": {
+                group: {
+                    "default": default_option(command, group),
+                    "options": options_of(command, group),
+                    "keys": keys(group),
+                }
+                for group in groups_of(command)
+            },
+        }
+        for command in ROOTS
+    }
 
 
 def _add_own(known: dict[str, Any], words: Sequence[str]) -> None:

@@ -1,17 +1,19 @@
-"""What a command takes, read from its schema, so that the help can't disagree with the program."""
+"""Writes terminal help and the reference page from the schemas, so that neither can disagree with the program."""
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from segmeter.checks import close_name, nearest
 from segmeter.cli.app import plugins_of, read_arguments
-from segmeter.cli.command_list import COMMANDS, FLAGS, PLAIN, USAGE
-from segmeter.cli.config.groups import CONFIGS, load_plugins
+from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE
+from segmeter.cli.config.groups import CONFIGS, GROUPS, load_plugins, schemas_of
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (
     PRESETS,
     Key,
+    as_yaml,
     default_option,
     groups_of,
     keys_of,
@@ -20,11 +22,13 @@ from segmeter.cli.config.reference import (
     own_keys,
     parts_of,
     preset_summary,
-    summary,
 )
+from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
+from segmeter.schema.declared import node_of
 
+MARK = "<!-- reference: inserted by make docs -->"  # in docs/configuration.md
 _WIDTH = 110
 TRAINED_SUMMARY = (
     "The data set that the checkpoint was trained on, with its classes and how its files are read; set data.root where "
@@ -82,7 +86,7 @@ def _own(command: str) -> Iterator[str]:
 
 def _key(key: Key, indent: str = "  ") -> Iterator[str]:
     yield f"{indent}{key.path} = {key.default}"
-    yield from _wrapped(key.meaning, f"{indent}    ", f"{indent}    ")
+    yield from _wrapped(key.node.meaning, f"{indent}    ", f"{indent}    ")
     yield from _wrapped(f"[{key.range}]", f"{indent}    ", f"{indent}    ")
 
 
@@ -108,18 +112,65 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
         close = close_name(name, found)
         raise ConfigError(f"config: expected `{group}` to be one of {', '.join(found)}, got {name!r}. {close}".rstrip())
     schema, values = option(group, name, folders)
-    said = TRAINED_SUMMARY if name == TRAINED else summary(schema)
+    said = TRAINED_SUMMARY if name == TRAINED else node_of(schema).meaning
     yield from ("", *_wrapped(f"{group}={name}: {said}", "", "  "), "")
-    for key in keys_of(schema, values, f"{group}."):
+    for key in keys_of(node_of(schema), values, f"{group}."):
         yield from _key(key)
     for key_name, choice in parts_of(schema):
         for member in choice.names():
             if inner := choice.schema_of(member):
-                text = f"in {group}.{key_name}, {{name: {member}, ...}}: {summary(inner)}"
+                text = f"in {group}.{key_name}, {{name: {member}, ...}}: {node_of(inner).meaning}"
                 yield from ("", *_wrapped(text, "", "  "))
-                for key in keys_of(inner, {}):
+                for key in keys_of(node_of(inner), {}):
                     yield from _key(key)
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+
+
+def reference() -> str:
+    """Every command and every group with each of its keys, as Markdown tables."""
+    lines = [line for command in ROOTS for line in _command_page(command)]
+    lines += [line for group in GROUPS for line in _group_page(group)]
+    return "\n".join(lines)
+
+
+def _command_page(command: str) -> Iterator[str]:
+    yield from (f"## segmeter {command}", "", f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.", "")
+    chosen = [f"`{group}={default_option(command, group) or 'null'}`" for group in groups_of(command)]
+    yield from (f"Groups and their defaults: {', '.join(chosen)}.", "", *_table(own_keys(command)), "")
+
+
+def _group_page(group: str) -> Iterator[str]:
+    yield from (f"## {group}", "")
+    names = schemas_of(group)
+    others = [name for name in options_of("train", group) if name not in names]
+    for name, schema in names.items():
+        yield from (
+            f"### {group}={name}",
+            "",
+            node_of(schema).meaning,
+            "",
+            *_table(keys_of(node_of(schema), {}, f"{group}.")),
+            "",
+        )
+    for name in others:
+        _, values = option(group, name)
+        shown = ", ".join(f"`{group}.{key}={as_yaml(value)}`" for key, value in values.items())
+        yield from (f"### {group}={name}", "", f"Sets {shown}.", "")
+    for schema in dict.fromkeys(names.values()):
+        for key, choice in parts_of(schema):
+            for member in choice.names():
+                if inner := choice.schema_of(member):
+                    yield from (f"### in `{group}.{key}`: {member}", "", node_of(inner).meaning, "")
+                    yield from (*_table(keys_of(node_of(inner), {})), "")
+
+
+def _table(keys: Iterator[Key]) -> list[str]:
+    rows = [f"| `{key.path}` | `{key.default}` | {_cell(key.range)} | {_cell(key.node.meaning)} |" for key in keys]
+    return ["| key | default | takes | meaning |", "|---|---|---|---|", *rows] if rows else ["It has no keys."]
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"<(?=[a-z])", "&lt;", text.replace("|", "\\|"))

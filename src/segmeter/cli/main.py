@@ -9,8 +9,7 @@ from typing import NoReturn
 
 from segmeter import __version__
 from segmeter.checks import nearest
-from segmeter.cli.command_list import COMMANDS
-from segmeter.cli.commands import command_module
+from segmeter.cli.commands import COMMANDS, command_module
 from segmeter.cli.messages import describe, lenient_streams, shown_warnings
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
 from segmeter.training.run.signals import Stopped, StopSignals

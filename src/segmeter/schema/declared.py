@@ -1,169 +1,235 @@
-"""What a schema declares of its keys: types, ranges, choices, units and meanings, in words."""
+"""Reads what a configuration declares about its keys from its JSON Schema.
 
-import types
+Help, reference page, ``--cfg`` comments, completion and error messages all describe keys through `Node`, so they can't
+disagree with each other or with the schema that editors get.
+"""
+
+import ast
+import inspect
+import sys
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, runtime_checkable
+from typing import Any, Protocol
 
-import annotated_types as bounds
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 MISSING: Any = object()  # where a value was not given
 
-_KIND = {bool: "true or false", int: "an integer", float: "a number", str: "text", Path: "a path", type(None): "null"}
-_SIGN = {bounds.Ge: ">=", bounds.Gt: ">", bounds.Le: "<=", bounds.Lt: "<"}
+_KINDS = {"boolean": "true or false", "integer": "an integer", "number": "a number", "string": "text", "null": "null"}
+_SIGNS = {
+    "minimum": ">=",
+    "exclusiveMinimum": ">",
+    "maximum": "<=",
+    "exclusiveMaximum": "<",
+    "multipleOf": "a multiple of",
+}
 _LONGEST = 200  # characters of a given value that a line repeats
 
 
-@runtime_checkable
 class Choice(Protocol):
-    """A field's marker whose values choose their own schema by name, such as a component of a registry."""
+    """A set of components, of which a value chooses one by name."""
 
     group: str
 
     def names(self) -> list[str]:
-        """What can be chosen."""
+        """The names that can be chosen."""
         ...
 
     def schema_of(self, values: Any) -> type[BaseModel] | None:
-        """The schema that the values choose, or None where they choose none."""
-        ...
-
-    def having(self, key: str) -> list[str]:
-        """The choices that have a key of this name."""
+        """The schema that the values choose, or None if they choose none."""
         ...
 
 
-def arms(hint: Any) -> Iterator[Any]:
-    """The alternatives of a type, without what annotates them."""
-    origin = get_origin(hint)
-    if origin is Annotated:
-        yield from arms(get_args(hint)[0])
-    elif origin in (Union, types.UnionType):
-        yield from chain.from_iterable(arms(arm) for arm in get_args(hint))
-    else:
-        yield hint
+CHOICES: dict[str, Choice] = {}  # by group; in a JSON Schema {"component": GROUP} stands for any component of it
 
 
-def leaves(hint: Any) -> Iterator[Any]:
-    """Every scalar type, model and kind of literal within a type."""
-    for arm in arms(hint):
-        if get_origin(arm) is Literal:
-            yield from (type(name) for name in get_args(arm))
-        elif get_args(arm):
-            yield from chain.from_iterable(leaves(inner) for inner in get_args(arm) if inner is not ...)
+class Node:
+    """One place of a schema: a model, one of its keys, or an item of a list.
+
+    Parameters
+    ----------
+    schema
+        Its JSON Schema.
+    definitions
+        The ``$defs`` that ``$ref`` in it refers to.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> None:
+        target = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+        self.schema: Mapping[str, Any] = {**target, **schema}
+        self._definitions = definitions
+
+    @property
+    def arms(self) -> "list[Node]":
+        """The alternatives of a union; the node alone if it is none."""
+        return [self._inner(arm) for arm in self.schema["anyOf"]] if "anyOf" in self.schema else [self]
+
+    @cached_property
+    def keys(self) -> "dict[str, Node]":
+        """The keys of a model, with the schema of each."""
+        return {key: self._inner(schema) for key, schema in self.schema.get("properties", {}).items()}
+
+    @property
+    def choice(self) -> Choice | None:
+        """The components of which a value here chooses one."""
+        return CHOICES.get(self.schema.get("component", ""))
+
+    @property
+    def items(self) -> "list[Node]":
+        """The schemas of a list's items: one for all items, or one for each place."""
+        if "prefixItems" in self.schema:
+            return [self._inner(schema) for schema in self.schema["prefixItems"]]
+        return [self._inner(self.schema["items"])] if isinstance(self.schema.get("items"), dict) else []
+
+    @property
+    def value(self) -> "Node | None":
+        """The schema of a mapping's values."""
+        values = self.schema.get("additionalProperties")
+        return self._inner(values) if isinstance(values, dict) else None
+
+    @property
+    def default(self) -> Any:
+        """The plain value that holds if none is given; `MISSING` if one must be given."""
+        return self.schema.get("default", MISSING)
+
+    @property
+    def meaning(self) -> str:
+        """The docstring on one line."""
+        return " ".join(self.schema.get("description", "").split())
+
+    @property
+    def kinds(self) -> set[str]:
+        """The JSON types of scalars here and in lists and mappings; "path" is a text that is one."""
+        inner = [*self.items, *([self.value] if self.value else []), *(arm for arm in self.arms if arm is not self)]
+        found = {kind for node in inner for kind in node.kinds}
+        if "enum" in self.schema or "const" in self.schema:
+            return found | {_kind(choice) for choice in self.choices}
+        kind = "path" if self.schema.get("format") == "path" else self.schema.get("type")
+        return found | ({kind} if kind in (*_KINDS, "path") else set())
+
+    @property
+    def choices(self) -> list[Any]:
+        """The values that are listed one by one."""
+        found = [choice for arm in self.arms if arm is not self for choice in arm.choices]
+        return [*found, *self.schema.get("enum", [self.schema["const"]] if "const" in self.schema else [])]
+
+    @property
+    def unit(self) -> str:
+        """The unit of a number, or of the numbers in a list or mapping; "" if there is none."""
+        inner = (*(arm for arm in self.arms if arm is not self), *self.items, *([self.value] if self.value else []))
+        return self.schema.get("unit", "") or next((node.unit for node in inner if node.unit), "")
+
+    def group(self, values: Any) -> "Node | None":
+        """The node that holds the keys at this place; `values` choose it if there are several."""
+        if self.choice:
+            model = self.choice.schema_of(values)
+            return None if model is None else node_of(model)
+        return self if "properties" in self.schema else None
+
+    def describe(self) -> str:
+        """Say in words what is taken: "an integer >= 1 or null", "one of gaussian, uniform"."""
+        return " or ".join(dict.fromkeys(self._words({})))
+
+    def _inner(self, schema: Mapping[str, Any]) -> "Node":
+        return Node(schema, self._definitions)
+
+    def _words(self, around: Mapping[str, Any]) -> Iterator[str]:
+        schema = {**around, **self.schema}  # bounds around a union hold for each arm
+        if "words" in schema:
+            yield schema["words"]
+        elif self.choice:
+            yield f"a {self.choice.group}: {', '.join(self.choice.names())}"
+        elif "anyOf" in schema:
+            for arm in self.arms:
+                yield from arm._words({key: schema[key] for key in _SIGNS if key in schema})
+        elif "enum" in schema or "const" in schema:
+            yield f"one of {', '.join(map(text_of, self.choices))}"
+        elif "prefixItems" in schema:
+            yield f"a list of {len(self.items)}, each {self.items[0].describe()}"
+        elif self.items:
+            least = f", of length >= {schema['minItems']}" if "minItems" in schema else ""
+            yield f"a list, each {self.items[0].describe()}{least}"
+        elif self.value:
+            yield f"a mapping, each value {self.value.describe()}"
+        elif schema.get("type") == "object":
+            yield "a group of keys"
+        elif schema.get("format") == "path":
+            yield "a path"
         else:
-            yield arm
+            kind, found = (
+                schema.get("type", ""),
+                [f"{sign} {_number(schema[key])}" for key, sign in _SIGNS.items() if key in schema],
+            )
+            found += [f"of length >= {schema['minLength']}"] if "minLength" in schema else []
+            bounded = kind in ("integer", "number", "string") and found
+            yield _KINDS.get(kind, "a value") + (f" {' and '.join(found)}" if bounded else "")
 
 
-def inner_hints(hint: Any) -> Iterator[Any]:
-    """The types of what a list holds."""
-    for arm in arms(hint):
-        if get_origin(arm) is tuple:
-            yield from (inner for inner in get_args(arm) if inner is not ...)
-
-
-def marks(hint: Any) -> list[Any]:
-    """What annotates a type: bounds, units, markers."""
-    if get_origin(hint) is not Annotated:
-        return []
-    found: list[Any] = []
-    for mark in (*get_args(hint)[1:], *marks(get_args(hint)[0])):
-        found += mark.metadata if isinstance(mark, FieldInfo) else [mark]
-    return found
-
-
-def hint_of(field: FieldInfo) -> Any:
-    """The type of a model's field with all that annotates it."""
-    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-
-
-def describe(hint: Any) -> str:
-    """Say in words what a type takes: "an integer >= 1 or null", "one of gaussian, uniform"."""
-    return " or ".join(dict.fromkeys(_describe(hint, ())))
-
-
-def _describe(hint: Any, outer: tuple[Any, ...]) -> Iterator[str]:
-    found = (*marks(hint), *outer)
-    inner = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    if get_origin(inner) in (Union, types.UnionType):
-        for arm in get_args(inner):
-            yield from _describe(arm, found)
-    elif any(hasattr(mark, "words") for mark in found) and inner is not type(None):
-        yield next(mark.words() for mark in found if hasattr(mark, "words"))
-    elif get_origin(inner) is Literal:
-        yield f"one of {', '.join(show(name).strip(chr(39)) for name in get_args(inner))}"
-    else:
-        yield _describe_one(inner, found)
-
-
-def _describe_one(hint: Any, found: tuple[Any, ...]) -> str:
-    if get_origin(hint) is tuple:
-        items = get_args(hint)
-        if items[-1] is ...:
-            return f"a list, each {describe(items[0])}{_range(found, ', of length ')}"
-        return f"a list of {len(items)}, each {describe(items[0])}"
-    if get_origin(hint) is dict:
-        return f"a mapping, each value {describe(get_args(hint)[1])}"
-    if isinstance(hint, type) and issubclass(hint, BaseModel):
-        return "a group of keys"
-    bounded = _range(found, "of length " if hint is str else "") if hint in (int, float, str) else ""
-    return _KIND.get(hint, "a value") + bounded
-
-
-def _range(found: tuple[Any, ...], prefix: str = "") -> str:
-    parts = []
-    for mark in found:
-        for kind, sign in _SIGN.items():
-            if isinstance(mark, kind):
-                parts.append(f"{sign} {_number(getattr(mark, kind.__name__.lower()))}")
-        if isinstance(mark, bounds.MultipleOf):
-            parts.append(f"a multiple of {mark.multiple_of}")
-        if isinstance(mark, bounds.MinLen) and prefix:
-            parts.append(f"{prefix}>= {mark.min_length}")
-    text = " and ".join(parts)
-    return f" {text}" if text and not text.startswith(",") else text
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings below the attributes of a module's classes, by class; none without its source."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):  # typed into a console, or built in
+        return {}
+    return {
+        owner.name: {
+            above.target.id: inspect.cleandoc(below.value.value)
+            for above, below in pairwise(owner.body)
+            if isinstance(above, ast.AnnAssign)
+            and isinstance(above.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        }
+        for owner in ast.walk(tree)
+        if isinstance(owner, ast.ClassDef)
+    }
 
 
 def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else f"{value:g}"
 
 
-def choices(hint: Any) -> list[str]:
-    """The words that a key may be: those of a Literal or of a marker that lists them."""
-    named = [str(show(name)).strip("'") for arm in arms(hint) if get_origin(arm) is Literal for name in get_args(arm)]
-    return named + [name for mark in marks(hint) for name in getattr(mark, "choices", ())]
+@cache
+def node_of(model: type[BaseModel]) -> Node:
+    """The node of a whole schema."""
+    schema = json_schema_of(model)
+    return Node(schema, schema.get("$defs", {}))
 
 
-def choice_of(hint: Any) -> Choice | None:
-    """The marker of a type whose values choose their own schema."""
-    return next((mark for mark in marks(hint) if isinstance(mark, Choice)), None)
+def json_schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema from which everything that is said about a model's keys is read."""
+    return model.model_json_schema(schema_generator=_Documented)
 
 
-def unit_of(hint: Any) -> str:
-    """The unit of a number, or of the numbers in a list; "" where there is none."""
-    for mark in marks(hint):
-        if hasattr(mark, "unit"):
-            return str(mark.unit)
-    inner = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
-    return next(filter(None, map(unit_of, inner)), "")
+class _Documented(GenerateJsonSchema):
+    """Also writes the docstrings of keys, and the defaults that a factory makes.
+
+    pydantic can read the docstrings itself, but does so on import, and that would cost every command 0.2 s.
+    """
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        for each in reversed(schema["cls"].__mro__):
+            for key, text in _docstrings(each.__module__).get(each.__name__, {}).items():
+                found["properties"].get(key, {})["description"] = text
+        return found
+
+    def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
+        return schema["default_factory"]() if "default_factory" in schema else super().get_default_value(schema)  # type: ignore[call-arg]
 
 
-def meaning(field: FieldInfo) -> str:
-    """What a key means: its docstring, on one line."""
-    return " ".join((field.description or "").split())
-
-
-def child(model: Any, values: Any, key: str) -> type[BaseModel] | None:
-    """The schema of the group that lies at a key, the one that the values choose where there are several."""
-    field = model.model_fields.get(key) if model is not None else None
-    if field is None:
-        return None
-    choice = choice_of(hint_of(field))
-    inner = choice.schema_of(item_of(values, key)) if choice else field.annotation
-    return inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+def known_keys(node: Node, values: Any, prefix: str = "") -> Iterator[str]:
+    """Every key of a schema, with those of the components that the values choose."""
+    for name, key in node.keys.items():
+        yield f"{prefix}{name}"
+        if inner := key.group(item_of(values, name)):
+            yield from known_keys(inner, item_of(values, name), f"{prefix}{name}.")
 
 
 def item_of(value: Any, part: int | str) -> Any:
@@ -182,7 +248,7 @@ def name_of(values: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as YAML writes it, but for text, which is quoted; cut where it is very long."""
+    """A value as YAML writes it, except that text is quoted; cut if it is very long."""
     if value is None or isinstance(value, bool):
         text = {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, list | tuple):
@@ -194,9 +260,11 @@ def show(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
-def known_keys(schema: type[BaseModel], values: Any, prefix: str = "") -> Iterator[str]:
-    """Every key of a schema, with those of the components that the values choose."""
-    for name in schema.model_fields:
-        yield f"{prefix}{name}"
-        if inner := child(schema, values, name):
-            yield from known_keys(inner, item_of(values, name), f"{prefix}{name}.")
+def text_of(choice: Any) -> str:
+    """A listed value as it is typed: text without quotes."""
+    return choice if isinstance(choice, str) else show(choice)
+
+
+def _kind(value: Any) -> str:
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    return kinds[type(value)]

@@ -1,31 +1,18 @@
-"""A pydantic ValidationError -> our lines: what was expected of a key, what was given, what to do."""
+"""Turns a pydantic ValidationError into our messages: one line per key, with what was expected, given, and a remedy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import (
-    MISSING,
-    Choice,
-    arms,
-    choice_of,
-    choices,
-    describe,
-    hint_of,
-    item_of,
-    known_keys,
-    leaves,
-    name_of,
-    show,
-)
+from segmeter.schema.declared import MISSING, Choice, Node, item_of, known_keys, name_of, node_of, show, text_of
 
 
 class RuleError(ValueError):
-    """A rule between keys that is broken; raised by a function that `segmeter.schema.rule` declares.
+    """A broken rule between keys. A function that `segmeter.schema.rule` declares raises it.
 
     Parameters
     ----------
@@ -43,21 +30,13 @@ class RuleError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
-    """How a value was written, and where: "no" at mine.yaml:3; `place` is "" for the command line."""
-
-    text: str
-    place: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Spot:
-    """Where an error is: its key, what is declared for it, what was given, and the schema that holds it."""
+    """Where an error is: its key, the key's schema, the value given, the group that holds it, and what chose that."""
 
     key: str
-    hint: Any
+    node: Node | None
     given: Any
-    holder: type[BaseModel] | None = None
+    holder: Node | None = None
     choice: Choice | None = None
     chosen: str = ""
 
@@ -73,7 +52,7 @@ def problems_by_key(
     values: Any,
     *,
     where: str = "config",
-    written: Callable[[str], Written | None] = lambda key: None,
+    typed: Callable[[str], str | None] = lambda key: None,
     advice: Callable[[str], str] = lambda key: "",
 ) -> dict[str, list[str]]:
     """Write one line per key that is wrong: expected, given, remedy.
@@ -81,13 +60,13 @@ def problems_by_key(
     Parameters
     ----------
     error
-        What ``schema.model_validate(values)`` raised.
+        Raised by ``schema.model_validate(values)``.
     where
         The word that begins each line.
-    written
-        From a key to how and where its value was written, or to None where that is not known.
+    typed
+        Gives the text of a key's value on the command line, or None if the command line does not set it.
     advice
-        From an unknown key to where the known ones are told.
+        Gives a sentence to add to the line of an unknown key.
     """
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
@@ -105,7 +84,8 @@ def problems_by_key(
         elif isinstance(cause, ConfigError):
             lines[key] = list(cause.problems)
         else:
-            lines[key] = [_broken(spot, key, cause, item["input"], where, written(key))]
+            given = item["input"] if spot.given is MISSING else spot.given
+            lines[key] = [_broken(spot, cause, given, where, typed(key))]
     return lines
 
 
@@ -114,31 +94,29 @@ def required(key: str, where: str = "config") -> str:
     return f"{where}: `{key}` is required. Set {key}=VALUE."
 
 
-def _broken(spot: _Spot, key: str, cause: Exception | None, found: Any, where: str, written: Written | None) -> str:
-    given = found if spot.given is MISSING else spot.given
-    shown = f"{show(given)} ({written.place})" if written and written.place else show(given)
+def _broken(spot: _Spot, cause: Exception | None, given: Any, where: str, typed: str | None) -> str:
     if isinstance(cause, RuleError):
-        return expected(where, key, cause.rule, shown, cause.remedy)
-    if cause is not None:  # a validator of somebody else's schema
-        return f"{where}: `{key}`: {cause}"
-    return expected(where, key, f"to be {describe(spot.hint)}", shown, _remedy(spot.hint, given, written))
+        return expected(where, spot.key, cause.rule, show(given), cause.remedy)
+    if cause is not None or spot.node is None:  # a validator of somebody else's schema
+        return f"{where}: `{spot.key}`: {cause}"
+    rule = f"to be {spot.node.describe()}"
+    return expected(where, spot.key, rule, show(given), _remedy(spot.node, given, typed))
 
 
-def _remedy(hint: Any, given: Any, written: Written | None) -> str:
-    kinds, words = [*leaves(hint)], choices(hint)
-    if str in kinds and isinstance(given, bool | int | float) and written and (not words or written.text in words):
-        quoted = f"'{written.text}'"
-        return f"Write {quoted}, in quotes." if written.place else f'Quote it twice, once for the shell: "{quoted}".'
-    if isinstance(given, str | int | float) and any(get_origin(arm) is tuple for arm in arms(hint)):
-        return "Write [a,b]." if not choices(hint) else close_name(str(given), choices(hint))
-    if any(get_origin(arm) is dict for arm in arms(hint)):
+def _remedy(node: Node, given: Any, typed: str | None) -> str:
+    words, text = [text_of(choice) for choice in node.choices], show(given) if typed is None else typed
+    if "string" in node.kinds and isinstance(given, bool | int | float) and (not words or text in words):
+        return "Write it in quotes." if typed is None else f"Quote it twice, once for the shell: \"'{text}'\"."
+    if isinstance(given, str | int | float) and any(arm.items for arm in node.arms):
+        return close_name(str(given), words) if words else "Write [a,b]."
+    if any(arm.value for arm in node.arms):
         return "Write {key: value}."
-    return close_name(str(given), choices(hint))
+    return close_name(str(given), words)
 
 
 def _follow(schema: type[BaseModel], values: Any, loc: tuple[int | str, ...]) -> _Spot:
-    """Walk to where an error is; what pydantic adds to the way (the arm of a union) ends the walk."""
-    spot = _Spot(key="", hint=schema, given=values)
+    """Walk to where an error is; the name of a union's arm, which pydantic adds to the way, ends the walk."""
+    spot = _Spot(key="", node=node_of(schema), given=values)
     for part in loc:
         following = _step(spot, part)
         if following is None:
@@ -148,36 +126,33 @@ def _follow(schema: type[BaseModel], values: Any, loc: tuple[int | str, ...]) ->
 
 
 def _step(spot: _Spot, part: int | str) -> _Spot | None:
-    choice = choice_of(spot.hint)
-    real = [arm for arm in arms(spot.hint) if arm is not type(None)]
-    model = choice.schema_of(spot.given) if choice else real[0] if len(real) == 1 else None
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        field = model.model_fields.get(str(part))
-        chosen = name_of(spot.given) if choice else ""
+    real = [] if spot.node is None else [arm for arm in spot.node.arms if arm.schema.get("type") != "null"]
+    if len(real) != 1:
+        return None
+    (node,), given = real, item_of(spot.given, part)
+    if (group := node.group(spot.given)) is not None:
         key = f"{spot.key}.{part}" if spot.key else str(part)
-        hint = hint_of(field) if field else None
-        return _Spot(key=key, hint=hint, given=item_of(spot.given, part), holder=model, choice=choice, chosen=chosen)
-    items = get_args(model)
-    if get_origin(model) is tuple and isinstance(part, int) and item_of(spot.given, part) is not MISSING:
-        hint = items[0] if items[-1] is ... else items[min(part, len(items) - 1)]
-        return _Spot(key=f"{spot.key}[{part}]", hint=hint, given=item_of(spot.given, part))
-    if get_origin(model) is dict:
-        return _Spot(key=f"{spot.key}.{part}", hint=items[1], given=item_of(spot.given, part))
-    return None
+        chosen = name_of(spot.given) if node.choice else ""
+        found = group.keys.get(str(part))
+        return _Spot(key=key, node=found, given=given, holder=group, choice=node.choice, chosen=chosen)
+    if node.items and isinstance(part, int) and given is not MISSING:
+        return _Spot(key=f"{spot.key}[{part}]", node=node.items[min(part, len(node.items) - 1)], given=given)
+    return _Spot(key=f"{spot.key}.{part}", node=node.value, given=given) if node.value else None
 
 
 def _unknown(spot: _Spot, schema: type[BaseModel], values: Any, where: str) -> str:
     parent, _, last = spot.key.rpartition(".")
     if last.startswith("_") and last.endswith("_"):
         return f"{where}: {spot.key!r} is not allowed: a configuration here holds values and never names code to run."
-    if spot.choice and (others := spot.choice.having(last)):
-        group = spot.choice.group
+    schemas = {name: spot.choice.schema_of(name) for name in spot.choice.names()} if spot.choice else {}
+    others = [name for name, model in schemas.items() if model and last in model.model_fields]
+    if spot.choice and others:
         return (
-            f"{where}: unknown key {spot.key!r}: {group}={spot.chosen} has no {last}. "
+            f"{where}: unknown key {spot.key!r}: {spot.choice.group}={spot.chosen} has no {last}. "
             f"Those that have it: {', '.join(others)}."
         )
-    known = [*known_keys(schema, values)]
-    beside = [f"{parent}.{name}".lstrip(".") for name in spot.holder.model_fields] if spot.holder else known
+    known = [*known_keys(node_of(schema), values)]
+    beside = [f"{parent}.{name}".lstrip(".") for name in spot.holder.keys] if spot.holder else known
     key, given = spot.key, spot.given
     while isinstance(given, Mapping) and len(given) == 1:  # a group that is unknown is named with its key
         ((name, given),) = given.items()

@@ -1,9 +1,12 @@
-"""What every configuration is: a frozen pydantic model whose types, ranges, units and meanings are its schema."""
+"""The base of every configuration: a frozen pydantic model, whose types, ranges, units and docstrings are its schema.
 
-from collections.abc import Callable, Container, Mapping
+Everything that is said about a key anywhere (help, messages, reference, editors) is derived from these declarations.
+"""
+
+from collections.abc import Callable, Container, Iterator, Mapping
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self, get_args, get_origin
 
 from annotated_types import BaseMetadata
 from pydantic import (
@@ -18,7 +21,6 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema, to_jsonable_python
 
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import leaves
 from segmeter.schema.invalid import problem_lines
 
 REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
@@ -48,20 +50,16 @@ class OneOf(BaseMetadata):
     """
 
     def __init__(self, *choices: str, prefixes: tuple[str, ...] = (), words: str = "") -> None:
-        self.choices, self.prefixes, self._words = choices, prefixes, words
-
-    def words(self) -> str:
-        """Describe what is allowed."""
-        return self._words or ", ".join(("one of " + ", ".join(self.choices), *(f"{p}..." for p in self.prefixes)))
+        self.choices, self.prefixes = choices, prefixes
+        self._words = words or ", ".join(("one of " + ", ".join(choices), *(f"{prefix}..." for prefix in prefixes)))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         listed = {"type": "string", "enum": list(self.choices)}
-        if not self.prefixes:
-            return listed
-        return {"anyOf": [listed, *({"type": "string", "pattern": f"^{p}."} for p in self.prefixes)]}
+        begun = [{"type": "string", "pattern": f"^{prefix}."} for prefix in self.prefixes]
+        return {**({"anyOf": [listed, *begun]} if begun else listed), "words": self._words}
 
     def _check(self, value: Any) -> Any:
         begun = isinstance(value, str) and any(value.startswith(p) and value != p for p in self.prefixes)
@@ -137,7 +135,6 @@ class Config(BaseModel):
         strict=True,
         validate_default=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         arbitrary_types_allowed=True,
     )
 
@@ -161,7 +158,19 @@ class Config(BaseModel):
     @classmethod
     def _as_declared(cls, value: Any, info: ValidationInfo) -> Any:
         """YAML and JSON have lists, text and floats where a schema has tuples, paths and whole numbers."""
-        return _as_declared(value, set(leaves(cls.model_fields[str(info.field_name)].annotation)))
+        return _as_declared(value, set(_leaves(cls.model_fields[str(info.field_name)].annotation)))
+
+
+def _leaves(hint: Any) -> Iterator[Any]:
+    """The scalar types, models and types of literals within a type."""
+    if get_origin(hint) is Literal:
+        yield from map(type, get_args(hint))
+    elif hasattr(hint, "__metadata__"):  # Annotated
+        yield from _leaves(get_args(hint)[0])
+    elif get_args(hint):
+        yield from (leaf for inner in get_args(hint) if inner is not ... for leaf in _leaves(inner))
+    else:
+        yield hint
 
 
 def _as_declared(value: Any, kinds: set[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""name -> schema and builder: how a component is chosen in the configuration without naming code there."""
+"""Components by name, each with its schema and builder, so that a configuration chooses one without naming code."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from segmeter.checks import nearest
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import name_of
+from segmeter.schema.declared import CHOICES, name_of
 from segmeter.schema.invalid import RuleError
 from segmeter.schema.model import Config
 
@@ -41,6 +41,7 @@ class Registry:
     def __init__(self, group: str) -> None:
         self.group = group
         self._entries: dict[str, Entry] = {}
+        CHOICES.setdefault(group, self)
 
     def register(self, name: str, *, builder: str | Builder) -> Callable[[Schema], Schema]:
         """Register the decorated `Config` as the schema of `name`.
@@ -69,11 +70,17 @@ class Registry:
         return add
 
     def names(self) -> list[str]:
+        """The registered names, sorted."""
         return sorted(self._entries)
 
     def schema(self, name: str) -> type[Config]:
         """The schema of `name`; ConfigError with the nearest name where there is none."""
         return self._entry(name).schema
+
+    def schema_of(self, values: Any) -> type[Config] | None:
+        """The schema that a configuration's values choose, or None if they choose none."""
+        entry = self._entries.get(name_of(values))
+        return None if entry is None else entry.schema
 
     def build(self, config: Any, **context: Any) -> Any:
         """Build the component that ``config.name`` names."""
@@ -99,35 +106,17 @@ class Component(BaseMetadata):
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.group = registry.group
-
-    def names(self) -> list[str]:
-        """What can be chosen."""
-        return self.registry.names()
-
-    def words(self) -> str:
-        """Describe what can be chosen."""
-        return f"a {self.group}: {', '.join(self.names())}"
-
-    def schema_of(self, values: Any) -> type[Config] | None:
-        """The schema that the values choose, or None where they choose none."""
-        return self.registry.schema(name_of(values)) if name_of(values) in self.names() else None
-
-    def having(self, key: str) -> list[str]:
-        """The components that have a key of this name."""
-        return [name for name in self.names() if key in self.registry.schema(name).model_fields]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._check)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        # a list of the choices instead of their schemas, which would stand in full wherever a component can
-        return {"component": self.group, "enum": self.names()}
+        return {"component": self.registry.group}  # resolved where it is read: plugins may add components
 
     def _check(self, values: Any) -> Config:
         if isinstance(values, Config):
             return values
+        registry = self.registry
         if not name_of(values):
-            raise RuleError(f"to name a {self.group}, one of {', '.join(self.names())}")
-        schema = self.registry.schema(name_of(values))
-        return schema.model_validate({"name": values} if isinstance(values, str) else values)
+            raise RuleError(f"to name a {registry.group}, one of {', '.join(registry.names())}")
+        return registry.schema(name_of(values)).model_validate({"name": values} if isinstance(values, str) else values)

@@ -67,22 +67,34 @@ def test_an_unknown_key_in_a_file_of_the_users_own_has_the_nearest(tmp_path: Pat
         check("train", Request("train", ["experiment=mine"], str(tmp_path)))
 
 
-def test_a_bad_value_in_a_file_of_the_users_own_is_one_line_with_its_place(tmp_path: Path) -> None:
-    path = tmp_path / "experiment" / "mine.yaml"
-    path.parent.mkdir()
-    path.write_text("# @package _global_\nloss: {gamma: -1}\n")
-    with pytest.raises(ConfigError) as caught:
-        check("train", Request("train", ["experiment=mine"], str(tmp_path)))
-    (line,) = caught.value.problems
-    assert line.endswith(f"`loss.gamma` to be a number >= 0, got -1 ({path}:2).")
-
-
-def test_a_value_of_the_command_line_is_not_blamed_on_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "overrides", "line"),
+    [
+        ("loss: {gamma: -1}", [], "config: expected `loss.gamma` to be a number >= 0, got -1."),
+        ("loss: {gamma: -1}", ["loss.gamma=-2"], "config: expected `loss.gamma` to be a number >= 0, got -2."),
+        ("run: {name: 12}", [], "config: expected `run.name` to be text or null, got 12. Write it in quotes."),
+        (
+            "run: {name: 12}",
+            ["run.name=12"],
+            "config: expected `run.name` to be text or null, got 12. Quote it twice, once for the shell: \"'12'\".",
+        ),
+    ],
+)
+def test_a_bad_value_in_a_file_of_the_users_own_is_one_line(
+    text: str, overrides: list[str], line: str, tmp_path: Path
+) -> None:
     (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\nloss: {gamma: -1}\n")
+    (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}\n")
     with pytest.raises(ConfigError) as caught:
-        check("train", Request("train", ["experiment=mine", "loss.gamma=-2"], str(tmp_path)))
-    assert caught.value.problems == ("config: expected `loss.gamma` to be a number >= 0, got -2.",)
+        check("train", Request("train", ["experiment=mine", *overrides], str(tmp_path)))
+    assert caught.value.problems == (line,)
+
+
+@pytest.mark.parametrize("value", ["elsewhere", "x" * 5000], ids=["a file elsewhere", "a long value"])
+def test_the_values_of_other_keys_are_not_taken_for_choices_of_files(value: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.yaml").write_text("epochz: 1\n")
+    (problem,) = problems_of(f"model.weights={tmp_path / value}", "training.epochz=1")
+    assert "sets it" not in problem
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.data.config import FolderConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.schema.declared import node_of
 
 
 @pytest.mark.parametrize(
@@ -27,16 +28,24 @@ def test_values_are_written_on_one_line_of_yaml(value, text):
 
 
 def test_keys_carry_the_prefix_default_range_and_unit():
-    keys = {key.path: key for key in keys_of(schemas_of("loss")["focal"], {"gamma": 3.0}, "loss.")}
+    keys = {key.path: key for key in keys_of(node_of(schemas_of("loss")["focal"]), {"gamma": 3.0}, "loss.")}
     assert keys["loss.gamma"].default == "3.0"  # what an option sets wins over the schema
     assert ">= 0" in keys["loss.gamma"].range
     assert "loss.name" not in keys
 
 
+def test_a_key_is_completed_by_its_words():
+    keys = {key.path: key for group in ("training", "loss") for each in schemas_of(group).values()
+            for key in keys_of(node_of(each), {}, f"{group}.")}  # fmt: skip
+    assert keys["training.deterministic"].completions == ["true", "false"]
+    assert keys["training.compile"].completions == ["auto", "true", "false"]
+    assert keys["loss.gamma"].completions == []
+
+
 def test_a_key_without_default_is_required():
-    keys = {key.path: key for key in keys_of(FolderConfig, {})}
+    keys = {key.path: key for key in keys_of(node_of(FolderConfig), {})}
     assert keys["root"].default == "(required)"
-    assert keys["root"].is_path
+    assert keys["root"].completions == "path"
 
 
 def test_the_keys_of_a_command_leave_out_its_groups():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from segmeter.cli.command_list import COMMANDS
+from segmeter.cli.commands import COMMANDS
 from segmeter.cli.config.schema import (
     ROOTS,
     CompareConfig,

@@ -9,7 +9,7 @@ from segmeter.errors import ConfigError
 
 @pytest.fixture(scope="module")
 def job():
-    store_schemas()
+    store_schemas("train")
     problems = []
     (job,) = compose_jobs(Request("train", ["loss=focal", "loss.gamma=1.5", "run.name=run-${seed}"]), problems)
     assert problems == []

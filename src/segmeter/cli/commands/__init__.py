@@ -1,9 +1,53 @@
-"""The commands, one module each. They are loaded when they run: most of them import torch, which takes seconds."""
+"""The commands: one module each, and here what help and completion say about them.
+
+A command's module is imported when it runs, as most of them import torch, which takes seconds.
+"""
 
 from importlib import import_module
 from typing import Any
 
+COMMANDS = {
+    "train": "train a model on images and masks",
+    "eval": "measure a checkpoint on a data set: label maps, figures with intervals, overlays, report",
+    "predict": "write label maps for images that have no reference",
+    "score": "measure masks that any tool wrote against their references, without a model",
+    "compare": "paired statistics between evaluations of the same cases",
+    "merge": "join the shards of a run to what it would have left without them, or folds to an out-of-fold result",
+    "check": "verify a data set before the first step: every bad file, listed at once",
+    "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
+    "report": "rebuild the HTML report of a run, or write an index of all runs below a folder",
+    "schema": "the JSON Schema of a command or a configuration group, for editors",
+    "doctor": "versions, devices, and what is wrong with this install",
+    "demo": "all of it on built-in data, in a few minutes",
+}
+PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
+
+USAGE = {
+    "train": "segmeter train data=camvid data.root=PATH model.encoder=resnet34 loss.gamma=2 training.epochs=80",
+    "eval": "segmeter eval checkpoint=RUN data.root=PATH data.split=test",
+    "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
+    "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
+    "compare": "segmeter compare 'runs=[A,B]'",
+    "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
+    "check": "segmeter check data=camvid data.root=PATH",
+    "export": "segmeter export checkpoint=RUN format=onnx",
+    "report": "segmeter report run=RUN, or runs=ROOT",
+    "schema": "segmeter schema train",
+    "doctor": "segmeter doctor",
+    "demo": "segmeter demo [folder]",
+}
+
+FLAGS = {
+    "--help [GROUP]": "show what the command takes; with a group, every key of it",
+    "--cfg job": "show the composed configuration, with the meaning of each key, instead of running",
+    "--cfg job -p KEY": "show one part of it",
+    "--resolve": "with --cfg: replace ${...} by its value",
+    "--multirun, -m": "run every combination: loss.gamma=0,1,2",
+    "--config-dir DIR": "add your own folder of YAML files, such as DIR/augment/mine.yaml for augment=mine",
+    "--config-name NAME": "take another root file, such as DIR/NAME.yaml",
+}
+
 
 def command_module(name: str) -> Any:
-    """The module of a command; its `run` runs it."""
+    """Import the module of a command; its `run` runs it."""
     return import_module(f"segmeter.cli.commands.{name}")

@@ -1,10 +1,10 @@
-"""overrides -> composed values, through Hydra; everything that is wrong with them is said at once, before any work."""
+"""Composes the values of every job of a command line with Hydra, and lists all problems before any work starts."""
 
 import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from segmeter.checks import close_name, expected, nearest
+from segmeter.checks import close_name, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     LAUNCHERS,
@@ -29,6 +29,8 @@ from segmeter.cli.config.hydra_rules import (
     check_files,
     hydra_problems,
     one_line,
+    package_fault,
+    setting_fault,
 )
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
@@ -36,14 +38,10 @@ from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Config, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep, all of which are checked before the first one starts
-# AttributeError where a mapping replaces a null of Hydra's own
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
+# AttributeError if a mapping replaces a null of Hydra's own
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
-
-# What a user may set of Hydra itself: sweeps and launchers. The rest either names code to run
-# (callbacks, logging classes, search paths) or moves outputs away from the run folder.
-_HYDRA_KEYS = ("hydra.sweep.", "hydra.sweeper.", "hydra.launcher.", "hydra.mode", "hydra.verbose", "hydra.job.env_")
 
 
 @dataclass(frozen=True)
@@ -76,21 +74,26 @@ class Composed:
     hydra: DictConfig | None = None
 
 
-def store_schemas() -> None:
-    """Give Hydra the defaults of every schema: what has no YAML file is chosen by its name."""
+def store_schemas(config_name: str) -> None:
+    """Give Hydra the defaults of the schemas that a root file can choose: they need no YAML files.
+
+    Storing a schema takes 2 ms, so the groups of other commands are left out.
+    """
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    schemas = {("", f"schema_{name}"): root for name, root in ROOTS.items()}
-    schemas |= {(group, name): schema for group in GROUPS for name, schema in schemas_of(group).items()}
+    roots = [config_name] if config_name in ROOTS else list(ROOTS)  # a root file of the user's may start from any
+    schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
+    groups = [group for group in GROUPS if any(group in ROOTS[name].model_fields for name in roots)]
+    schemas |= {(group, name): schema for group in groups for name, schema in schemas_of(group).items()}
     store = ConfigStore.instance()
-    held = store.get_type(f"data/{TRAINED}.yaml") == ObjectType.CONFIG  # or someone has emptied the store
-    if held and schemas == _stored:  # nothing was registered since: a tenth of a second
-        return
     for (group, name), schema in schemas.items():
-        store.store(group=group or None, name=name, node=defaults(schema))
+        if (
+            _stored.get((group, name)) != schema
+            or store.get_type(f"{group}/{name}.yaml".lstrip("/")) != ObjectType.CONFIG
+        ):
+            store.store(group=group or None, name=name, node=defaults(schema))
+            _stored[group, name] = schema
     store.store(group="data", name=TRAINED, node={"name": TRAINED})
     store.store(group="hydra/sweeper", name="optuna", node=OPTUNA)
-    _stored.clear()
-    _stored.update(schemas)
 
 
 _stored: dict[tuple[str, str], type[Config]] = {}
@@ -123,24 +126,9 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
                     "hydra/sweeper=optuna choose among its values."
                 )
             found += [_composed(request, job, problems) for job in jobs[1:SWEEP_LIMIT]]
-        if request.config_dir or any("hydra" in line for line in request.overrides):
-            for job in found:
-                problems.extend(_hydra_problems(request, job))
+    for job in found:
+        problems.extend(hydra_problems(job.hydra) if job.hydra is not None else ())
     return found
-
-
-def _hydra_problems(request: Request, job: Composed) -> list[str]:
-    """What a job sets of Hydra beyond sweeps, compared with one that has the same plugins and nothing else."""
-    if job.hydra is None:
-        return []
-    choices = {group: name for group, name in job.hydra.runtime.choices.items() if group.startswith(tuple(PLUGINS))}
-    plain = _compose(replace(request, config_name="score"), [f"{group}={name}" for group, name in choices.items()])
-    problems = hydra_problems(job.hydra, plain.hydra)
-    for group, known in PLUGINS.items():
-        chosen = choices.get(group) or "basic"
-        if chosen not in known:
-            problems.append(expected("config", group, f"to be one of {', '.join(known)}", chosen))
-    return problems
 
 
 def _check_names(request: Request) -> None:
@@ -157,7 +145,7 @@ def _check_names(request: Request) -> None:
 
 @contextmanager
 def _hydra(request: Request) -> Iterator[None]:
-    store_schemas()
+    store_schemas(request.config_name)
     Plugins.instance().register(OwnFolders)
     for name, node in LAUNCHERS.items():  # in the place of those that installed plugins bring
         ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
@@ -206,11 +194,9 @@ def _sound(request: Request, overrides: list[Override], problems: list[str]) -> 
 def _problem(override: Override, known: dict[str, list[str]], sweep: bool, problems: list[str]) -> bool:
     before = len(problems)
     key, line = override.key_or_group, override.input_line
-    if key.startswith("hydra.") and not key.startswith(_HYDRA_KEYS):
-        problems.append(
-            f"config: {key!r} can't be set here. Outputs go where run.root and run.name say; of Hydra itself "
-            f"only sweeps and launchers can be set ({', '.join(k.rstrip('.') for k in _HYDRA_KEYS[:3])})."
-        )
+    fault = setting_fault(key.removeprefix("hydra.")) if key.startswith("hydra.") else package_fault(line or "")
+    if fault or key == "hydra":
+        problems.append(f"config: {fault or setting_fault('')}")
     elif key.startswith("hydra/") and key not in PLUGINS:
         problems.append(f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}.")
     elif "/" in key and not key.startswith("hydra/") and key not in known:
@@ -276,7 +262,7 @@ def _is_searched(job: Composed) -> bool:
 
 
 def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed:
-    lines = forced(overrides, request.folders)
+    lines = _forced(overrides, request.folders)
     try:
         config = _compose(request, lines)
     except _FAULTS as error:
@@ -285,14 +271,15 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
     OmegaConf.set_readonly(config, False)
     OmegaConf.set_struct(config, False)
     node = config.pop("hydra")
-    return Composed(overrides=overrides, values=plain(config, problems), config=config, hydra=node)
+    values = {str(key): _plain(config, key, str(key), problems) for key in config}
+    return Composed(overrides=overrides, values=values, config=config, hydra=node)
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
     return compose(request.config_name, overrides=[*overrides], return_hydra_config=True)
 
 
-def forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
+def _forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Let keys be new to Hydra: the schema says what is unknown, all of it and with the nearest name."""
     known = options(folders)
     return [line if _as_it_is(line, known) else f"++{line}" for line in overrides]
@@ -316,12 +303,8 @@ def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:
     return lines
 
 
-def plain(config: DictConfig, problems: list[str]) -> dict[str, Any]:
-    """Resolve a composed configuration into plain values; an interpolation that fails is a line, not the end."""
-    return {str(key): _plain(config, key, str(key), problems) for key in config}
-
-
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:
+    """Resolve a value into plain ones; an interpolation that fails is a line, not the end."""
     if OmegaConf.is_missing(parent, key):
         return REQUIRED
     try:

@@ -1,37 +1,46 @@
-"""composed values -> the checked configuration of a command, or one line per problem."""
+"""Turns composed values into the checked configuration of a command, or into one line per problem.
 
-from collections.abc import Sequence
+Two sources complete the values first: the run that a job resumes, and what a checkpoint says about its data.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
+from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
-from segmeter.cli.config.groups import CONFIGS
-from segmeter.cli.config.resumed import fill_resumed
+from segmeter.cli.config.groups import CONFIGS, GROUPS
+from segmeter.cli.config.reference import PRESETS
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.config.trained_data import TRAINED, fill_data
-from segmeter.cli.config.written import find_choice, find_written
-from segmeter.errors import InputError
+from segmeter.errors import ConfigError, InputError
+from segmeter.records import read_yaml
 from segmeter.schema import REQUIRED, Config
 from segmeter.schema.declared import name_of
 from segmeter.schema.invalid import problems_by_key, required
+
+_OWN = ("resume", "allow_changes", "plugins")  # a resumed run does not bring these along
+AUTO = "auto"
 
 
 def convert(
     root: type[Config], job: Composed, *, command: str, folders: Sequence[Path], problems: list[str]
 ) -> Config | None:
-    """Check the values of a job, first completed by the run that it resumes, and by what a checkpoint says of its data.
+    """Check the values of a job.
 
     Parameters
     ----------
     root
         The schema of the command.
     command
-        Named where a line says which help to look at.
+        Its name, for lines that name the help to look at.
     folders
-        The user's own, with YAML files: lines name the file and the line in it.
+        The user's folders with YAML files.
     problems
         Takes a line per problem; the result is then None.
     """
@@ -56,57 +65,148 @@ def _checked(
     root: type[Config], job: Composed, values: dict[str, Any], *, command: str, folders: Sequence[Path], filled: bool
 ) -> tuple[Config | None, list[str]]:
     unset: list[str] = []
-    unknown = root is EvalConfig and name_of(values.get("data")) == TRAINED  # the checkpoint knows it, but is not given
+    unknown = root is EvalConfig and name_of(values.get("data")) == TRAINED  # no checkpoint is given that would know
     untold = set() if filled and not unknown else {"data"}
     values = _without_unset({key: value for key, value in values.items() if key not in untold}, "", unset)
     lines = [required(key) for key in unset]
+
+    def advice(key: str) -> str:
+        chosen = _setter(key, job.overrides, [CONFIGS, *folders])
+        remedy = f"{chosen} sets it: '~{key}' on the command line takes it out. " if chosen else ""
+        group = key.partition(".")[0]
+        page = f" {group}" if "." in key and group in root.model_fields else ""
+        return f"{remedy}See: segmeter {command} --help{page}."
+
     try:
-        config = root.model_validate(values)
+        return root.model_validate(values), lines
     except ValidationError as error:
-        found = problems_by_key(
-            error,
-            root,
-            values,
-            written=lambda key: find_written(key, job.overrides, values, folders),
-            advice=lambda key: _advice(root, job, key, command=command, folders=[CONFIGS, *folders]),
-        )
-        failed = {*found, *unset}
-        told = {key: of for key, of in found.items() if key not in untold and not _follows(key, job, failed)}
-        return None, [*lines, *(line for of in told.values() for line in of if line not in lines)]
-    return config, lines
-
-
-def _follows(key: str, job: Composed, failed: set[str]) -> bool:
-    """Whether a key takes its value from one that failed: ${seed} of `seed`."""
-    parent, _, last = key.rpartition(".")
-    node = OmegaConf.select(job.config, parent) if job.config is not None and parent else job.config
-    if not isinstance(node, DictConfig) or last not in node or not OmegaConf.is_interpolation(node, last):
-        return False
-    raw = OmegaConf.to_container(node, resolve=False)
-    return isinstance(raw, dict) and str(raw[last]).strip("${}") in failed
+        found = problems_by_key(error, root, values, typed=lambda key: _typed(key, job.overrides), advice=advice)
+    left_out = untold | set(_followers(job.config, {*found, *unset}))  # a line on the followed key is enough
+    said = [line for key, of in found.items() if key not in left_out for line in of]
+    return None, [*lines, *(line for line in said if line not in lines)]
 
 
 def _without_unset(values: Any, path: str, unset: list[str]) -> Any:
-    """Leave out what must still be given, and note its key."""
-    if isinstance(values, dict):
-        kept = {}
-        for key, value in values.items():
-            here = f"{path}.{key}" if path else str(key)
-            if value == REQUIRED:
-                unset.append(here)
-            else:
-                kept[key] = _without_unset(value, here, unset)
-        return kept
+    """Leave out what must still be given, and list its keys in `unset`."""
+    if not isinstance(values, dict):
+        return values
+    kept = {}
+    for key, value in values.items():
+        here = f"{path}.{key}" if path else str(key)
+        if value == REQUIRED:
+            unset.append(here)
+        else:
+            kept[key] = _without_unset(value, here, unset)
+    return kept
+
+
+def _typed(key: str, overrides: Sequence[str]) -> str | None:
+    """The text of a key's value, or of one item of it, on the command line; None if it is not there."""
+    name, _, index = key.rstrip("]").partition("[")
+    lines = (line.lstrip("+").partition("=") for line in reversed(overrides))
+    text = next((value for set_key, _, value in lines if set_key == name), None)
+    items = (text or "").strip("[]").split(",")
+    return items[int(index)].strip() if text and index.isdigit() and int(index) < len(items) else text
+
+
+def _setter(key: str, overrides: Sequence[str], folders: Sequence[Path]) -> str:
+    """The chosen file that sets a key, such as "experiment=mine"; "" if the command line sets the key itself."""
+    split = [line.lstrip("+").partition("=") for line in overrides]
+    if key in [name for name, *_ in split]:
+        return ""
+    for group, _, name in reversed(split):
+        for folder in folders:
+            path = folder / group / f"{name}.yaml"
+            if (folder / group).is_dir() and path.is_relative_to(folder) and path.is_file() and _sets(path, key):
+                return f"{group}={name}"
+    return ""
+
+
+def _sets(path: Path, key: str) -> bool:
+    text = path.read_text("utf-8", "replace")
+    try:
+        values: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    values = values if "@package _global_" in text else {path.parent.name: values}
+    for part in key.partition("[")[0].split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def fill_resumed(job: Composed) -> dict[str, Any]:
+    """The values of a job that resumes a run: the run's own, except for those that the job sets.
+
+    A preset sets many keys at once, so with one the job's values count; the run's own only fill in what must be given
+    and is not. Without the folder of a run, or with "auto", which repeats the command line, the values stay.
+
+    Raises
+    ------
+    ConfigError
+        The run's configuration can't be read, or it used plugins that are not named again.
+    """
+    values, resume = job.values, job.values.get("resume")
+    if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").is_file():
+        return values
+    saved = _saved(Path(resume) / "config.yaml")
+    missing = sorted(set(saved.get("plugins") or ()) - set(values.get("plugins") or ()))
+    if missing:
+        remedy = f"Only the command line may name code: add 'plugins=[{','.join(missing)}]'."
+        raise ConfigError(expected("resume", "plugins", f"to name those of {resume}", missing, remedy))
+    keys = [line.partition("=")[0].lstrip("+~").partition("@")[0] for line in job.overrides]
+    if set(PRESETS) & set(keys):
+        return {key: _given(value, saved.get(key)) for key, value in values.items()}
+    filled = copy.deepcopy({**values, **saved})
+    for key in [*(key for key in keys if key in GROUPS), *_OWN, *keys, *_followers(job.config, keys)]:
+        _take(key, values, filled)
+    return filled
+
+
+def _saved(path: Path) -> dict[str, Any]:
+    try:
+        values = read_yaml(path)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"resume: {path} can't be read ({reason}). Start a new run (resume=null).") from error
+    if not values:
+        raise ConfigError(f"resume: {path} holds no configuration. Start a new run (resume=null).")
     return values
 
 
-def _advice(root: type[Config], job: Composed, key: str, *, command: str, folders: Sequence[Path]) -> str:
-    """Say how to take out an unknown key that a chosen file sets, and which help lists the known ones."""
-    chosen = find_choice(key, job.overrides, folders)
-    remedy = f"{chosen} sets it: '~{key}' on the command line takes it out. " if chosen else ""
-    return f"{remedy}See: segmeter {command} --help {_group(root, key)}".rstrip() + "."
+def _take(key: str, values: Mapping[str, Any], filled: dict[str, Any]) -> None:
+    """Set a key as the job has it; a group that the run had chosen already keeps its values."""
+    if key in GROUPS and name_of(values.get(key)) and name_of(values[key]) == name_of(filled.get(key)):
+        return
+    *above, last = key.split(".")
+    for part in above:
+        values, filled = values.get(part, {}), filled.setdefault(part, {})
+        if not isinstance(values, Mapping) or not isinstance(filled, dict):
+            return
+    if last in values:
+        filled[last] = copy.deepcopy(values[last])
+    elif above:
+        filled.pop(last, None)  # deleted with ~key
 
 
-def _group(root: type[Config], key: str) -> str:
-    group = key.partition(".")[0]
-    return group if "." in key and group in root.model_fields else ""
+def _given(value: Any, saved: Any) -> Any:
+    """A value, or the saved one if none was given."""
+    if isinstance(value, dict) and isinstance(saved, dict):
+        return {key: _given(each, saved.get(key)) for key, each in value.items()}
+    return saved if value == REQUIRED else value
+
+
+def _followers(config: DictConfig | None, keys: Iterable[str]) -> list[str]:
+    """The keys that take their value from one of `keys`, such as training.seed from seed."""
+    raw = OmegaConf.to_container(config, resolve=False) if config is not None else {}
+    followed = {f"${{{key}}}" for key in keys}
+    return [key for key, value in _leaves(raw) if isinstance(value, str) and value in followed]
+
+
+def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, values

@@ -1,4 +1,8 @@
-"""What a user's files and overrides may say to Hydra, values of sweeps and nothing that runs code; what it answers."""
+"""The rules for what a user's files and overrides may say to Hydra: how jobs are swept and launched, and nothing else.
+
+Hydra only composes values here, so most of its own settings would do nothing. A search path in a root file, however,
+would import the package that it names, so the user's files are read before Hydra sees them.
+"""
 
 import os
 import re
@@ -13,6 +17,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from segmeter.checks import expected
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.errors import ConfigError
 
@@ -38,10 +43,8 @@ OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaul
 
 _DEPTH = 2  # a file of the folder, or of a group in it
 
-_SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "verbose", "job.env_set", "job.env_copy")
-_FILLED_IN = ("runtime.", "overrides.", "job.name", "job.config_name", "job.override_dirname")  # by Hydra
-_PARAMS = "sweeper.params."
-_MERGE = "tag:yaml.org,2002:merge"
+_SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "job.env_set")
+_PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
 _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
 _NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
 _SUBDIR = re.compile(r"([\w.=,+-]|\$\{hydra\.job\.num\})+")
@@ -58,7 +61,7 @@ class OwnFolders(SearchPathPlugin):
     @classmethod
     @contextmanager
     def found(cls, folders: Sequence[Path]) -> Iterator[None]:
-        """Let what is begun in the block find these folders; Hydra's own command line has an option for them."""
+        """Let Hydra find these folders if it is initialised in the block."""
         cls.folders = folders
         try:
             yield
@@ -71,7 +74,7 @@ class OwnFolders(SearchPathPlugin):
 
 
 def check_files(folder: Path) -> None:
-    """Refuse a folder of YAML files that could name code to Hydra, fill the memory, or be passed over without a word.
+    """Refuse YAML files that could name code to Hydra, fill the memory, or be skipped silently.
 
     Raises
     ------
@@ -107,101 +110,111 @@ def _fault(path: Path, folder: Path) -> str | None:
     if path.stat().st_size > MOST_BYTES:
         return f"expected at most {MOST_BYTES} bytes, got {path.stat().st_size}."
     try:
-        root = yaml.compose(path.read_text("utf-8"), yaml.SafeLoader)
-        nodes = _count(root, {}) if root is not None else 0
+        text = path.read_text("utf-8")
+        node = yaml.compose(text, yaml.SafeLoader)
+        if node is not None and _count(node, {}) > MOST_NODES:
+            return f"its aliases (&name, *name) stand for more than {MOST_NODES} values."
+        values: Any = OmegaConf.to_container(OmegaConf.create(text))
     except RecursionError:
-        nodes = float("inf")
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return None  # said when the file is chosen
-    if nodes > MOST_NODES:
         return f"its aliases (&name, *name) stand for more than {MOST_NODES} values."
-    out = next((name for name in _defaults(root) if ".." in name or name.startswith("//")), None)
-    return f"its defaults lead out of the folder ({out!r}). Name a file of the folder." if out else None
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError):
+        return None  # Hydra reads it in the same way, and says so when the file is chosen
+    return _content_fault(text, values) if isinstance(values, Mapping) else None
 
 
-def _defaults(root: yaml.Node | None) -> Iterator[str]:
-    """The groups and options of a file's defaults list, also where it is merged in from another mapping (<<)."""
-    left = _values_of("defaults", root) if isinstance(root, yaml.MappingNode) else []
-    while left:
-        node = left.pop()
-        if isinstance(node, yaml.ScalarNode):
-            yield str(node.value)
-        left.extend(_inner(node))
+def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
+    if _PACKAGE.search(text):
+        return "its package is 'hydra', which can't be set here. " + _OUTPUTS
+    out = next((name for name in _texts(values.get("defaults")) if ".." in name or name.startswith("//")), None)
+    if out:
+        return f"its defaults lead out of the folder ({out!r}). Name a file of the folder."
+    faults = (setting_fault(path) for path in _paths(values["hydra"])) if "hydra" in values else ()
+    return next(filter(None, faults), None)
 
 
-def _values_of(name: str, root: yaml.MappingNode) -> list[yaml.Node]:
-    """All that a key of a mapping may be once what is merged into it is in its place."""
-    found, merged = list[yaml.Node](), [root]
-    while merged:
-        for key, value in merged.pop().value:
-            if key.value == name:
-                found.append(value)
-            elif key.tag == _MERGE:
-                inner = value.value if isinstance(value, yaml.SequenceNode) else [value]
-                merged += [each for each in inner if isinstance(each, yaml.MappingNode)]
-    return found
+_OUTPUTS = (
+    "Outputs go where run.root and run.name say; of Hydra itself only sweeps and launchers can be set (hydra.sweep, "
+    "hydra.sweeper, hydra.launcher)."
+)
+
+
+def setting_fault(path: str) -> str | None:
+    """Why hydra.PATH can't be set; None if it can."""
+    if not path.startswith(_SETTABLE):
+        return f"'hydra.{path}' can't be set here. {_OUTPUTS}"
+    if any(part.startswith("_") for part in path.split(".")):
+        return f"'hydra.{path}' is not allowed: a configuration here holds values and never names code to run."
+    return None
+
+
+def package_fault(line: str) -> str | None:
+    """Why an override can't be: it would put a group's values into Hydra's own node."""
+    return f"{line!r} can't be set here: its package is 'hydra'. {_OUTPUTS}" if _PACKAGE.search(line) else None
+
+
+def _paths(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of all leaves."""
+    if isinstance(value, Mapping) and value:
+        for key, each in value.items():
+            yield from _paths(each, f"{path}.{key}" if path else str(key))
+    else:
+        yield path
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The groups and options of a defaults list."""
+    if isinstance(value, Mapping):
+        yield from (text for pair in value.items() for each in pair for text in _texts(each))
+    elif isinstance(value, list):
+        yield from (text for each in value for text in _texts(each))
+    elif value is not None:
+        yield str(value)
 
 
 def _count(node: yaml.Node, known: dict[int, float]) -> float:
     if id(node) not in known:
         known[id(node)] = float("inf")  # what holds itself
-        known[id(node)] = 1 + sum(_count(each, known) for each in _inner(node))
+        values = node.value if isinstance(node, yaml.CollectionNode) else []
+        inner = [each for pair in values for each in pair] if isinstance(node, yaml.MappingNode) else values
+        known[id(node)] = 1 + sum(_count(each, known) for each in inner)
     return known[id(node)]
 
 
-def _inner(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
-        yield from node.value
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield from (key, value)
-
-
-def hydra_problems(node: DictConfig, plain: DictConfig) -> list[str]:
-    """What the composed `hydra` node has beyond sweeps, compared with one that has nothing of the user's.
-
-    Comparing what was composed closes every way in at once: a file's own `hydra:`, its package header, the package of
-    an override or of a defaults list.
-    """
-    before = dict(_leaves(OmegaConf.to_container(plain, resolve=False)))
-    launcher = OmegaConf.select(node, "runtime.choices", default={}).get("hydra/launcher")
-    problems: list[str] = []
-    for path, value in _leaves(OmegaConf.to_container(node, resolve=False)):
-        if before.get(path, ...) != value and not path.startswith(_FILLED_IN):
-            problems.extend(_problem(path, value, launcher))
+def hydra_problems(node: DictConfig) -> list[str]:
+    """What is wrong with the settings of a sweep in a composed `hydra` node."""
+    raw: Any = OmegaConf.to_container(node, resolve=False)
+    choices, problems = raw["runtime"]["choices"], []
+    for group, known in PLUGINS.items():
+        if choices.get(group) not in (None, *known):
+            problems.append(expected("config", group, f"to be one of {', '.join(known)}", choices[group]))
+    launcher = choices.get("hydra/launcher") or "basic"
+    takes = LAUNCHERS.get(launcher, {})
+    for key in (key for key in raw["launcher"] or {} if key != "_target_" and key not in takes and not problems):
+        known_keys = " and ".join(takes) or "nothing"
+        problems.append(
+            f"config: 'hydra.launcher.{key}' can't be set here: hydra/launcher={launcher} takes {known_keys}. "
+            "launch= takes more."
+        )
+    for key, value in (raw["sweeper"] or {}).items():
+        if key not in ("_target_", "max_batch_size", *OPTUNA):
+            known_keys = ", ".join(OPTUNA)
+            problems.append(f"config: 'hydra.sweeper.{key}' can't be set here. Known: {known_keys}.")
+        elif key == "params" and not isinstance(value, Mapping | None):
+            problems.append(
+                expected("config", "hydra.sweeper.params", "to be a mapping of keys to values", repr(value))
+            )
+    folder, name = Path(str(raw["sweep"]["dir"])), str(raw["sweep"]["subdir"])
+    if not (_SUBDIR.fullmatch(name) and set(name) - {"."}):
+        rule = "to be a plain name, or ${hydra.job.num}"
+        problems.append(expected("config", "hydra.sweep.subdir", rule, repr(name)))
+    if ".." in folder.parts and not folder.is_absolute():
+        rule = "to lie below the working folder, or be absolute"
+        problems.append(expected("config", "hydra.sweep.dir", rule, repr(str(folder))))
     return problems
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, each in value.items():
-            yield from _leaves(each, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
-
-
-def _problem(path: str, value: Any, launcher: str) -> Iterator[str]:
-    names = path.removeprefix(_PARAMS).lstrip("+~")
-    code = any(part.startswith("_") for part in path.split(".")) or names.startswith("hydra") or "@hydra" in names
-    nested = any(isinstance(each, Mapping) for each in value) if isinstance(value, list) else "${" in str(value)
-    if not path.startswith(_SETTABLE):
-        yield (
-            f"config: 'hydra.{path}' can't be set here. Outputs go where run.root and run.name say; of Hydra itself "
-            "only sweeps and launchers can be set (hydra.sweep, hydra.sweeper, hydra.launcher)."
-        )
-    elif code or (nested and path.startswith(("launcher.", "sweeper."))):
-        yield f"config: 'hydra.{path}' is not allowed: a configuration here holds values and never names code to run."
-    elif path.startswith("launcher.") and path.removeprefix("launcher.") not in LAUNCHERS.get(launcher, {}):
-        known = " and ".join(LAUNCHERS.get(launcher, {})) or "nothing"
-        yield f"config: 'hydra.{path}' can't be set here: hydra/launcher={launcher} takes {known}. launch= takes more."
-    elif path == "sweep.subdir" and not (_SUBDIR.fullmatch(str(value)) and set(str(value)) - {"."}):
-        yield f"config: expected `hydra.sweep.subdir` to be a plain name, or ${{hydra.job.num}}, got {value!r}."
-    elif path == "sweep.dir" and ".." in Path(str(value)).parts and not Path(str(value)).is_absolute():
-        yield f"config: expected `hydra.sweep.dir` to lie below the working folder, or be absolute, got {value!r}."
-
-
 def one_line(error: Exception) -> str:
-    """What Hydra says, on one line."""
+    """Hydra's message on one line."""
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     text = str(cause or error)
     if group := _NO_GROUP.match(text):

@@ -1,6 +1,6 @@
-"""schemas -> every key in words: name, default, what it takes, unit, meaning."""
+"""Every key in words (name, default, what it takes, unit, meaning), for help, reference page and completion alike."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,78 +12,55 @@ from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.data.config import DataConfig
-from segmeter.schema import REQUIRED, Registry, as_plain
-from segmeter.schema.declared import (
-    Choice,
-    choice_of,
-    choices,
-    describe,
-    hint_of,
-    inner_hints,
-    leaves,
-    meaning,
-    name_of,
-    unit_of,
-)
+from segmeter.schema import REQUIRED, Registry
+from segmeter.schema.declared import MISSING, Choice, Node, name_of, node_of, text_of
 
 PRESETS = ("experiment", "debug")  # groups of training whose options set keys of several groups
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Key:
-    """One key: its path, its default as YAML writes it, what it takes, in which unit, and what it means.
-
-    `choices` are the words that it may be, and `is_path` says that it is a file or folder.
-    """
+    """One key: its path, its default as YAML writes it, and its schema."""
 
     path: str
     default: str
-    takes: str
-    unit: str
-    meaning: str
-    choices: tuple[str, ...]
-    is_path: bool
+    node: Node
 
     @property
     def range(self) -> str:
         """What the key takes, with the unit."""
-        return f"{self.takes}; {self.unit}" if self.unit else self.takes
+        return "; ".join(filter(None, (self.node.describe(), self.node.unit)))
+
+    @property
+    def completions(self) -> list[str] | str:
+        """The words that the key may be, or "path"."""
+        if "path" in self.node.kinds or self.path in _PATHS:
+            return "path"
+        return ["true", "false"] if self.node.kinds == {"boolean"} else [text_of(word) for word in self.node.choices]
 
 
-def keys_of(model: type[BaseModel], values: dict[str, Any], prefix: str = "") -> Iterator[Key]:
-    """Every key of a schema, those of nested groups too, but for components and what names one.
+def keys_of(node: Node, values: Mapping[str, Any], prefix: str = "") -> Iterator[Key]:
+    """Every key of a schema and of its nested groups, without components and the names that choose them.
 
     Parameters
     ----------
     values
-        What an option sets instead of the schema's defaults.
+        Set by an option instead of the schema's defaults.
     """
-    for name, field in model.model_fields.items():
-        hint, inner = hint_of(field), field.annotation
-        if is_component_name(name, inner) or choice_of(hint) is not None:
+    for name, key in node.keys.items():
+        if is_component_name(name, key) or key.choice:
             continue
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from keys_of(inner, values.get(name, {}), f"{prefix}{name}.")
-            continue
-        default = REQUIRED if field.is_required() else as_plain(field.get_default(call_default_factory=True))
-        default = values.get(name, default)
-        shown = "(required)" if default == REQUIRED else as_yaml(default)
-        kinds = set(leaves(hint))
-        yield Key(
-            path=f"{prefix}{name}",
-            default=shown,
-            takes=describe(hint),
-            unit=unit_of(hint),
-            meaning=meaning(field),
-            choices=("true", "false") if kinds == {bool} else tuple(choices(hint)),
-            is_path=Path in kinds or f"{prefix}{name}" in _PATHS,
-        )
+        if (group := key.group(MISSING)) is not None:
+            yield from keys_of(group, values.get(name, {}), f"{prefix}{name}.")
+        else:
+            default = values.get(name, key.default)
+            yield Key(f"{prefix}{name}", "(required)" if default in (MISSING, REQUIRED) else as_yaml(default), key)
 
 
-def is_component_name(key: str, hint: Any) -> bool:
-    """Whether a key is the name by which a component is chosen, which is no setting of it."""
-    return key == "name" and hint is str
+def is_component_name(name: str, node: Node) -> bool:
+    """Whether a key is the name by which a component is chosen, which is not a setting of it."""
+    return name == "name" and node.schema.get("type") == "string"
 
 
 def as_yaml(value: Any) -> str:
@@ -95,39 +72,33 @@ def as_yaml(value: Any) -> str:
 def own_keys(command: str) -> Iterator[Key]:
     """The keys of a command that belong to no configuration group."""
     groups = groups_of(command)
-    for key in keys_of(ROOTS[command], {}):
-        if key.path.partition(".")[0] not in groups:
-            yield key
+    return (key for key in keys_of(node_of(ROOTS[command]), {}) if key.path.partition(".")[0] not in groups)
 
 
 def groups_of(command: str) -> list[str]:
-    """The configuration groups that a command has; training has presets too."""
+    """The configuration groups of a command; training has presets too."""
     fields = ROOTS[command].model_fields
-    named = [name for name in fields if name in GROUPS and _same(GROUPS[name], fields[name])]
+    components = [name for name, key in node_of(ROOTS[command]).keys.items() if key.choice]
+    named = [name for name in fields if name in components or fields[name].annotation is GROUPS.get(name)]
     return [*named, *PRESETS] if command == "train" else named
 
 
-def _same(choice: Registry | type, field: Any) -> bool:
-    return choice_of(hint_of(field)) is not None or field.annotation is choice
-
-
 def default_option(command: str, group: str) -> str:
-    """What a command takes of a group where nothing is chosen; "" where it takes nothing."""
+    """The option of a group that a command takes if none is chosen; "" if it takes none."""
     listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text())["defaults"]
     return next((item[group] or "" for item in listed if isinstance(item, dict) and group in item), "")
 
 
 def options_of(command: str, group: str, folders: Sequence[Path] = (CONFIGS,)) -> list[str]:
-    """What a command can choose in a group; eval alone takes the data of its checkpoint."""
+    """The options of a group that a command can choose; eval alone takes the data of its checkpoint."""
     return [name for name in options(folders).get(group, []) if name != TRAINED or command == "eval"]
 
 
 def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple[type[BaseModel], dict[str, Any]]:
-    """The schema of an option and the values that its YAML file, where it has one, sets instead of the defaults."""
+    """The schema of an option, and the values that its YAML file, if it has one, sets instead of the defaults."""
     if (group, name) == ("data", TRAINED):
         return DataConfig, {}
-    files = [folder / group / f"{name}.yaml" for folder in folders]
-    path = next((path for path in files if path.is_file()), None)
+    path = _file(group, name, folders)
     if path is None:
         return schemas_of(group)[name], {}
     values = yaml.safe_load(path.read_text()) or {}
@@ -141,19 +112,16 @@ def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple
 
 def preset_summary(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> str:
     """What a preset is for: the comment below its package line."""
-    paths = (folder / group / f"{name}.yaml" for folder in folders)
-    lines = next(path for path in paths if path.is_file()).read_text().splitlines()
+    path = _file(group, name, folders)
+    lines = path.read_text().splitlines() if path else []
     return next((line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line), "")
+
+
+def _file(group: str, name: str, folders: Sequence[Path]) -> Path | None:
+    return next((path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()), None)
 
 
 def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Choice]]:
     """The keys of a schema that hold a list of components, such as metrics.measures."""
-    for name, field in model.model_fields.items():
-        for hint in inner_hints(hint_of(field)):
-            if (choice := choice_of(hint)) is not None:
-                yield name, choice
-
-
-def summary(model: type[BaseModel]) -> str:
-    """What a schema is: the docstring of its class, on one line."""
-    return " ".join((model.__doc__ or "").split())
+    for name, node in node_of(model).keys.items():
+        yield from ((name, item.choice) for arm in node.arms for item in arm.items if item.choice)

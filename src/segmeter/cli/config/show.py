@@ -1,4 +1,4 @@
-"""A composed configuration as YAML, with the meaning of each key beside it."""
+"""Shows a composed configuration as YAML, with the meaning of each key beside it: ``--cfg job``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +12,9 @@ from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.hydra_rules import one_line
 from segmeter.cli.config.reference import as_yaml, is_component_name
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import child, choice_of, describe, hint_of, meaning, unit_of
+from segmeter.schema.declared import Node, node_of
 
-_GROUPS = ("a group of keys", "true or false", "text", "a path")  # what a line need not say
+_OBVIOUS = ("a group of keys", "true or false", "text", "a path")  # from the value beside it
 
 
 def yaml_text(root: type[BaseModel], job: Composed, *, part: str | None, resolve: bool) -> str:
@@ -36,33 +36,37 @@ def yaml_text(root: type[BaseModel], job: Composed, *, part: str | None, resolve
         values = OmegaConf.to_container(job.config, resolve=resolve) if job.config is not None else {}
     except OmegaConfBaseException as error:
         raise ConfigError(one_line(error)) from error
-    model: Any = root
+    node: Node | None = node_of(root)
     for name in part.split(".") if part else ():
         if not isinstance(values, dict) or name not in values:
             known = nearest(name, map(str, values)) if isinstance(values, dict) else ""
             raise ConfigError(f"config: there is no {part!r} to show. {known}".rstrip())
-        model, values = child(model, values, name), values[name]
+        node, values = _inner(node, values, name), values[name]
     if not isinstance(values, dict):
         return f"{as_yaml(values)}\n"
-    return "".join(f"{line}\n" for line in _lines(model, values, ""))
+    return "".join(f"{line}\n" for line in _lines(node, values, ""))
 
 
-def _lines(model: Any, values: dict[Any, Any], indent: str) -> Iterator[str]:
+def _inner(node: Node | None, values: dict[Any, Any], key: str) -> Node | None:
+    found = node.keys.get(key) if node else None
+    return found.group(values[key]) if found else None
+
+
+def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[str]:
     for key, value in values.items():
-        comment = _comment(model, str(key))
+        declared = node.keys.get(str(key)) if node else None
+        comment = _comment(str(key), declared) if declared else ""
         if isinstance(value, dict) and value:
             yield f"{indent}{as_yaml(key)}:{comment}"
-            yield from _lines(child(model, values, str(key)), value, f"{indent}  ")
+            yield from _lines(_inner(node, values, key), value, f"{indent}  ")
         else:
             yield f"{indent}{as_yaml(key)}: {as_yaml(value)}{comment}"
 
 
-def _comment(model: Any, key: str) -> str:
+def _comment(key: str, node: Node) -> str:
     """The first sentence of a key's meaning, and what it takes."""
-    field = model.model_fields.get(key) if model is not None else None
-    if field is None or is_component_name(key, field.annotation):
+    if is_component_name(key, node):
         return ""
-    hint = hint_of(field)
-    takes = ", ".join(filter(None, (describe(hint), unit_of(hint))))
-    first = meaning(field).partition(". ")[0].rstrip(".")
-    return f"  # {first}" + ("" if takes in _GROUPS or choice_of(hint) else f" [{takes}]")
+    takes = ", ".join(filter(None, (node.describe(), node.unit)))
+    first = node.meaning.partition(". ")[0].rstrip(".")
+    return f"  # {first}" + ("" if takes in _OBVIOUS or node.choice else f" [{takes}]")
