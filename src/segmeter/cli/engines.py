@@ -27,7 +27,7 @@ from segmeter.distributed.config import DaskConfig, SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted
 from segmeter.parallel import end_with_parent
 from segmeter.threads import share_cores
-from segmeter.training.run.signals import StopSignals
+from segmeter.training.signals import StopSignals
 
 START = "spawn"  # how the processes of a training are started
 LEAVE_S = 60  # in which they end once one has failed, or a signal came, before torchrun kills them
