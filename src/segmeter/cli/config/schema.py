@@ -92,8 +92,8 @@ class Measured(Seeded, Sharded):
 
     objective: str | None = None
     """What a sweep compares, and Optuna searches by, in the direction in which it is better: mean_iou, mean_dice,
-    pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null takes the
-    headline."""
+    pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null takes
+    `metrics.headline`."""
     metrics: MetricsConfig
     """What is measured."""
     report: ReportConfig
@@ -271,9 +271,9 @@ class CompareConfig(Seeded, RequireConfig):
     runs: tuple[Path, ...]
     """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net. Of each pair, the
     one that is given first is the base: differences are new minus base."""
-    rank_by: str = "mean_iou"
+    rank_by: str | None = None
     """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
-    pq, nsd@1 or hd95 (the mean over classes), or hd95/car."""
+    pq, nsd@1 or hd95 (the mean over classes), or hd95/car; null takes the headline."""
     metrics: MetricsConfig
     """What is compared."""
 
