@@ -84,7 +84,7 @@ def test_what_says_the_opposite_is_printed_and_a_prefix_groups_the_cases(
     (result,) = (json.loads(path.read_text()) for path in Path("runs/compare").glob("*/compare.json"))
     assert (result["order"], result["other_orders"]["mean_iou"]) == (["two", "one"], ["one", "two"])
     assert "Only 3 independent units: no intervals." in " ".join(printed.split())
-    assert "area of cell" in printed
+    assert "area/cell" in result["metrics"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,10 @@ def test_bad_requests_are_refused(
         ("rank_by=mean_dcie", "Did you mean 'mean_dice'?"),
         ("metrics.cluster=prefix:_", "to find its separator in every case id ('prefix:_'), got 6 without: 'c0', 'c1'"),
         ("metrics.cluster=t.csv:patient", "to name a table, got t.csv"),
-        ("metrics.cluster=prefix", "to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
+        (
+            "metrics.cluster=prefix",
+            "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or",
+        ),
     ],
 )
 def test_bad_ways_to_compare_are_refused(
