@@ -105,6 +105,7 @@ def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
 def read_classes(
     classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None
 ) -> ClassSpec:
+    """Make a ClassSpec from names, or check that the other arguments agree with the given one."""
     if isinstance(classes, ClassSpec):
         if task is not None:
             known_name(WHERE, "task", task, TASKS)
