@@ -320,17 +320,12 @@ def draw_batch(
 
 def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> Path:
     """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
-    sample, scored = prediction.sample, dict[str, Any]()
+    sample, labels, scored = prediction.sample, prediction.labels, dict[str, Any]()
     if sample.target is not None:
-        height, width = prediction.labels.shape[-2:]
-        row = CaseRow(
-            case_id=sample.case_id,
-            height=height,
-            width=width,
-            counts=count_case(sample.target, prediction.labels, spec),
-        )
+        counts, (height, width) = count_case(sample.target, labels, spec), labels.shape[-2:]
+        row = CaseRow(case_id=sample.case_id, height=height, width=width, counts=counts)
         board = build_scoreboard([row], spec, MetricsConfig())
         scored = {"headline": board.headline, "score": float(board.values(board.headline)[0])}
-    maps = (sample.image, sample.target, prediction.labels, spec)
+    maps = (sample.image, sample.target, labels, spec)
     picture = draw_overlay(*maps, title=sample.case_id, panel=CASE_PANEL, **scored)
     return write_overlay(folder, sample.case_id, picture)
