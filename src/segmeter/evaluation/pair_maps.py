@@ -21,6 +21,7 @@ from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.grid import onto_grid
 from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
 from segmeter.data.masks.options import Reading
+from segmeter.data.masks.outlines import OUTLINES
 from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import MaskPair, limit_of, read_case_image
@@ -208,7 +209,7 @@ class PairReader:
         """Read references, then predictions; drawn objects last, because they take the size of the other maps."""
         problems, stored = list[str](), dict[int, StoredMap]()
         shape: tuple[int, ...] | None = None
-        for number in sorted(range(len(paths)), key=lambda each: volume_format(paths[each]) == "geojson"):
+        for number in sorted(range(len(paths)), key=lambda each: volume_format(paths[each]) in OUTLINES):
             path = paths[number]
             try:
                 side = self._sides["references" if number < count else "predictions"]

@@ -37,7 +37,7 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
 def training_precision(device: torch.device, precision: Precision) -> Precision:
     """The meaning of `precision` in training: "auto" is float32 on Intel CPUs that have bfloat16 but no AMX.
 
-    There a step takes a quarter to a third less time in float32 (benchmarks/precision.py). Inference keeps bfloat16, in
+    There a step takes a quarter to a third less time in float32. Inference keeps bfloat16, in
     which the labels of an image do not depend on how many others are in its batch.
     """
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}

@@ -173,9 +173,9 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
 def _several_loggers(lines: Sequence[str]) -> Iterator[str]:
     """Write `logger=[wandb,tensorboard]` as the two keys that it is short for."""
     for line in lines:
-        names = line.removeprefix("logger=[").removesuffix("]").split(",")
-        if line.startswith("logger=[") and line.endswith("]") and len(names) > 1:
-            yield from (f"logger={names[0].strip()}", f"logger.also=[{','.join(names[1:])}]")
+        if line.startswith("logger=[") and line.endswith("]"):
+            first, *others = [name.strip() for name in line.removeprefix("logger=[").removesuffix("]").split(",")]
+            yield from (f"logger={first}", f"logger.also=[{','.join(others)}]")
         else:
             yield line
 
