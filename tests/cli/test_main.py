@@ -117,7 +117,7 @@ def test_scripts_are_thin_doors(script: str) -> None:
     [
         (["tarin"], "unknown command 'tarin'. Did you mean 'train'?"),
         (["train", "nosuch=1"], "unknown key 'nosuch'"),
-        (["train", "--experimental-rerun", "x.pickle"], "it would run whatever a pickle file holds"),
+        (["train", "--experimental-rerun", "x.pickle"], "unrecognized arguments: --experimental-rerun"),
         (["train", "--config-path", "/tmp"], "Add your own folder of YAML files with --config-dir"),
         (["report"], "expected one run folder, got 0"),
         (["report", "run=/nowhere"], "expected a run folder, got /nowhere"),

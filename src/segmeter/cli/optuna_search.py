@@ -1,15 +1,11 @@
 """hydra/sweeper=optuna: ranges of values -> jobs that Optuna chooses; a search that was killed goes on."""
 
-import logging
 import math
-import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import psutil
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 
@@ -21,9 +17,8 @@ from segmeter.cli.runs.run_folder import Job
 from segmeter.cli.sweep import Sweep, raise_failures, summarised
 from segmeter.errors import EXIT_FAULT, ConfigError
 
-_LOST, _FOLDER, _OWNER = "lost", "folder", "owner"
+_FOLDER = "folder"  # where a study that goes on puts its jobs
 _DIRECTIONS = {"higher": "maximize", "lower": "minimize"}
-_LOG = logging.getLogger(__name__)
 
 Checked = Callable[[Sequence[str]], Any]  # overrides -> the checked configuration of one job
 
@@ -69,10 +64,10 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
         raise ConfigError(expected("config", "hydra.sweeper.study_name", rule, name, remedy))
     plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
     study.set_user_attr(_FOLDER, str(plan.folder))
-    _requeue_lost(study, optuna)
     failed: list[tuple[int, Outcome]] = []
     with summarised(plan.folder):
-        while left := options["n_trials"] - _done(study):
+        # a trial that a killed process began stays RUNNING, so another one takes its place
+        while (left := options["n_trials"] - sum(trial.state.is_finished() for trial in study.trials)) > 0:
             trials = [study.ask(space) for _ in range(min(left, options["n_jobs"]))]
             failed += [pair for pair in _run(plan, trials, fixed, check, study) if pair[1].exit_code]
     raise_failures(failed, plan.folder)
@@ -84,7 +79,6 @@ def _run(
     """Run trials together, and tell the study what became of each."""
     asked: list[tuple[Any, Job]] = []
     for trial in trials:
-        trial.set_user_attr(_OWNER, f"{socket.gethostname()}:{os.getpid()}")
         chosen = {key: _text(value) for key, value in trial.params.items()}
         lines = (*fixed, *(f"{key}={value}" for key, value in chosen.items()))
         asked.append((check(lines), plan.job(trial.number, lines, chosen)))
@@ -99,25 +93,6 @@ def _run(
             study.tell(trial, outcome.value)
         told.append((trial.number, outcome))
     return told
-
-
-def _requeue_lost(study: Any, optuna: Any) -> None:
-    """Run again what a killed process of this machine had begun."""
-    running = optuna.trial.TrialState.RUNNING
-    for trial in study.get_trials(states=[running]):
-        host, _, process = str(trial.user_attrs.get(_OWNER, "")).rpartition(":")
-        if host not in ("", socket.gethostname()) or (process.isdigit() and psutil.pid_exists(int(process))):
-            _LOG.warning("optuna: trial %d runs in another process; it is left to it.", trial.number)
-            continue
-        study.tell(trial.number, state=_state("FAIL"))
-        study.enqueue_trial(trial.params, user_attrs={_LOST: trial.number})
-        _LOG.warning("optuna: trial %d was cut short by a kill, and is run again.", trial.number)
-
-
-def _done(study: Any) -> int:
-    """Trials that count: all but those that wait, and those that were cut short and have been queued again."""
-    lost = {trial.user_attrs[_LOST] for trial in study.trials if _LOST in trial.user_attrs}
-    return sum(trial.state.name != "WAITING" and trial.number not in lost for trial in study.trials)
 
 
 def _state(name: str) -> Any:

@@ -52,7 +52,6 @@ class Sweep:
         self.folder = Path(own or root / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}")
         self.options = {key: value for key, value in (raw.get("sweeper") or {}).items() if key != "_target_"}
         self._subdir = str(sweep.get("subdir") or _NUMBER)
-        self._environment = (raw.get("job") or {}).get("env_set") or {}
         self._launcher = str(choices.get("hydra/launcher") or "basic")
         self._launch_options = raw.get("launcher") or {}
 
@@ -69,8 +68,7 @@ class Sweep:
         argv = [mask_override(argument) for argument in self.argv]
         content = mask({"launcher": self._launcher, "sweeper": self.sweeper, "argv": argv})
         write_bytes(self.folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)).encode())
-        with _environment(self._environment):
-            outcomes = list(run_jobs(jobs, self._launch(jobs)))
+        outcomes = list(run_jobs(jobs, self._launch(jobs)))
         places = {job.folder: place for place, (_, job) in enumerate(jobs)}
         return sorted(outcomes, key=lambda outcome: places[outcome.job.folder])
 
@@ -197,18 +195,3 @@ def read_sweep(folder: Path) -> list[SweepJob]:
 def _number(value: Any) -> float | None:
     """A number of run.json, which writes infinity as text."""
     return float(value) if value in ("inf", "-inf") else value
-
-
-@contextmanager
-def _environment(values: Mapping[str, Any]) -> Iterator[None]:
-    """Set variables of the environment while jobs run; the processes that they start inherit them."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update({name: str(value) for name, value in values.items()})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

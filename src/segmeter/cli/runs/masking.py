@@ -31,7 +31,7 @@ def is_secret(key: str) -> bool:
 def mask(values: Any, key: str = "") -> Any:
     """Replace the values of keys that look like secrets, at any depth, and of overrides and addresses in texts."""
     if isinstance(values, dict):
-        return {name: MASK if key == "env_set" else mask(value, str(name)) for name, value in values.items()}
+        return {name: mask(value, str(name)) for name, value in values.items()}
     if isinstance(values, list):
         return [mask(value, key) for value in values]
     if values is not None and is_secret(key):
@@ -42,18 +42,14 @@ def mask(values: Any, key: str = "") -> Any:
 def mask_override(line: str) -> str:
     """Replace the value of an override whose key looks like a secret, or whose value has such a key in it.
 
-    Environment variables that are set for the jobs of a sweep are all replaced.
-
     Examples
     --------
     >>> mask_override("+logger.api_key=abc"), mask_override("loss.gamma=2")
     ('+logger.api_key=[REDACTED]', 'loss.gamma=2')
-    >>> mask_override("hydra.job.env_set={GITHUB_PAT: abc}")
-    'hydra.job.env_set=[REDACTED]'
     """
     key, equals, value = line.partition("=")
     name = key.rpartition(".")[2].lstrip("+-")
-    if equals and ("env_set" in key or is_secret(name) or any(map(is_secret, _INNER.findall(value)))):
+    if equals and (is_secret(name) or any(map(is_secret, _INNER.findall(value)))):
         return f"{key}={MASK}"
     return _LOGIN.sub(MASK, line)
 

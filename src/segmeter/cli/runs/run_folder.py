@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, clear_killed, owner_of, take_lock
+from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, owner_of, take_lock
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
@@ -39,7 +39,6 @@ from segmeter.training.run.signals import let_finish
 
 KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # of cases, of a training, of launch=
-_MOMENT = 0.5  # seconds
 _ROOM = 16384  # bytes kept for how the run ended
 NOT_WRITABLE = (  # codes of a place that will never take a run, so that another one has to be named
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
@@ -196,9 +195,6 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
     try:
         if resumed:
             lock = take_lock(resumed)
-            if lock is None:  # a new run beside it may hold it for a moment, see `clear_killed`
-                time.sleep(_MOMENT)
-                lock = take_lock(resumed)
             if lock is None:
                 raise ConfigError(f"run: {resumed} is in use by {owner_of(resumed)}.")
             return resumed, lock
@@ -206,7 +202,6 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
             lock = _claim_new(folder, adopt=job.folder is not None)
             if lock is not None:
-                clear_killed(folder.parent)
                 return folder, lock
     except OSError as error:
         if error.errno not in NOT_WRITABLE:
