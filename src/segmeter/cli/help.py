@@ -37,7 +37,7 @@ TRAINED_SUMMARY = (
 
 
 def help_text(command: str, arguments: Sequence[str] = ()) -> str:
-    """Write the help of one command, or of the groups that `arguments` name.
+    """Write the help of one command, or of the groups named in `arguments`.
 
     Parameters
     ----------

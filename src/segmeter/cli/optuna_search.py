@@ -1,4 +1,4 @@
-"""hydra/sweeper=optuna: ranges of values -> jobs that Optuna chooses; a search that was killed goes on."""
+"""Searches with Optuna (hydra/sweeper=optuna): it chooses values from ranges, and a killed search continues."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,26 +24,26 @@ Checked = Callable[[Sequence[str]], Any]  # overrides -> the checked configurati
 
 
 def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -> None:
-    """Let Optuna choose the values of jobs until `n_trials` have been run, those of an earlier process included.
+    """Let Optuna choose the values of jobs until `n_trials` are done, counting those of earlier processes.
 
     Parameters
     ----------
     plan
-        Where the jobs go and how they are run; ``plan.options`` are those of `hydra_rules.OPTUNA`.
+        Where the jobs write and how they are run; ``plan.options`` are those of `hydra_rules.OPTUNA`.
     config
         The checked configuration of one job.
     overrides
-        As typed: ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched, and
-        ``tag(log, interval(a,b))`` on a logarithmic scale; others hold for every job.
+        As typed. ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched,
+        ``tag(log, interval(a,b))`` on a logarithmic scale. The others hold for every job.
     check
         Composes and checks one job.
 
     Raises
     ------
     ConfigError
-        Nothing is to be searched, or the options are wrong.
+        There is nothing to search, or an option is wrong.
     SweepError
-        Jobs failed, or gave no score; one line for each.
+        One line for each job that failed or gave no score.
     """
     optuna = needed("optuna", extra="optuna")
     options = _options(plan.options)
@@ -57,7 +57,7 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
         sampler=optuna.samplers.TPESampler(seed=options["seed"]),
         load_if_exists=True,
     )
-    if study.direction.name.lower() != direction:  # of a study that was there before
+    if study.direction.name.lower() != direction:  # an existing study
         rule = f"to be a study that has its score {direction}d"
         remedy = "Set another study_name."
         name = f"{options['study_name']!r}, whose score is {study.direction.name.lower()}d"
@@ -76,7 +76,7 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
 def _run(
     plan: Sweep, trials: Sequence[Any], fixed: Sequence[str], check: Checked, study: Any
 ) -> list[tuple[int, Outcome]]:
-    """Run trials together, and tell the study what became of each."""
+    """Run trials together, and tell the study their outcomes."""
     asked: list[tuple[Any, Job]] = []
     for trial in trials:
         chosen = {key: _text(value) for key, value in trial.params.items()}
@@ -117,7 +117,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
-    """Which way the score is better, as its metric says; of a metric that is not ours the user has to say it."""
+    """The direction in which the score is better. For a metric that is not ours, the user has to set it."""
     key = "training.monitor" if hasattr(config, "training") else "objective"
     metric: Any = config.training.monitor if hasattr(config, "training") else getattr(config, "objective", None)
     if key in space:
@@ -141,7 +141,7 @@ def _name(metric: str | None) -> str:
 
 
 def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[str]]:
-    """What is searched, by key, and the overrides of every job."""
+    """The distribution of each searched key, and the overrides of every job."""
     space, fixed = {}, []
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
@@ -176,7 +176,7 @@ def _distribution(override: Override, kinds: Any) -> Any:
 
 
 def _last(sweep: Any) -> Any:
-    """The last value of a range, whose stop is not one of them: counted in decimals, as they were typed."""
+    """The last value of a range, whose stop is excluded. Computed in decimals, as typed, to avoid rounding."""
     start, stop, step = (Decimal(str(each)) for each in (sweep.start, sweep.stop, sweep.step))
     last = start + (math.ceil((stop - start) / step) - 1) * step
     return int(last) if last == int(last) else float(last)

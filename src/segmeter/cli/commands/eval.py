@@ -1,4 +1,4 @@
-"""`segmeter eval`: a checkpoint and data -> label maps, figures, pictures, report."""
+"""`segmeter eval`: runs a checkpoint on a data set and writes label maps, metrics, pictures and a report."""
 
 import logging
 import sys
@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(config: EvalConfig, job: Job) -> float | None:
-    """Evaluate; returns the objective, which a sweep may optimise."""
+    """Evaluate, and return the objective, which a sweep may optimise."""
     if config.data.instances:
         config = config.replace(metrics=with_objects(config.metrics))
     device = open_device(config.device)
@@ -84,7 +84,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
 
 
 def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
-    """Check what needs no data before any is read, or drawn; give the name of the objective."""
+    """Check the configuration as far as that needs no data, and return the name of the objective."""
     check_metrics(config.metrics, spec)
     if len(config.metrics.spacing or (1, 1)) != 2:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
@@ -94,7 +94,7 @@ def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
 
 
 def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
-    """The checked data with the hash of their contents; what the model was not trained on is warned of."""
+    """The checked data set with its content hash. Warns of intensities unlike those in training."""
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, card.mean, card.std, card.clip):
         _LOG.warning("%s", line)

@@ -1,4 +1,4 @@
-"""`segmeter train`: data and configuration -> checkpoints."""
+"""`segmeter train`: builds data, model and loss from the configuration, trains, and reports the result."""
 
 import logging
 import sys
@@ -62,7 +62,7 @@ CASE_PANEL = 320  # longest side of a panel, pixels: small, as there are many
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
-    """Train; returns the best score, which a sweep may optimise; of several processes the first writes and has it."""
+    """Train, and return the best score, which a sweep may optimise. Of several processes only the first has it."""
     place, minutes = find_place(), config.training.stall_minutes
     if place is not None:
         find_address(place)
@@ -113,7 +113,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
 
 
 def _open(config: TrainConfig, world: World) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
-    """The checked splits to train and to validate on."""
+    """The checked training and validation splits."""
     find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
     with world.first_alone():
         return open_splits(config.data, ["train", "val"], unread=["test"])
@@ -131,7 +131,7 @@ def _pictures(spec: ClassSpec) -> dict[str, Any]:
 def _cases(
     config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
 ) -> dict[str, Any]:
-    """What the job trains and validates on, and how samples are changed."""
+    """The data of the job: training and validation cases, the source of samples, and augmentation."""
     budget = Budget(int(config.training.cache_gb * 1e9))
     downsample = getattr(config.model, "downsample", 1)
     cases = CachedDataset(data, budget, parts=PartReader(data))
@@ -167,7 +167,7 @@ def _cases(
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
-    """What run.json says about the data: its place, where eval finds it again, and its contents; data.json has each."""
+    """The entries of run.json about the data: its root, where eval finds it, and hashes of its contents."""
     return {
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
@@ -176,13 +176,13 @@ def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[
 
 
 def _choices(plan: TrainPlan, segmenter: Segmenter) -> dict[str, Any]:
-    """What was decided here and not by the user: values that follow from the data, and which weights were found."""
+    """Choices made for the user: values that follow from the data, and the initial weights."""
     start = getattr(segmenter.network, "start", None)
     return {"planned": as_plain(plan.chosen)} | ({} if start is None else {"start": start})
 
 
 def _say(plan: TrainPlan) -> None:
-    """Show what was decided, in the words in which it can be set."""
+    """Print the planned values as overrides that can be set."""
     if plan.chosen:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
@@ -194,7 +194,7 @@ def _identity(config: TrainConfig) -> dict[str, Any]:
 
 
 def _result(result: TrainResult) -> dict[str, float | None]:
-    """What a sweep compares, the score that chose the best checkpoint first."""
+    """The results for run.json; a sweep compares the first, the score of the best checkpoint."""
     scores = {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
     return {**scores, "steps": result.steps, "seconds": round(result.seconds, 1)}
 
@@ -214,7 +214,7 @@ def _show(folder: Path, result: TrainResult) -> None:
 
 
 def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
-    """What the runs of debug=overfit and debug=profile were for."""
+    """Print the findings of debug=overfit and debug=profile."""
     if config.profile_steps and (folder / FOLDER / TABLE).is_file():
         sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
@@ -226,7 +226,7 @@ def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> No
 
 
 def _checkpoint_line(folder: Path, result: TrainResult) -> str:
-    """The best checkpoint with the score that chose it, beside the mean IoU; without validation, the last one."""
+    """The best checkpoint with its score and mean IoU, or the last one without validation."""
     if result.score is None:
         return f"last      not validated   {folder / 'checkpoints' / 'last'}"
     shown = {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
@@ -237,12 +237,12 @@ def _checkpoint_line(folder: Path, result: TrainResult) -> str:
 def draw_batch(
     images: NDArray[Any], targets: NDArray[Any], case_ids: Sequence[str], folder: Path, *, spec: ClassSpec
 ) -> Path:
-    """Draw the samples of a batch side by side as first_batch.png, the targets under the images.
+    """Draw the samples of a batch side by side as first_batch.png, with targets below images.
 
     Parameters
     ----------
     images : (B, H, W, C)
-        As `display_image` takes them.
+        As for `display_image`.
     targets : (B, H, W), or (B, K, H, W) for multilabel, integer
         Classes of each pixel.
     """
@@ -257,7 +257,7 @@ def draw_batch(
     hatched = any(entry.get("hatched") for layers in drawn for each in layers.maps for entry in each.entries)
     picture = compose(
         panels,
-        title="first batch, as the network is given it",
+        title="first batch, as seen by the network",
         figure=f"{images.shape[2]} x {images.shape[1]} pixels",
         legend=[[*class_legend(drawn), *([("ignored", None)] if hatched else [])]],
     )

@@ -1,4 +1,4 @@
-"""The configuration groups and what may be chosen in each; plugins add to these registries and to nothing else."""
+"""The configuration groups with their options. Plugins add options by registering components."""
 
 import re
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def schemas_of(group: str) -> dict[str, type[Config]]:
-    """The options of a group that a schema defines, by name: all values are the schema's defaults."""
+    """The options of a group that are defined by schemas alone, with the defaults as their values."""
     choice = GROUPS[group]
     if isinstance(choice, Registry):
         return {name: choice.schema(name) for name in choice.names()}
@@ -51,7 +51,7 @@ def schemas_of(group: str) -> dict[str, type[Config]]:
 
 
 def options(folders: Sequence[Path] = (CONFIGS,)) -> dict[str, list[str]]:
-    """What can be chosen in each group: the YAML files in some folders, and what a schema defines."""
+    """All options of each group: YAML files in the given folders, and schemas."""
     found: dict[str, set[str]] = {group: set(schemas_of(group)) for group in GROUPS}
     found["data"].add(TRAINED)
     for path in (path for folder in folders for path in folder.glob("*/*.yaml")):
@@ -60,7 +60,7 @@ def options(folders: Sequence[Path] = (CONFIGS,)) -> dict[str, list[str]]:
 
 
 def load_plugins(modules: Sequence[str]) -> None:
-    """Import what adds to the registries: installed entry points `segmeter.*`, and modules named on the command line.
+    """Import plugins: installed entry points `segmeter.*`, and modules named on the command line.
 
     Raises
     ------

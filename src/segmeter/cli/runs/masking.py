@@ -1,4 +1,4 @@
-"""Values of keys that look like secrets -> [REDACTED], wherever they would be written."""
+"""Replaces the values of keys that look like secrets by [REDACTED] in everything that a run writes."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
 
 
 def is_secret(key: str) -> bool:
-    """Whether the name of a key or variable says that its value is not for others.
+    """Whether the name of a key or variable suggests a secret value.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def is_secret(key: str) -> bool:
 
 
 def mask(values: Any, key: str = "") -> Any:
-    """Replace the values of keys that look like secrets, at any depth, and of overrides and addresses in texts."""
+    """Replace secrets at any depth: values of secret-looking keys, and overrides and logins in texts."""
     if isinstance(values, dict):
         return {name: mask(value, str(name)) for name, value in values.items()}
     if isinstance(values, list):
@@ -40,7 +40,7 @@ def mask(values: Any, key: str = "") -> Any:
 
 
 def mask_override(line: str) -> str:
-    """Replace the value of an override whose key looks like a secret, or whose value has such a key in it.
+    """Replace the value of an override if its key, or a key within its value, looks like a secret.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def mask_override(line: str) -> str:
 
 
 def refuse_masked(values: Any, path: str = "") -> None:
-    """Refuse a configuration that was copied from a run folder with its secrets masked."""
+    """Refuse a configuration that was copied from a run folder, where its secrets are masked."""
     if isinstance(values, dict):
         for key, value in values.items():
             refuse_masked(value, f"{path}.{key}" if path else str(key))

@@ -1,4 +1,4 @@
-"""The number of a finished evaluation that a sweep compares, and whether higher or lower is better."""
+"""Finds the number of a finished evaluation by which a sweep compares jobs, and its better direction."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,25 +16,25 @@ from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.report.figures import AGGREGATES, aggregates
 
-_PROBE = 16  # edge of the map that measures are asked for their names with, pixels
+_PROBE = 16  # pixels, edge of the empty map
 
 
 def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, float | None]:
-    """What run.json says an evaluation came to, that which a sweep compares first.
+    """The results of an evaluation for run.json. The one that a sweep compares comes first.
 
     Parameters
     ----------
     summary
         The content of metrics.json.
     objective
-        A metric as `find_objective` names it; None is the headline.
+        A metric as named by `find_objective`; None means the headline.
     """
     headlines = {row["name"]: row["dataset"] for row in aggregates(summary)}
     return headlines if objective is None else {objective: _value(summary, objective)} | headlines
 
 
 def _value(summary: Mapping[str, Any], objective: str) -> float | None:
-    """Of the whole data set where there is such a value, else the mean over cases."""
+    """The value of the whole data set if there is one, otherwise the mean over cases."""
     if objective in AGGREGATES:
         value = summary["dataset"][objective]
     else:
@@ -45,12 +45,12 @@ def _value(summary: Mapping[str, Any], objective: str) -> float | None:
 
 
 def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpec) -> str | None:
-    """Name in full what a sweep is to compare, before anything is measured.
+    """The full name of the metric that a sweep compares, checked before anything is measured.
 
     Raises
     ------
     ConfigError
-        It will not be measured; the line says what is near.
+        The metric will not be measured; the line has the nearest name.
     """
     if objective is None or objective in AGGREGATES:
         return objective
@@ -64,7 +64,7 @@ def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpe
 
 
 def _measured(metrics: MetricsConfig, spec: ClassSpec) -> list[str]:
-    """The metrics that measures will give, as they give them for a small empty map."""
+    """The names of all metrics that will be measured, found by measuring a small empty map."""
     planes = (spec.num_classes,) if spec.is_multilabel else ()
     empty = np.zeros((*planes, _PROBE, _PROBE), spec.label_dtype)
     maps = CaseMaps(case_id="probe", target=empty, labels=empty, spacing=(1.0, 1.0), spec=spec)
@@ -75,7 +75,7 @@ def _measured(metrics: MetricsConfig, spec: ClassSpec) -> list[str]:
 
 
 def better(objective: str | None) -> Direction | None:
-    """Whether "higher" or "lower" is better; None for a metric that is not ours.
+    """Whether "higher" or "lower" is better; None for a metric of the user's own.
 
     Examples
     --------
