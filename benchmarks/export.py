@@ -24,7 +24,7 @@ from record import RESULTS, circumstances, write_record
 from segmeter.bridge import labels_to_numpy
 from segmeter.classes import ClassSpec
 from segmeter.deploy import onnx_file
-from segmeter.deploy.trace import trace
+from segmeter.deploy.onnx_file import trace
 from segmeter.export.labels import encode_labels_png
 from segmeter.inference import InferenceConfig, Predictor
 from segmeter.models import ModelCard, build_segmenter

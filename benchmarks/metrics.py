@@ -34,7 +34,7 @@ from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.metrics.surfaces.boundary_iou import boundary_iou
+from segmeter.metrics.surfaces.shape import boundary_iou
 from segmeter.metrics.surfaces.surface import TOLERANCES, SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
 Array = NDArray[np.uint8]

@@ -89,7 +89,7 @@ def pretended_gpu():
         mock.patch.object(torch, "Generator", _Generator),
         mock.patch.object(torch.accelerator, "current_stream", return_value=mock.Mock(is_capturing=bool)),
         mock.patch.object(torch.Tensor, "record_stream", nothing),
-        mock.patch("segmeter.bridge.kernels.fused._installed", bool),
+        mock.patch("segmeter.bridge.argmax.has_triton", bool),
         mock.patch("segmeter.losses.focal.has_triton", bool),
         gpu,
     ):

@@ -33,10 +33,10 @@ from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap
 from segmeter.metrics.statistics.bootstrap import mean_interval as mean_interval
 from segmeter.metrics.summary.compare import compare_runs as compare
-from segmeter.metrics.surfaces.boundary_iou import BoundaryIoU as BoundaryIoU
-from segmeter.metrics.surfaces.boundary_iou import boundary_iou as boundary_iou
-from segmeter.metrics.surfaces.centreline import CentrelineDice as CentrelineDice
-from segmeter.metrics.surfaces.centreline import centreline_dice as centreline_dice
+from segmeter.metrics.surfaces.shape import BoundaryIoU as BoundaryIoU
+from segmeter.metrics.surfaces.shape import CentrelineDice as CentrelineDice
+from segmeter.metrics.surfaces.shape import boundary_iou as boundary_iou
+from segmeter.metrics.surfaces.shape import centreline_dice as centreline_dice
 from segmeter.metrics.surfaces.surface import SurfaceMetrics as SurfaceMetrics
 from segmeter.metrics.surfaces.surface import surface_metrics as surface_metrics
 from segmeter.metrics.surfaces.surface import surface_metrics_by_class as surface_metrics_by_class

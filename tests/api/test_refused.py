@@ -131,8 +131,8 @@ def test_calibration_forgets_them():
     with pytest.raises(SegmeterError):
         found.add(segmeter.Calibration(num_classes=4))
     assert found.sums == fresh.sums
-    for name, counts in vars(fresh.counts).items():
-        np.testing.assert_array_equal(getattr(found.counts, name), counts)
+    for name, counts in fresh.counts.items():
+        np.testing.assert_array_equal(found.counts[name], counts)
 
 
 def counted(metric, call, read):

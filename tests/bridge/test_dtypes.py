@@ -1,14 +1,15 @@
+import math
 import warnings
 
 import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.dtypes import NUMPY, TORCH, cast, holds_every_value, wanted_dtype
+from segmeter.bridge.dtypes import NUMPY, TORCH, cast, comparable, wanted_dtype
 from segmeter.errors import InputError
 
 SMALL = ["bool", "uint8", "int8", "int16", "uint16", "float16"]
-TARGETS = [name.name for name in TORCH]
+TARGETS = [name.name for name in TORCH if name.kind != "c"]
 
 
 def every_value(name):
@@ -31,14 +32,6 @@ def arrives(values, target):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", SMALL)
-def test_holds_every_value_agrees_with_trying_them_all(source, target):
-    """Mutation seen to fail: every float holds every integer."""
-    values = every_value(source)
-    assert holds_every_value(TORCH[np.dtype(source)], TORCH[np.dtype(target)]) == arrives(values, target).all()
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", SMALL)
 def test_cast_marks_what_does_not_arrive(source, target):
     """Floats in a narrower float may be rounded, which no pair here needs. All values of each source are tried.
 
@@ -47,6 +40,7 @@ def test_cast_marks_what_does_not_arrive(source, target):
     values = every_value(source)
     converted, bad = cast("here", torch.from_numpy(values), TORCH[np.dtype(target)])
     good = arrives(values, target)
+    assert (bad is None) == good.all(), "a dtype that holds every value needs no check"
     np.testing.assert_array_equal(np.zeros(values.shape, bool) if bad is None else bad.numpy(), ~good)
     np.testing.assert_array_equal(converted.numpy()[good], values[good].astype(target))
 
@@ -54,7 +48,7 @@ def test_cast_marks_what_does_not_arrive(source, target):
 BIG = [0, 1, -1, 2**24, 2**24 + 1, 2**31 - 1, -(2**31), 2**53, 2**53 + 1, 2**62, 2**63 - 1, 2**63 - 1024, -(2**63)]
 
 
-@pytest.mark.parametrize("target", ["float16", "float32", "float64", "int32", "uint32", "complex64"])
+@pytest.mark.parametrize("target", ["float16", "float32", "float64", "int32", "uint32"])
 def test_cast_of_large_integers_agrees_with_exact_integers(target):
     """Python's integers are exact. Mutation seen to fail: -2**63 gets no exception."""
     values = np.array(BIG, np.int64)
@@ -84,3 +78,24 @@ def test_wanted_dtype_knows_the_names_that_both_sides_have():
     for name in (">f4", "object", "M8[s]", "longdouble"):
         with pytest.raises(InputError, match="here: expected `dtype` to be one of bool, uint8"):
             wanted_dtype("here", name)
+
+
+def test_a_narrower_float_is_rounded_but_never_to_infinity():
+    values = torch.tensor([0.1, 65504.0, 65519.0, 65520.0, 1e30, math.inf, math.nan], dtype=torch.float64)
+    converted, bad = cast("test", values, torch.float16)
+    assert bad.tolist() == [False, False, False, True, True, False, False]
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(converted.numpy(), values.numpy().astype(np.float16))
+
+
+def test_a_conversion_without_meaning_is_refused():
+    for source, target in ((torch.complex64, torch.float32), (torch.uint8, torch.complex64)):
+        with pytest.raises(InputError, match=rf"to be {source} for a {source} tensor.*tensor.abs\(\)"):
+            cast("test", torch.ones(1, dtype=source), target)
+    with pytest.raises(InputError, match="no arithmetic for uint64"):
+        cast("test", torch.ones(1, dtype=torch.uint64), torch.float32)
+
+
+def test_what_torch_cannot_compare_is_made_comparable():
+    assert comparable(torch.tensor([65535], dtype=torch.uint16)).tolist() == [65535]
+    assert comparable(torch.tensor([1.5], dtype=torch.bfloat16)).dtype == torch.float32

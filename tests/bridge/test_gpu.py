@@ -61,9 +61,6 @@ def test_checks_find_the_same_position_as_on_the_cpu(bad):
             labels_to_numpy(logits.to(device), task="multiclass", num_classes=5)
         with pytest.raises(InputError, match=r"max 300, 1 bad value\(s\), the first at index \(1,\)"):
             to_numpy(torch.tensor([0, 300], device=device), dtype="uint8")
-    out = np.zeros(3, np.float32)
-    assert to_numpy(torch.ones(3, device="cuda"), out=out) is out
-    assert out.tolist() == [1, 1, 1]
 
 
 def test_a_round_trip_through_the_device_changes_nothing():
@@ -81,7 +78,7 @@ def test_labels_of_19_classes_cross_as_one_byte_per_pixel():
 
 def test_the_synchronous_path_never_waits_for_the_whole_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("torch.cuda.synchronize was called"))
-    to_numpy(torch.ones(10, device="cuda"), check="finite")
+    to_numpy(torch.ones(10, device="cuda"), dtype="uint8")
     HostCopier(device="cuda").submit(torch.ones(10, device="cuda"), case_id="a").result()
 
 

@@ -172,5 +172,5 @@ def test_tensors_of_another_device_and_bad_arguments_are_refused(open_copier):
     copier = open_copier()
     with pytest.raises(InputError, match="a meta tensor"):
         copier.submit(torch.ones(1, device="meta"), case_id="a")
-    with pytest.raises(InputError, match="`dtype` to be one of auto"):
-        copier.submit_labels(torch.ones(1, 2, 1, 1), case_id="a", task="multiclass", num_classes=2, dtype="x")
+    with pytest.raises(InputError, match="`dtype` to be one of float32"):
+        copier.submit_probs(torch.ones(1, 2, 1, 1), case_id="a", task="multiclass", dtype="x")

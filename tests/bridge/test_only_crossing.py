@@ -20,10 +20,10 @@ EXCEPTIONS = {  # (module, what): how often, and why
     ("evaluation/evaluate.py", ".tolist("): (1, "the terms of the loss, an array that the bridge brought"),
     ("models/checkpoints/checkpoint.py", ".cpu("): (1, "a checkpoint writes tensors as they are; no array is made"),
     ("losses/focal_numba.py", ".tolist("): (1, "sums of each block, an array that the kernels filled"),
-    ("losses/checks.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
-    ("losses/checks.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),
-    ("losses/checks.py", "from_numpy"): (1, "the words of an advice"),
-    ("losses/checks.py", "__array__"): (1, "tells whether the caller passed an array, to refuse it"),
+    ("losses/focal_torch.py", ".tolist("): (2, "options that the caller gave, such as alpha"),
+    ("losses/targets.py", ".item("): (1, "the first bad labels of a target, for the message of the refusal"),
+    ("losses/targets.py", "from_numpy"): (1, "the words of an advice"),
+    ("losses/targets.py", "__array__"): (1, "tells whether the caller passed an array, to refuse it"),
 }
 
 

@@ -110,10 +110,8 @@ def test_to_numpy_leaves_gradients_correct():
         (torch.tensor([2**24], dtype=torch.int32), "float32"),
         (torch.tensor([-(2**63), 2**62]), "float64"),
         (torch.tensor([0, 1]), "bool"),
-        (torch.tensor([True, False]), "complex64"),
         (torch.tensor([300], dtype=torch.uint16), "int16"),
         (torch.tensor([1.5], dtype=torch.bfloat16), "float16"),
-        (torch.tensor([1 + 2j], dtype=torch.complex128), "complex64"),
         (torch.tensor([2048], dtype=torch.int16), "float16"),
         (torch.tensor([1e300], dtype=torch.float64), "float64"),
     ],
@@ -140,14 +138,12 @@ def test_to_numpy_converts_what_the_dtype_holds(given, dtype):
         ([1e39], "float32", "fit float32"),
         ([65520.0], "float16", "fit float16"),
         ([2, 0], "bool", "fit bool"),
-        ([1e300 + 1j], "complex64", "fit complex64"),
     ],
 )
 def test_to_numpy_refuses_what_the_dtype_does_not_hold(given, dtype, message):
     """Mutations seen to fail: `measure` returns None; _lost_to_integer without trunc; _lost without the upper limit."""
     wide = torch.tensor(given)
-    if wide.is_floating_point() or wide.is_complex():
-        wide = torch.tensor(given, dtype=torch.complex128 if wide.is_complex() else torch.float64)
+    wide = torch.tensor(given, dtype=torch.float64) if wide.is_floating_point() else wide
     with pytest.raises(InputError, match=message):
         to_numpy(wide, dtype=dtype)
 
@@ -166,64 +162,11 @@ def test_to_numpy_keeps_nan_infinity_and_negative_zero():
     assert np.signbit(array[3])
 
 
-@pytest.mark.parametrize("dtype", [None, "float16"])
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_to_numpy_checks_for_finite_values_when_asked(bad, dtype):
-    """Mutation seen to fail: the finite check is left out when a cast has its own."""
-    with pytest.raises(InputError, match=r"to be finite .* the first at index \(0, 1\)"):
-        to_numpy(torch.tensor([[1.0, bad]]), dtype=dtype, check="finite")
-    assert to_numpy(torch.tensor([[1.0, 2.0]]), dtype=dtype, check="finite").tolist() == [[1.0, 2.0]]
-
-
-@pytest.mark.parametrize("name", [*NATIVE, *WIDE])
-def test_to_numpy_fills_out(name):
-    """Mutation seen to fail: `out` is left as it was."""
-    source = tensor(name).transpose(0, 3)
-    expected = laid_out(values(name), "transposed")
-    out = np.empty(expected.shape, expected.dtype)
-    assert to_numpy(source, out=out) is out
-    np.testing.assert_array_equal(out, expected)
-
-
-def test_to_numpy_checks_values_before_it_fills_out():
-    """Mutation seen to fail: the record is not read."""
-    out = np.zeros(2, np.uint8)
-    with pytest.raises(InputError, match="fit uint8"):
-        to_numpy(torch.tensor([1, 256]), out=out)
-
-
-@pytest.mark.parametrize(
-    ("out", "more", "message"),
-    [
-        (np.zeros((3, 2), np.float32), {}, r"`out` to be a writeable C-contiguous array of shape \(2, 3\)"),
-        (np.zeros((3, 2), np.float32).T, {}, "C-contiguous"),
-        (np.broadcast_to(np.float32(0), (2, 3)), {}, "writeable"),
-        (np.frombuffer(bytes(24), np.float32).reshape(2, 3), {}, "writeable"),
-        (np.zeros((2, 3)), {"dtype": "float32"}, "and dtype float32, got float64"),
-        (np.zeros((2, 3), ">f4"), {}, "`dtype` to be one of"),
-        ([1, 2], {}, "got list"),
-        (np.zeros((2, 3), np.float32), {"copy": False}, "`copy` not to be False together with `out`"),
-    ],
-)
-def test_to_numpy_refuses_an_out_that_does_not_fit(out, more, message):
-    """Mutation seen to fail: a read-only `out` passes."""
-    with pytest.raises(InputError, match=message):
-        to_numpy(torch.zeros(2, 3), out=out, **more)
-
-
-def test_to_numpy_refuses_an_out_that_overlaps_the_tensor():
-    """Mutation seen to fail: an overlapping `out` passes."""
-    memory = np.zeros(6, np.float32)
-    with pytest.raises(InputError, match="to share no memory"):
-        to_numpy(torch.from_numpy(memory)[:4], out=memory[2:])
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         ({"dtype": "bfloat16"}, "`dtype` to name a NumPy dtype, got 'bfloat16'"),
         ({"dtype": "U3"}, "`dtype` to be one of bool, uint8"),
-        ({"check": "maybe"}, "`check` to be one of raise, finite, got 'maybe'"),
     ],
 )
 def test_to_numpy_refuses_unknown_options(more, message):
@@ -234,7 +177,7 @@ def test_to_numpy_refuses_unknown_options(more, message):
 
 def test_to_numpy_refuses_complex_as_real_and_arithmetic_on_uint64():
     """Mutation seen to fail: the imaginary part is dropped."""
-    with pytest.raises(InputError, match=r"Pass tensor.real"):
+    with pytest.raises(InputError, match=r"to be torch.complex64 for a torch.complex64 tensor.*Pass tensor.real"):
         to_numpy(torch.tensor([1j]), dtype="float32")
     with pytest.raises(InputError, match="no arithmetic for uint64"):
         to_numpy(tensor("uint64"), dtype="int64")

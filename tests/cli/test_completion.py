@@ -15,7 +15,7 @@ from segmeter.cli.completion import complete, completion_index, suggestions
 from segmeter.cli.config.groups import schemas_of
 from segmeter.cli.config.schema import ROOTS
 from segmeter.errors import ConfigError
-from segmeter.models.encoders import ENCODERS
+from segmeter.models.config import ENCODERS
 
 
 @pytest.mark.parametrize(

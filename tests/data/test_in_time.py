@@ -27,8 +27,8 @@ from segmeter.data.files import png_rows, sniff
 from segmeter.data.files.array import ArrayRows, FileArray
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.in_time import TimeLimit
-from segmeter.data.verification.headers import header_problems
 from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.verify import header_problems
 from segmeter.errors import DataError, LateError
 from segmeter.training.data import parts
 from segmeter.training.data.parts import PartReader

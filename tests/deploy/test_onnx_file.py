@@ -1,13 +1,17 @@
+"""The traced program and its ONNX file give the labels of the segmenter for any size."""
+
 import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from segmeter.deploy import onnx_file
-from segmeter.deploy.trace import LabelModel, trace
+from segmeter.deploy.onnx_file import LabelModel, padded_by_indices, trace
 from segmeter.errors import ConfigError
-from tests.models.parts import TINY, make_card, make_pointwise, make_tiny
+from segmeter.models.segmenter import Segmenter, pad_to_multiple
+from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_tiny
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +34,6 @@ def test_it_gives_the_labels_of_the_network_for_any_size(encoded, shape):
     images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
     labels = onnx_file.OnnxModel(encoded)(images)
     model = LabelModel(make_pointwise().eval(), threshold=0.5)
-    import torch
-
     with torch.no_grad():
         expected = model(torch.from_numpy(images)).numpy()
     assert labels.dtype == np.uint8
@@ -48,8 +50,6 @@ def test_it_gives_the_labels_of_the_network_for_any_size(encoded, shape):
 )
 def test_a_network_whose_logits_are_enlarged_gives_the_labels_of_the_segmenter(segmenter, shape):
     """Mutation seen to fail: the traced network given the image at its own size."""
-    import torch
-
     images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
     labels = onnx_file.OnnxModel(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8").program, {}))(images)
     with torch.no_grad():
@@ -76,3 +76,29 @@ def test_its_threads_sleep_while_they_wait(encoded):
     """Mutation seen to fail: the default, by which they spin."""
     options = onnx_file.OnnxModel(encoded)._session.get_session_options()
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+@pytest.mark.parametrize("least", [1, 40])
+@pytest.mark.parametrize("size", [(1, 1), (5, 40), (16, 17), (17, 31), (32, 32), (3, 100), (100, 3)], ids=str)
+def test_padding_by_indices_is_the_padding_of_training(size, least):
+    """Mutation seen to fail: each axis choosing between mirroring and repeating for itself."""
+    segmenter = make_pointwise()
+    segmenter.size_multiple, segmenter.size_least = 16, least
+    images = torch.rand(2, *size, 3)
+    padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2)
+    torch.testing.assert_close(
+        padded, pad_to_multiple(images.permute(0, 3, 1, 2), multiple=16, least=least), rtol=0, atol=0
+    )
+
+
+def test_a_network_that_asks_for_the_values_of_an_image_is_refused_by_name():
+    network = Stub(lambda image: image if image.sum() > 0 else -image)
+    with pytest.raises(ConfigError, match=r"the network 'unet' can't be traced for images of any size"):
+        trace(Segmenter(network, make_card()).eval(), threshold=0.5, dtype="uint8")
+
+
+def test_a_network_that_tells_maps_of_one_pixel_apart_takes_images_larger_than_its_stride():
+    """Mutation seen to fail: the least size of 1 claimed for it too."""
+    network = Stub(lambda image: image[:, :3] if image.shape[2] > 16 else image[:, :3] * 2)
+    network.size_multiple = 16
+    assert trace(Segmenter(network, make_card()).eval(), threshold=0.5, dtype="uint8").least == 17

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from segmeter.bridge import labels_to_numpy, to_torch
-from segmeter.deploy import onnx_file, publish
-from segmeter.deploy.publish import export_model
-from segmeter.deploy.trace import Traced
+from segmeter.deploy import onnx_file
+from segmeter.deploy.onnx_file import Traced
+from segmeter.deploy.publish import describe, export_model
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.several import Checkpoints
+from segmeter.models.checkpoints.checkpoint import Checkpoints
 from segmeter.models.config import PspnetConfig
 from tests.models.parts import TINY, make_card, make_spec
 
@@ -116,7 +116,7 @@ def test_other_labels_than_ours_are_refused_and_nothing_is_published(
 ):
     """Mutation seen to fail: the file written before it is compared."""
     checkpoint = checkpoint_of(make_card())
-    monkeypatch.setattr(publish, "trace", lambda segmenter, **settings: Traced(program=None, least=1))
+    monkeypatch.setattr(onnx_file, "trace", lambda segmenter, **settings: Traced(program=None, least=1))
     monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")
     monkeypatch.setattr(onnx_file, "OnnxModel", lambda content: lambda images: np.zeros(images.shape[:3], np.uint8))
     with pytest.raises(RunError, match=r"pixels of case 'case0' have other labels .* Nothing was written"):
@@ -133,7 +133,27 @@ def test_images_of_two_dtypes_or_none_are_refused(tmp_path: Path, checkpoint_of,
         export_model(checkpoint, tmp_path, images=[])
 
 
-def test_a_missing_package_is_named_in_one_line(monkeypatch):
-    monkeypatch.setattr(onnx_file, "find_spec", lambda name: None if name == "onnxruntime" else name)
-    with pytest.raises(ConfigError, match=r"needs onnxruntime. Install segmeter\[onnx\]"):
-        onnx_file.check_tools()
+@pytest.mark.parametrize(
+    ("task", "classes", "axes", "threshold", "dtype"),
+    [
+        ("multiclass", 3, ["batch", "height", "width"], None, "uint8"),
+        ("multiclass", 300, ["batch", "height", "width"], None, "uint16"),
+        ("binary", 2, ["batch", "height", "width"], 0.4, "uint8"),
+        ("multilabel", 3, ["batch", "class", "height", "width"], 0.4, "uint8"),
+    ],
+)
+def test_a_file_says_what_goes_in_and_what_comes_out(checkpoint_of, task, classes, axes, threshold, dtype):
+    checkpoint = Checkpoints((checkpoint_of(make_card(make_spec(classes, task))),))
+    facts = describe(checkpoint, threshold=0.4, dtype="uint8", least=17)
+    json.dumps(facts)
+    assert facts["input"] == {
+        "name": "images",
+        "axes": ["batch", "height", "width", "channel"],
+        "dtype": "uint8",
+        "least_size": 17,
+    }
+    assert facts["output"] == {"name": "labels", "axes": axes, "dtype": dtype}
+    assert facts["threshold"] == threshold
+    assert facts["checkpoint_sha256"] == checkpoint.sha256
+    assert facts["averaged"] is None
+    assert facts["card"] == checkpoint.card.to_dict()

@@ -28,6 +28,7 @@ STAND_INS = {
     "picai_eval": ("SimpleITK",),
     "brats-evaluation": ("pandas",),
     "cellpose": ("cv2", "fastremap", "fill_voids"),
+    "ultralytics": ("cv2",),
 }
 
 if BARE.is_dir() and str(BARE) not in sys.path:

@@ -7,8 +7,8 @@ import zarr
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import ArrayRows
+from segmeter.data.files.geometry import MILLIMETRES
 from segmeter.data.location import Location, read_location
-from segmeter.data.units import MILLIMETRES
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import LinesOf, write_tiff, write_zarr
 from segmeter.export.labels import palette_of

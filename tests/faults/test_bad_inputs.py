@@ -165,7 +165,7 @@ CHECKPOINTS = [
         "model.safetensors: is empty (0 bytes): the copy or download broke off. Fetch it again.",
         weights(""),
     ),
-    Bad(40, PREDICT, "is not a checkpoint (looks like text). Give a segmeter checkpoint, or ...", weights("hello")),
+    Bad(40, PREDICT, "is truncated: 5 of ... bytes. Fetch it again.", weights("hello")),
     Bad(
         41,
         PREDICT,
@@ -195,7 +195,7 @@ CHECKPOINTS = [
     Bad(
         47,
         f"{PREDICT} checkpoint=x.pt",
-        "is a bare state dict (1 tensors, all starting with 'module.' ...Train from it with model.weights=PATH.",
+        "holds 1 bare tensors, without classes and normalisation. Train from it with model.weights=PATH.",
         lambda: world.foreign_state("x.pt"),
     ),
     Bad(
@@ -217,7 +217,7 @@ CHECKPOINTS = [
     Bad(
         52,
         f"{PREDICT} checkpoint=x.safetensors",
-        "its safetensors header claims 1099511627776 bytes. Fetch it again.",
+        "is no checkpoint, or is damaged or truncated (...header too large). Fetch it again, or give ...",
         lambda: put("x.safetensors", (2**40).to_bytes(8, "little") + b'{"a":' + b" " * 64),
     ),
     Bad(

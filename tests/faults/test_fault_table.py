@@ -115,7 +115,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
         "half precision, gradients, meta tensors",
         (
             "bridge/test_to_numpy.py::test_to_numpy_keeps_value_dtype_and_layout",
-            "bridge/test_tensor_checks.py::test_to_numpy_refuses_what_has_no_dense_values",
+            "bridge/test_refused.py::test_to_numpy_refuses_what_has_no_dense_values",
         ),
     ),
     34: (

@@ -1,18 +1,16 @@
 """What a builder gives, and class weights as numbers."""
 
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
-import torch
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.losses.additive import additive
-from segmeter.losses.build import build_loss, fix_weights, resolve_weights
-from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, FocalConfig, SumConfig
+from segmeter.losses.build import build_loss, class_weights, fix_weights, resolve_weights
+from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, FocalConfig, Scheme, SumConfig
 from segmeter.losses.region import TverskyLoss
-from tests.losses.cases import make_case
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "road", "car"), colours=((0, 0, 0),) * 3, ignore_index=255)
 
@@ -56,14 +54,30 @@ def test_schemes_become_numbers_in_the_parts_of_a_sum_too():
         fix_weights(given, SPEC, None)
 
 
-@pytest.mark.parametrize("name", sorted(LOSSES.names()))
-def test_a_binary_target_may_have_the_channel_axis_of_the_logits(name):
-    """(B, 1, H, W) or (B, H, W): one value, sum and denominator, with ignored pixels."""
-    spec = ClassSpec(task="binary", names=("a", "b"), colours=((0, 0, 0), (1, 1, 1)), ignore_index=255)
-    loss = additive(build_loss(LOSSES.schema(name)(), spec), spec.ignore_index)
-    case = make_case("binary")
-    for values in (loss, loss.sums):
-        torch.testing.assert_close(
-            values(case.logits, case.target[:, None]), values(case.logits, case.target), rtol=0, atol=0
-        )
-    torch.testing.assert_close(loss.denominators(case.target[:, None]), loss.denominators(case.target), rtol=0, atol=0)
+SCHEMES = get_args(Scheme)
+COUNTS = np.array([700, 200, 99, 1, 0])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_share_decides_not_the_number_of_pixels(scheme):
+    weights = class_weights(COUNTS, scheme)
+    np.testing.assert_allclose(class_weights(COUNTS * 2**40, scheme), weights, rtol=1e-12)
+    np.testing.assert_allclose(class_weights(COUNTS.astype(np.uint16), scheme), weights, rtol=1e-12)
+    order = [3, 1, 4, 0, 2]
+    np.testing.assert_array_equal(class_weights(COUNTS[order], scheme), weights[order])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_rarer_class_weighs_more(scheme):
+    weights = class_weights(COUNTS, scheme)
+    assert (np.diff(weights[:4]) > 0).all()
+
+
+@pytest.mark.parametrize(("scheme", "offset"), [("log", 1.02), ("mild", 1.1)])
+def test_logarithms_are_bounded(scheme, offset):
+    assert class_weights(COUNTS, scheme)[4] == pytest.approx(1 / np.log(offset))
+    assert class_weights(np.array([5]), scheme)[0] == pytest.approx(1 / np.log(1 + offset))
+
+
+def test_median_and_inverse_leave_an_absent_class_out():
+    assert class_weights(COUNTS, "median")[4] == class_weights(COUNTS, "inverse")[4] == 0

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError, InputError
-from segmeter.losses.checks import read_weights
 from segmeter.losses.focal import FocalLoss, focal_loss
+from segmeter.losses.focal_torch import read_weights
 from tests.losses.cases import make_case
 
 
@@ -42,28 +42,6 @@ def test_all_bad_options_are_named_at_once():
     with pytest.raises(ConfigError) as caught:
         FocalLoss("multiclass", gamma=-1, alpha=2.0, reduction="avg")
     assert len(caught.value.problems) == 4
-
-
-@pytest.mark.parametrize(
-    ("logits", "target", "task", "words"),
-    [
-        (
-            (2, 3, 4, 5),
-            (2, 1, 4, 5),
-            "multiclass",
-            r"shape \(2, 4, 5\) .* got \(2, 1, 4, 5\). Squeeze its channel axis",
-        ),
-        ((2, 3, 4, 5), (2, 4, 4), "multiclass", r"shape \(2, 4, 5\)"),
-        ((2, 3, 4, 5), (2, 4, 5), "multilabel", r"shape \(2, 3, 4, 5\)"),
-        ((2, 3, 4, 5), (2, 4, 5), "binary", r"`logits` to have 1 channel for binary"),
-        ((2, 1, 4, 5), (2, 4, 5), "multiclass", r"`logits` to have 2 channels or more"),
-        ((8,), (8,), "binary", r"`logits` to be floating \(B, K, N...\)"),
-    ],
-    ids=["channel-axis", "size", "multilabel", "binary", "one-class", "flat"],
-)
-def test_shapes_that_do_not_fit_are_refused(logits, target, task, words):
-    with pytest.raises(InputError, match=words):
-        focal_loss(torch.zeros(logits), torch.zeros(target, dtype=torch.uint8), task=task)
 
 
 def test_dtypes_that_are_no_labels_are_refused():

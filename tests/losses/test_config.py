@@ -15,7 +15,6 @@ from segmeter.losses.config import (
     FocalConfig,
     FocalTverskyConfig,
     LovaszConfig,
-    PartWeights,
     SumConfig,
     TverskyConfig,
 )
@@ -167,18 +166,6 @@ def test_class_weight_schemes_are_their_formulas():
 def test_counts_that_are_none_are_refused(counts, scheme, words):
     with pytest.raises(InputError, match=words):
         class_weights(np.array(counts), scheme)
-
-
-def test_a_sum_is_the_weighted_sum_of_its_parts():
-    case, spec = make_case("multiclass", num_classes=3), make_spec()
-    config = SumConfig(
-        weights=PartWeights(focal=0.5, dice=2.0, lovasz=0.25), focal=FocalConfig(gamma=1.0), dice=DiceConfig(smooth=3.0)
-    )
-    total = build_loss(config, spec)(case.logits, case.target)
-    parts = [(0.5, config.focal), (2.0, config.dice), (0.25, LovaszConfig())]
-    worked = sum(weight * build_loss(part, spec)(case.logits, case.target) for weight, part in parts)
-    torch.testing.assert_close(total, worked, check_dtype=False)
-    assert list(build_loss(config, spec).parts) == ["focal", "dice", "lovasz"]
 
 
 def test_cross_entropy_is_torchs():

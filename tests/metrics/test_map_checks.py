@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.map_checks import check_classes, check_maps, check_spacing, find_status, known_labels, union_box
+from segmeter.metrics.arrays import check_classes, check_maps, check_spacing, find_status, known_labels, union_box
 
 MAP = np.zeros((2, 3), np.uint8)
 

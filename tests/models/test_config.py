@@ -6,8 +6,7 @@ import segmentation_models_pytorch as smp
 
 from segmeter.errors import ConfigError
 from segmeter.models import config as models
-from segmeter.models.config import MODELS, UnetConfig, model_config
-from segmeter.models.encoders import ENCODERS
+from segmeter.models.config import ENCODERS, MODELS, UnetConfig, model_config
 
 
 def test_the_listed_encoders_are_those_of_the_library():
@@ -27,30 +26,20 @@ def test_configurations_do_not_import_torch():
         (lambda: UnetConfig(encoder="resnet43"), "got 'resnet43'. Did you mean 'resnet34'?"),
         (lambda: UnetConfig(encoder=""), "for example resnet34"),
         (lambda: UnetConfig(weights=""), "`weights` to be text of length >= 1 or null"),
-        (lambda: UnetConfig(depth=3, decoder_channels=(8, 8)), "to be 3 numbers >= 1"),
         (lambda: UnetConfig(depth=3, decoder_channels=(8, 8, 0)), "`decoder_channels[2]` to be an integer >= 1, got 0"),
-        (lambda: models.UnetPlusPlusConfig(encoder="mit_b0"), "not to be a mit_b one here"),
-        (lambda: models.LinknetConfig(encoder="mit_b0"), "not to be a mit_b one here"),
         (lambda: models.ManetConfig(decoder_pab_channels=0), "`decoder_pab_channels` to be an integer >= 1"),
         (lambda: models.FpnConfig(decoder_dropout=1.0), "`decoder_dropout` to be a number >= 0 and <= 0.9"),
-        (
-            lambda: models.FpnConfig(decoder_segmentation_channels=40),
-            "to be an integer >= 32 and a multiple of 32, got 40",
-        ),
         (lambda: models.PspnetConfig(psp_out_channels=0), "`psp_out_channels` to be an integer >= 1"),
-        (lambda: models.Deeplabv3Config(encoder_output_stride=4), "to be one of 8, 16, got 4"),
+        (lambda: models.Deeplabv3Config(encoder_output_stride=4), "to be one of 8, 16, 32, got 4"),
         (
-            lambda: models.Deeplabv3PlusConfig(decoder_atrous_rates=(6, 12)),
-            "to be a list of 3, each an integer >= 1, got [6, 12]",
+            lambda: models.Deeplabv3plusConfig(decoder_atrous_rates=(6, 12)),
+            "to be a list of 3, each an integer, got [6, 12]",
         ),
-        (lambda: models.PanConfig(encoder_output_stride=8), "to be one of 16, 32, got 8"),
         (lambda: models.UpernetConfig(decoder_channels=0), "`decoder_channels` to be an integer >= 1"),
         (
             lambda: models.SegformerConfig(decoder_segmentation_channels=0),
             "`decoder_segmentation_channels` to be an integer >= 1",
         ),
-        (lambda: models.DptConfig(encoder="resnet34"), "to be a timm transformer"),
-        (lambda: models.DptConfig(depth=3), "`decoder_intermediate_channels` to be 3 numbers"),
         (lambda: model_config({"name": "unett"}), "Did you mean 'unet'?"),
         (lambda: model_config({"name": "unet", "dpth": 3}), "unknown key 'dpth'. Did you mean 'depth'?"),
         (lambda: model_config({}), "expected a registered name, got 'None'"),

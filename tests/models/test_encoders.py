@@ -9,9 +9,8 @@ from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoderBlock
 
 from segmeter.errors import ConfigError
 from segmeter.models.build import build_segmenter
-from segmeter.models.config import UnetConfig
-from segmeter.models.encoders import ENCODERS
-from segmeter.models.folding import FoldedBlock
+from segmeter.models.config import ENCODERS, UnetConfig
+from segmeter.models.layers import FoldedBlock
 from segmeter.models.segmenter import Segmenter
 from tests.fuzzing import sampled
 from tests.models.parts import make_card

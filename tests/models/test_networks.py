@@ -3,8 +3,9 @@ import torch
 
 from segmeter.errors import ConfigError
 from segmeter.models import config as models
-from segmeter.models import networks, pretrained
+from segmeter.models import networks
 from segmeter.models.config import MODELS
+from segmeter.models.networks import pretrained_encoder
 from segmeter.models.segmenter import Segmenter
 from tests.models.parts import TINY, make_card, make_spec
 
@@ -127,8 +128,19 @@ def test_an_unlike_timm_encoder_is_refused_without_a_list_of_a_thousand():
 
 @pytest.mark.parametrize(
     "config",
-    [models.Deeplabv3Config(encoder="densenet121"), models.DptConfig(encoder="tu-convnext_atto")],
-    ids=lambda config: config.name,
+    [
+        models.Deeplabv3Config(encoder="densenet121"),
+        models.DptConfig(encoder="tu-convnext_atto"),
+        models.DptConfig(encoder="resnet34"),
+        models.DptConfig(depth=3),
+        models.UnetConfig(depth=3, decoder_channels=(8, 8)),
+        models.UnetplusplusConfig(encoder="mit_b0"),
+        models.LinknetConfig(encoder="mit_b0"),
+        models.FpnConfig(decoder_segmentation_channels=40),
+        models.Deeplabv3Config(encoder_output_stride=32),
+        models.PanConfig(encoder_output_stride=8),
+    ],
+    ids=lambda config: f"{config.name}-{config.encoder}",
 )
 def test_a_combination_that_the_library_refuses_is_one_line(config):
     with pytest.raises(ConfigError, match=f"model: {config.name} with encoder '{config.encoder}' at depth") as caught:
@@ -144,14 +156,14 @@ def test_a_combination_with_logits_of_another_size_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("encoder", ["resnet18", "tu-resnet10t"])
 def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, tmp_path, encoder):
-    monkeypatch.setattr(pretrained, "_reachable", lambda endpoint: False)
-    monkeypatch.setattr(pretrained.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(networks, "_reachable", lambda endpoint: False)
+    monkeypatch.setattr(networks.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(
         ConfigError, match=r"expected the imagenet weights of .*no network.*model.weights=null"
     ) as caught:
         build(TINY.replace(encoder=encoder, weights="imagenet"))
     assert "\n" not in str(caught.value)
-    assert pretrained.constants.HF_HUB_OFFLINE is False
+    assert networks.constants.HF_HUB_OFFLINE is False
 
 
 @pytest.mark.parametrize(
@@ -167,19 +179,19 @@ def test_pretrained_weights_without_network_and_cache_fail_at_once(monkeypatch, 
 def test_the_library_is_asked_for_the_weights_that_are_named(monkeypatch, encoder, weights, passed):
     asked = []
 
-    def construct(**options):
+    def construct(name, **options):
         asked.append(options["encoder_weights"])
         raise ValueError("enough")
 
-    monkeypatch.setattr(pretrained, "_reachable", lambda endpoint: False)
-    monkeypatch.setitem(networks._NETWORKS, "unet", construct)
+    monkeypatch.setattr(networks, "_reachable", lambda endpoint: False)
+    monkeypatch.setattr(networks.smp, "create_model", construct)
     with pytest.raises(ConfigError, match="can't be built: enough"):
         build(TINY.replace(encoder=encoder, weights=weights))
     assert asked == [passed]
 
 
 def test_weights_that_an_encoder_lacks_are_refused_with_those_it_has():
-    with pytest.raises(ConfigError, match=r"`weights` that resnext101_32x48d has, got 'imagenet'. Known: instagram"):
+    with pytest.raises(ConfigError, match=r"Wrong pretrained weights `imagenet` for .*32x48d`.*instagram"):
         build(TINY.replace(encoder="resnext101_32x48d", weights="imagenet"))
 
 
@@ -187,6 +199,33 @@ def test_the_host_counts_as_unreachable_where_its_name_is_unknown(monkeypatch):
     def unknown(*_):
         raise OSError("Name or service not known")
 
-    monkeypatch.setattr(pretrained.socket, "getaddrinfo", unknown)
-    monkeypatch.setattr(pretrained, "getproxies", dict)
-    assert not pretrained._reachable("https://hub.invalid")
+    monkeypatch.setattr(networks.socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(networks, "getproxies", dict)
+    assert not networks._reachable("https://hub.invalid")
+
+
+def download(encoder, *, wanted=True):
+    """Fail as a download does, and say what the client was told before."""
+    with pretrained_encoder(encoder, wanted=wanted):
+        raise ConnectionError(f"offline={networks.constants.HF_HUB_OFFLINE}")
+
+
+@pytest.mark.parametrize(("reachable", "state"), [(True, "the download failed"), (False, "no network")])
+def test_a_failed_download_says_why_and_what_to_do(monkeypatch, reachable, state):
+    monkeypatch.setattr(networks, "_reachable", lambda endpoint: reachable)
+    with pytest.raises(ConfigError, match=rf"'resnet18' from .*\({state}\). Set model.weights=null") as caught:
+        download("resnet18")
+    assert str(caught.value.__cause__) == f"offline={not reachable}"
+    assert networks.constants.HF_HUB_OFFLINE is False
+
+
+def test_without_pretrained_weights_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(networks, "_reachable", lambda endpoint: pytest.fail("asked"))
+    with pytest.raises(ConnectionError, match="offline=False"):
+        download("resnet18", wanted=False)
+
+
+def test_behind_a_proxy_the_host_is_not_looked_up(monkeypatch):
+    monkeypatch.setattr(networks, "getproxies", lambda: {"https": "proxy"})
+    monkeypatch.setattr(networks.socket, "getaddrinfo", lambda *_: pytest.fail("looked up"))
+    assert networks._reachable("https://hub.invalid")

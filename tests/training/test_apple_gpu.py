@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from segmeter.bridge.kernels.argmax import winners
+from segmeter.bridge.argmax import winners
 from segmeter.bridge.transfer import measure
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
@@ -34,7 +34,7 @@ from tests.training.optimisation.test_no_waiting import EVERYTHING, give_gradien
 from tests.training.tiny import SPEC, tiny_job, tiny_segmenter
 
 MPS, STAND_IN = torch.device("mps"), torch.device("cuda")
-ROOMS = ("losses.additive", "losses.region", "losses.checks")  # where sums take the widest float
+ROOMS = ("losses.additive", "losses.region", "losses.focal_torch")  # where sums take the widest float
 CHANGE = Augment(EVERYTHING, SPEC)
 DRAWS = CHANGE.draw(seed=0, epoch=0, indices=np.arange(4), channels=3)
 
@@ -58,7 +58,7 @@ def apple_gpu(monkeypatch):
     for room in ROOMS:
         monkeypatch.setattr(f"segmeter.{room}.widest_float", lambda device: widest_float(MPS))
     monkeypatch.setattr("segmeter.losses.focal.has_triton", bool)
-    monkeypatch.setattr("segmeter.bridge.kernels.fused._installed", bool)
+    monkeypatch.setattr("segmeter.bridge.argmax.has_triton", bool)
     monkeypatch.setattr(augment, "add_noise", lambda image, share, seeds: image + share[:, None, None, None])
     with FakeTensorMode(), STAND_IN:
         model = tiny_segmenter().train()  # whose normalisation is computed in float64, on the CPU

@@ -1,4 +1,4 @@
-"""NumPy <-> torch: the only crossing, exact in dtype and complete on return; logits become labels here."""
+"""The only crossing between NumPy and torch: exact in dtype, complete on return. Logits become labels here."""
 
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier, PendingArray

@@ -10,10 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.dtypes import SIGNED, TORCH, LabelDtype, wanted_label_dtype
-from segmeter.bridge.kernels import fused
-from segmeter.bridge.kernels.argmax import winners
-from segmeter.bridge.tensor_checks import check_tensor
+from segmeter.bridge import argmax
+from segmeter.bridge.dtypes import SIGNED, TORCH, check_tensor, wanted_label_dtype
 from segmeter.bridge.transfer import Rule, Transfer, fetch, measure
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task
@@ -30,7 +28,6 @@ def labels_to_numpy(
     num_classes: int,
     ignore_index: int | None = None,
     threshold: float = 0.5,
-    dtype: LabelDtype = "auto",
 ) -> np.ndarray:
     """Bring logits or labels to the host as label maps, one or two bytes per pixel.
 
@@ -46,19 +43,17 @@ def labels_to_numpy(
         K, background included; binary 2.
     ignore_index
         A label value that is no class but allowed in labels, up to 65535, or None.
-    dtype
-        "auto": uint8 if all classes and `ignore_index` fit, else uint16. It does not depend on the values, so that
-        all maps of a run are alike.
 
     Returns
     -------
-    (B, H, W), multilabel (B, K, H, W), uint8 or uint16, fresh and owned by the caller.
+    (B, H, W), multilabel (B, K, H, W), fresh and owned by the caller. uint8 if all classes and `ignore_index` fit, else
+    uint16, whatever the values are, so all maps of a run are alike.
 
     Raises
     ------
     InputError
         A logit is NaN or infinite, or a label is neither a class nor `ignore_index` (with min, max and the first bad
-        index); `ignore_index` is a class; the shape does not fit the task; `dtype` is too small.
+        index); `ignore_index` is a class; the shape does not fit the task.
 
     Examples
     --------
@@ -75,7 +70,6 @@ def labels_to_numpy(
         num_classes=num_classes,
         ignore_index=ignore_index,
         threshold=threshold,
-        dtype=dtype,
     )
     array: np.ndarray = fetch(transfer).numpy()
     return array if transfer.private else array.copy()
@@ -122,14 +116,13 @@ def pack_labels(
     num_classes: int,
     ignore_index: int | None,
     threshold: float,
-    dtype: LabelDtype,
 ) -> Transfer:
     """Pack label maps on the device; see `labels_to_numpy`."""
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     known_name(where, "task", task, TASKS)
     num_classes = whole_number(where, "num_classes", num_classes)
     ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
-    wanted = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index, dtype=dtype)]
+    wanted = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index)]
     if task == "binary" and num_classes != 2:
         raise InputError(expected(where, "num_classes", "to be 2 for binary (background, object)", num_classes))
     values = 2 if task == "multilabel" else num_classes
@@ -164,10 +157,10 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
     if task == "multiclass":
         shape = tuple(tensor.shape[:1] + tensor.shape[2:])
         flat = tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None]
-        if fused.takes(flat, channels=flat.shape[1]):
-            found, record = fused.argmax_labels(flat, dtype)
+        if argmax.fused_takes(flat, channels=flat.shape[1]):
+            found, record = argmax.argmax_labels(flat, dtype)
             return _finite(where, found.view(shape), record=record)
-        found, extremes = winners(flat, dtype)
+        found, extremes = argmax.winners(flat, dtype)
         limits = None if extremes is None else [each.view(shape) for each in extremes]
         return _finite(where, found.view(shape), extremes=limits)
     threshold = real_number(where, "threshold", threshold)
@@ -175,8 +168,8 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
     tensor = tensor.squeeze(1) if task == "binary" else tensor
     level = decision_level(threshold, double=tensor.dtype == torch.float64)
-    if fused.takes(tensor):
-        found, record = fused.threshold_labels(tensor, level, dtype)
+    if argmax.fused_takes(tensor):
+        found, record = argmax.threshold_labels(tensor, level, dtype)
         return _finite(where, found, record=record)
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
     return _finite(where, (wide > level).to(dtype).contiguous(), extremes=(tensor, tensor))
@@ -185,7 +178,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
 def _pack_given(
     where: str, tensor: Tensor, *, num_classes: int, ignore_index: int | None, dtype: torch.dtype
 ) -> Transfer:
-    """Pack labels that were decoded before: each value must be a class or the ignore value."""
+    """Pack labels that are decoded already: each value must be a class or the ignore value."""
     if tensor.dtype == torch.uint64 or tensor.is_complex():
         raise InputError(expected(where, "logits_or_labels", "to be integer, bool or floating", tensor.dtype))
     values = tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
@@ -208,8 +201,8 @@ def _finite(
 ) -> Transfer:
     """A payload computed from logits, with the record of whether these were finite.
 
-    The kernel that decoded them wrote `record`, or else it is measured on `extremes`, the lowest and highest logits of
-    each pixel; with neither they are known to be finite.
+    Either the kernel that decoded them wrote `record`, or it is measured on `extremes`, the lowest and highest logits
+    of each pixel. With neither they are known to be finite.
     """
     shape, values, sortable = tuple(payload.shape), torch.float32, record is not None
     if extremes is not None and extremes[0].numel():

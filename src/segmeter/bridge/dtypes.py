@@ -1,20 +1,15 @@
-"""Which dtype crosses and which one arrives, which values a dtype holds, and the conversion that loses none."""
-
-import math
-from typing import Literal, get_args
+"""Which tensors, devices and dtypes can cross, which values a dtype holds, and the conversion that loses none."""
 
 import numpy as np
 import torch
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from segmeter.checks import expected, known_name, shown
+from segmeter.checks import expected, shown
 from segmeter.classes import label_dtype
 from segmeter.errors import InputError
 
-LabelDtype = Literal["auto", "uint8", "uint16"]
-
-# torch dtypes that NumPy has under the same name, and the arrays that carry them without a change
+# torch dtypes that NumPy has under the same name, and the arrays that carry them unchanged
 NUMPY: dict[torch.dtype, np.dtype] = {
     getattr(torch, name): np.dtype(name)
     for name in (
@@ -24,7 +19,7 @@ NUMPY: dict[torch.dtype, np.dtype] = {
 }
 TORCH: dict[np.dtype, torch.dtype] = {numpy: ours for ours, numpy in NUMPY.items()}
 
-# torch dtypes that NumPy lacks: they cross as they are and are widened on the host, where every value is exact
+# torch dtypes that NumPy lacks: they cross unchanged and are widened on the host, where every value is exact
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 WIDENED: dict[torch.dtype, torch.dtype] = {
     torch.bfloat16: torch.float32,
@@ -34,6 +29,65 @@ WIDENED: dict[torch.dtype, torch.dtype] = {
 
 # torch has these, but almost no arithmetic on them
 SIGNED: dict[torch.dtype, torch.dtype] = {torch.uint16: torch.int32, torch.uint32: torch.int64}
+
+
+def check_tensor(where: str, argument: str, tensor: object) -> Tensor:
+    """Return `tensor` as a plain strided torch.Tensor with values, detached; InputError with a remedy otherwise."""
+    if not isinstance(tensor, Tensor):
+        raise InputError(expected(where, argument, "to be a torch.Tensor", type(tensor).__name__))
+    with torch._C.DisableTorchFunctionSubclass():
+        refusal = _refusal(tensor)
+        if refusal is not None:
+            what, remedy = refusal
+            given = what if tensor.is_nested else f"{what} of shape {tuple(tensor.shape)}"
+            raise InputError(expected(where, argument, "to be a dense tensor with values", given, remedy))
+        if tensor.dtype not in NUMPY and tensor.dtype not in WIDENED:
+            rule = "of a dtype that NumPy has or that widens to one"
+            remedy = "Packed sub-byte values have no array; unpack them in torch first."
+            raise InputError(expected(where, argument, rule, str(tensor.dtype), remedy))
+        return tensor.detach()
+
+
+def _refusal(tensor: Tensor) -> tuple[str, str] | None:
+    """The kind of a tensor that has no dense values, and what to do; None for an ordinary one."""
+    if tensor.is_nested:
+        return "a nested tensor", "Convert its parts one by one (tensor.unbind()) or pad it: to_padded_tensor(0)."
+    if tensor.is_quantized:
+        return "a quantised tensor", "Pass tensor.dequantize() for values or tensor.int_repr() for the integers."
+    if tensor.is_meta:
+        return "a meta tensor", "It has a shape but no values: run the model on a real device."
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}", "Pass tensor.to_dense()."
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return "a tensor inside a torch.func transform", "Return it from vmap or grad first, then convert it."
+    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        remedy = "A fake tensor has no values; a distributed one has full_tensor(); others: pass the tensor inside."
+        return f"a {type(tensor).__name__}", remedy
+    return None
+
+
+def check_device(where: str, device: str | torch.device) -> torch.device:
+    """Return `device`, or raise an InputError that says what is installed and what to do."""
+    try:
+        wanted = torch.device(device)
+    except (RuntimeError, TypeError, ValueError) as error:
+        rule = 'to be a device such as "cpu" or "cuda:0"'
+        raise InputError(expected(where, "device", rule, shown(device))) from error
+    if wanted.type != "cuda":
+        return wanted
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (wanted.index or 0) < count:
+        return wanted
+    build, remedy = f"this machine shows {count} device(s)", ""
+    if not count:
+        name, remedy = f"torch {torch.__version__}", 'Or pass device="cpu".'
+        kind = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
+        build = (
+            f"{name} is built for {kind} but finds no device; check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES"
+        )
+        if torch.version.cuda is None and torch.version.hip is None:
+            build = f"{name} is built without CUDA; install a CUDA build of torch"
+    raise InputError(expected(where, "device", "to be available", f"{str(wanted)!r}: {build}", remedy))
 
 
 def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
@@ -50,42 +104,17 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
     return wanted
 
 
-def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None, dtype: LabelDtype) -> np.dtype:
-    """uint8 where every class and the ignore value fit, else uint16; InputError where `dtype` is too small."""
+def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None) -> np.dtype:
+    """uint8 where every class and the ignore value fit, else uint16; InputError where neither holds them."""
     for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
         if value is not None and not least <= value <= 65535 + least:
             remedy = "Labels are unsigned: map the value first." if value < least else "A uint16 holds 65536 values."
             raise InputError(expected(where, argument, f">= {least} and <= {65535 + least}", value, remedy))
-    largest = max(num_classes - 1, -1 if ignore_index is None else ignore_index)
-    known_name(where, "dtype", dtype, get_args(LabelDtype))
-    wanted = label_dtype(largest) if dtype == "auto" else np.dtype(dtype)
-    if largest > np.iinfo(wanted).max:
-        rule = f"to hold the label values 0 to {largest}"
-        raise InputError(expected(where, "dtype", rule, dtype, 'Pass dtype="auto".'))
-    return wanted
-
-
-def holds_every_value(source: torch.dtype, target: torch.dtype) -> bool:
-    """Whether `target` holds each value of `source` exactly, so that no value needs to be checked."""
-    if source == target or source == torch.bool:
-        return True
-    if target == torch.bool or (source.is_complex and not target.is_complex):
-        return False
-    if source.is_complex or source.is_floating_point:
-        inexact = target.is_floating_point or target.is_complex
-        return inexact and _digits(source) <= _digits(target) and torch.finfo(source).max <= torch.finfo(target).max
-    low, high = torch.iinfo(source).min, torch.iinfo(source).max
-    if target.is_floating_point or target.is_complex:
-        return max(high, -low).bit_length() <= _digits(target)
-    return torch.iinfo(target).min <= low and high <= torch.iinfo(target).max
-
-
-def _digits(dtype: torch.dtype) -> int:
-    return 1 - round(math.log2(torch.finfo(dtype).eps))
+    return label_dtype(max(num_classes - 1, -1 if ignore_index is None else ignore_index))
 
 
 def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Convert on the tensor's own device.
+    """Convert on the tensor's own device, to a dtype that NumPy has.
 
     Integers and bools must arrive exactly, whatever the target; a float in a narrower float is rounded to nearest,
     but never to infinity.
@@ -97,61 +126,45 @@ def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tenso
     Raises
     ------
     InputError
-        The conversion has no meaning: complex to real, or arithmetic that torch lacks.
+        The conversion has no meaning: complex to real or back, or arithmetic that torch lacks.
     """
-    source = tensor.dtype
-    if source in WIDENED and target != source:
-        tensor = tensor.to(WIDENED[source])
-        source = tensor.dtype
-    if source == torch.uint64 and target != torch.uint64:
+    source = WIDENED.get(tensor.dtype, tensor.dtype)
+    tensor = tensor.to(source)
+    if source == target:
+        return tensor, None
+    if source == torch.uint64:
         remedy = "torch has no arithmetic for uint64: convert without dtype and go on in NumPy."
         raise InputError(expected(where, "dtype", "to be uint64 for a uint64 tensor", str(target), remedy))
-    if source.is_complex and not target.is_complex:
-        remedy = "Pass tensor.real, tensor.imag or tensor.abs()."
-        raise InputError(expected(where, "dtype", f"to be complex for a {source} tensor", str(target), remedy))
-    if holds_every_value(source, target):
+    if source.is_complex or target.is_complex:
+        rule, remedy = f"to be {source} for a {source} tensor", "Pass tensor.real, tensor.imag or tensor.abs()."
+        raise InputError(expected(where, "dtype", rule, str(target), remedy))
+    if np.can_cast(NUMPY[source], NUMPY[target]) and (source, target) != (torch.int64, torch.float64):
         return tensor.to(target), None
-    if source in SIGNED:
-        tensor = tensor.to(SIGNED[source])
+    tensor = tensor.to(SIGNED.get(source, source))
     converted = tensor.to(target)
     return converted, _lost(tensor, converted)
 
 
-def comparable(tensor: Tensor) -> Tensor:
-    """The tensor in a real dtype that torch can compare; complex numbers by their absolute value."""
-    if tensor.dtype in WIDENED:
-        tensor = tensor.to(WIDENED[tensor.dtype])
-    if tensor.is_complex():
-        return tensor.abs()
-    return tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))
-
-
 def _lost(tensor: Tensor, converted: Tensor) -> Tensor:
-    """Where `converted` is not what `tensor` was."""
+    """Where `converted` differs from `tensor` by more than a float's rounding."""
     source, target = tensor.dtype, converted.dtype
     if target == torch.bool:
         return (tensor != 0) & (tensor != 1)
-    if source.is_complex:
+    if source.is_floating_point and target.is_floating_point:
         return converted.isinf() & ~tensor.isinf()
-    if source.is_floating_point and not target.is_floating_point and not target.is_complex:
-        return _lost_to_integer(tensor if source == torch.float64 else tensor.float(), target)
-    if source.is_floating_point:
-        return converted.isinf() & ~tensor.isinf()
-    if target.is_floating_point or target.is_complex:
-        return _lost_to_float(tensor, converted)
-    low, high = (torch.iinfo(source).min, torch.iinfo(source).max)
+    if source.is_floating_point:  # fractions, NaN and values out of range; the limits are exact in float32
+        wide, info = tensor if source == torch.float64 else tensor.float(), torch.iinfo(target)
+        return ~((wide >= float(info.min)) & (wide < float(info.max + 1)) & (wide == wide.trunc()))
+    if target.is_floating_point:  # 2**63 is excluded, as converting it back is undefined
+        back = converted.to(torch.float64)
+        inside = back.abs() < 2.0**63
+        smallest = (tensor == torch.iinfo(source).min) & (back == -(2.0**63))
+        return ~(inside & (torch.where(inside, back, 0.0).to(torch.int64) == tensor)) & ~smallest
+    low, high = torch.iinfo(source).min, torch.iinfo(source).max
     return (tensor < max(low, torch.iinfo(target).min)) | (tensor > min(high, torch.iinfo(target).max))
 
 
-def _lost_to_integer(tensor: Tensor, target: torch.dtype) -> Tensor:
-    """Fractions, NaN and what is out of range; the limits are powers of two, which float32 holds exactly."""
-    info = torch.iinfo(target)
-    return ~((tensor >= float(info.min)) & (tensor < float(info.max + 1)) & (tensor == tensor.trunc()))
-
-
-def _lost_to_float(tensor: Tensor, converted: Tensor) -> Tensor:
-    """Integers that come back different; 2**63 is excluded, as converting it back is undefined."""
-    back = (converted.real if converted.is_complex() else converted).to(torch.float64)
-    inside = back.abs() < 2.0**63
-    smallest = tensor == torch.iinfo(tensor.dtype).min
-    return ~(inside & (torch.where(inside, back, 0.0).to(torch.int64) == tensor)) & ~(smallest & (back == -(2.0**63)))
+def comparable(tensor: Tensor) -> Tensor:
+    """The tensor in a dtype that torch can compare."""
+    tensor = tensor.to(WIDENED.get(tensor.dtype, tensor.dtype))
+    return tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))

@@ -1,10 +1,10 @@
-"""Brings results to the host while the device computes on: submit now, take the result when it is needed."""
+"""Brings results to the host while the device continues: submit now, take the result when you need it."""
 
 import logging
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,11 +12,10 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from segmeter.bridge.decode import ProbsDtype, pack_labels, pack_probs
-from segmeter.bridge.dtypes import LabelDtype, wanted_dtype
-from segmeter.bridge.tensor_checks import check_device, check_tensor
-from segmeter.bridge.to_numpy import Check, pack
+from segmeter.bridge.dtypes import check_device, check_tensor, wanted_dtype
+from segmeter.bridge.to_numpy import pack
 from segmeter.bridge.transfer import Transfer
-from segmeter.checks import expected, known_name
+from segmeter.checks import expected
 from segmeter.classes import Task
 from segmeter.errors import InputError
 
@@ -26,7 +25,7 @@ Copy = tuple[Tensor, Tensor]  # (to, from): same shape and dtype, both contiguou
 
 
 class Transport(Protocol):
-    """Starts copies from one device. Only this layer knows streams and events, so tests can put in their own."""
+    """Starts copies from one device. Only transports know streams and events, so tests can use their own."""
 
     device: torch.device
     immediate: bool
@@ -62,9 +61,9 @@ class PlainTransport:
 
 
 class CudaTransport:
-    """One side stream of one CUDA device, into pinned memory, so that copies run beside the next kernels.
+    """Copies on a side stream of one CUDA device into pinned memory, while the next kernels run.
 
-    torch keeps pinned memory and gives it out again when the array in it is gone, so nothing is pinned twice.
+    torch keeps pinned memory and reuses it once the array in it is gone, so nothing is pinned twice.
     """
 
     immediate = False
@@ -97,7 +96,7 @@ def open_transport(device: torch.device) -> Transport:
 
 
 def empty_pinned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Host memory that copies can be queued into or out of; pageable memory where none can be pinned."""
+    """Allocate host memory for asynchronous copies; pageable memory where none can be pinned."""
     try:
         return torch.empty(shape, dtype=dtype, pin_memory=True)
     except RuntimeError as error:
@@ -106,7 +105,7 @@ def empty_pinned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 class PendingArray:
-    """A result that is on its way. The caller owns the array.
+    """A result on its way to the host. The caller owns the array.
 
     Parameters
     ----------
@@ -156,7 +155,7 @@ class PendingArray:
         Raises
         ------
         InputError
-            A check failed: raised in the place of the first row with a bad value, after the good ones before it.
+            A check failed. It is raised instead of the first row with a bad value, after the good rows before it.
         """
         self._arrive()
         yield from self._host[: self._transfer.good_rows(self._record)].numpy()
@@ -171,12 +170,12 @@ class PendingArray:
 
 
 class HostCopier:
-    """Brings results to the host while the device computes on.
+    """Brings results to the host while the device continues.
 
-    A submitted tensor is packed and checked on its device and copied on a side stream; nothing waits until a result is
-    taken, and that wait is for this result alone. The result has the values that the tensor held when it was submitted.
-    Each result takes memory on the host until its array is dropped, so take results as you go. On the CPU the same code
-    makes plain copies. It can be used from several threads.
+    A submitted tensor is packed and checked on its device and copied on a side stream. Nothing waits until a result is
+    taken, and then only for that result. A result has the values that the tensor held when it was submitted. It takes
+    memory on the host until its array is dropped, so take results as you go. On the CPU the same code makes plain
+    copies. A copier can be used from several threads.
 
     Parameters
     ----------
@@ -205,14 +204,11 @@ class HostCopier:
         if transport is None and self._transport.immediate:
             _warn_once(f"results from {device} are copied at once: nothing overlaps, the values are the same")
 
-    def submit(
-        self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None, check: Check = "raise"
-    ) -> PendingArray:
-        """Send the values of a tensor; `dtype` and `check` are those of `to_numpy`."""
+    def submit(self, tensor: Tensor, *, case_id: str, dtype: DTypeLike | None = None) -> PendingArray:
+        """Send the values of a tensor; `dtype` is that of `to_numpy`."""
         where = "HostCopier.submit"
-        known_name(where, "check", check, get_args(Check))
         wanted = None if dtype is None else wanted_dtype(where, dtype)
-        return self._send(where, pack(where, check_tensor(where, "tensor", tensor), wanted, check), case_id)
+        return self._send(where, pack(where, check_tensor(where, "tensor", tensor), wanted), case_id)
 
     def submit_labels(
         self,
@@ -223,7 +219,6 @@ class HostCopier:
         num_classes: int,
         ignore_index: int | None = None,
         threshold: float = 0.5,
-        dtype: LabelDtype = "auto",
     ) -> PendingArray:
         """Decode on the device and send one or two bytes per pixel; the arguments are those of `labels_to_numpy`."""
         where = "HostCopier.submit_labels"
@@ -234,7 +229,6 @@ class HostCopier:
             num_classes=num_classes,
             ignore_index=ignore_index,
             threshold=threshold,
-            dtype=dtype,
         )
         return self._send(where, transfer, case_id)
 

@@ -1,4 +1,4 @@
-"""Moves a tensor that was packed on its device to the host, together with the record of its checks.
+"""A tensor packed on its device, ready to cross, with the record of the checks of its values.
 
 Checks must not make the host wait for the device, so they write six integers beside the payload. These cross on the
 same stream, and the host reads them when it takes the result.
@@ -20,8 +20,8 @@ from segmeter.errors import InputError
 class Rule:
     """The rule that the values have to keep, in the words of the error.
 
-    `shape` turns the flat index into a position; `values` is the dtype in which min and max were measured. `sortable`
-    says that a kernel combined them as int32 of the same order, which knows no NaN.
+    `shape` turns the flat index into a position; `values` is the dtype in which min and max were measured. If
+    `sortable`, a kernel combined them as int32 that sort as floats do, but without NaN.
     """
 
     where: str
@@ -48,7 +48,7 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
 
     Returns
     -------
-    (6,) int64, or None on the CPU where nothing is bad: there the answer costs no wait.
+    (6,) int64, or None on the CPU if nothing is bad: asking costs no wait there.
     """
     if bad.device.type == "cpu" and not bool(bad.any()):
         return None
@@ -65,7 +65,7 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
 
 
 def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
-    """Raise the InputError that a (6,) int64 `record` stands for; a record without bad values passes."""
+    """Raise InputError if a (6,) int64 `record` counts bad values."""
     bad, nan, inf, first, *limits = (int(value) for value in record)
     if bad == 0:
         return
@@ -81,7 +81,7 @@ def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
 
 
 def _bits(value: Tensor) -> Tensor:
-    """A 0-d number as int64: itself or, of a float, its bits; so that counts and values share one record."""
+    """A 0-d integer, or the bits of a float, as int64, so that counts and values share one record."""
     if not value.is_floating_point():
         return value.to(torch.int64)
     if value.dtype == torch.float64:
@@ -90,7 +90,7 @@ def _bits(value: Tensor) -> Tensor:
 
 
 def _number(bits: int, values: torch.dtype) -> float:
-    """Read back what `_bits` wrote."""
+    """Reverse `_bits`."""
     if not values.is_floating_point:
         return bits
     kind, size = (np.float64, np.int64) if values == torch.float64 else (np.float32, np.int32)
@@ -108,8 +108,7 @@ class Transfer:
     arrives
         The torch dtype on the host; differs from the payload's where NumPy lacks that one.
     record, rule
-        The record of the checks, (6,) int64 on the same device, and the rule that it belongs to. None where nothing can
-        be wrong.
+        The record of the checks, (6,) int64 on the same device, and their rule. None where nothing can be wrong.
     private
         Whether nobody else can reach the payload's memory.
     """
@@ -121,37 +120,22 @@ class Transfer:
     private: bool
 
     def check(self, record: Tensor | None, case_id: str | None = None) -> None:
-        """Raise what a record says that has arrived on the host."""
+        """Raise InputError if the record, now on the host, counts bad values."""
         if record is not None and self.rule is not None:
             raise_if_bad(record.numpy(), self.rule, case_id)
 
     def good_rows(self, record: Tensor | None) -> int | None:
-        """How many rows of the first axis come before the first bad value; None where all are good."""
+        """Number of rows of the first axis before the first bad value; None if all are good."""
         if record is None or self.rule is None or int(record[0]) == 0:
             return None
         return int(record[3]) // math.prod(self.rule.shape[1:])
 
 
-def fetch(transfer: Transfer, *, out: Tensor | None = None) -> Tensor:
-    """Bring a packed tensor to the host and wait for it; return `out`, or else a CPU tensor of dtype `arrives`.
+def fetch(transfer: Transfer) -> Tensor:
+    """Bring a packed tensor to the host and wait for it; raise InputError if a check failed.
 
-    The payload and its record are queued on the same stream, and the host waits once for both. Fresh memory is
-    pageable, as pinning it for one use costs more than it saves.
+    Fresh memory is pageable, as pinning it for one use costs more than it saves.
     """
-    payload, record = transfer.payload, transfer.record
-    if payload.device.type == "cuda":
-        with torch.cuda.device(payload.device):
-            direct = out is not None and out.dtype == payload.dtype
-            host = out if direct and out is not None else torch.empty_like(payload, device="cpu")
-            payload = host.copy_(payload, non_blocking=True)
-            if record is not None:
-                record = torch.empty_like(record, device="cpu").copy_(record, non_blocking=True)
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            done.record()
-            done.synchronize()
-    elif payload.device.type != "cpu":
-        payload, record = payload.cpu(), None if record is None else record.cpu()
-    transfer.check(record)
-    if out is not None:
-        return out if payload is out else out.copy_(payload)
+    transfer.check(None if transfer.record is None else transfer.record.cpu())
+    payload = transfer.payload.cpu()
     return payload if payload.dtype in NUMPY else payload.to(transfer.arrives)

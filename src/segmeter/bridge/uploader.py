@@ -1,4 +1,4 @@
-"""Stacks arrays into one tensor on the device while the device computes on."""
+"""Uploads arrays as one tensor while the device continues with its work."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,24 +8,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.dtypes import TORCH
+from segmeter.bridge.dtypes import TORCH, check_device
 from segmeter.bridge.host_copier import empty_pinned
-from segmeter.bridge.tensor_checks import check_device
 from segmeter.checks import expected
 from segmeter.errors import InputError
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a small CPU tensor to a device, without waiting for what that has to do before."""
+    """Copy a small CPU tensor to a device without waiting for the device's earlier work."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class Uploader:
     """Stacks arrays of one shape and dtype into a tensor on a device.
 
-    On CUDA the arrays are stacked in pinned memory and copied on a side stream, so that neither host nor copy waits for
-    what the device was given before; the stream that is current when it is called waits for the copy. torch gives
-    pinned memory out again only when the copy out of it is complete. Elsewhere it is a plain copy.
+    On CUDA the arrays are stacked in pinned memory and copied on a side stream, so neither the host nor the copy waits
+    for the device's earlier work. The current stream waits for the copy. torch reuses pinned memory only when the copy
+    out of it is complete. Elsewhere it is a plain copy.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ class Uploader:
         self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, arrays: Sequence[NDArray[Any]]) -> Tensor:
-        """Upload `arrays`, and return a tensor (len(arrays), *shape) of their dtype, that nobody else holds.
+        """Upload `arrays`, and return a new tensor (len(arrays), *shape) of their dtype.
 
         Raises
         ------

@@ -1,95 +1,28 @@
-"""What a user may say about data: one schema per kind of data set."""
+"""The configuration of data: one schema per kind of data set."""
 
 import re
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from segmeter.checks import nearest
-from segmeter.classes import ClassSpec, Colours, Task, check_colours, check_ignored, check_names
-from segmeter.data.known_classes import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, default_colours
+from segmeter.classes import Colours
+from segmeter.data import known_classes
+from segmeter.data.classes_config import ClassesConfig as ClassesConfig
+from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
+from segmeter.data.classes_config import check_objects
 from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
 DATA = Registry("data")
 Split = Literal["train", "val", "test", "all"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
-Instances = Literal[False, True, "references", "predictions"]
 Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
-CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # the percentiles of each image that are kept
-TimeoutSeconds = Annotated[float | None, Unit("seconds"), Field(gt=0, le=1e6)]
+CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # percentiles that are kept of each image
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
-_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # what decides the split without lists
-# What people call a first class that is no object; drawn in black, so left out of pictures
-_BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
-
-
-class ClassesConfig(Config, title="data"):
-    """What the values in masks mean."""
-
-    naming: ClassVar[str] = "Set data.classes=[background,cell]."
-    task: Task = "multiclass"
-    """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
-    classes: tuple[str, ...] = ()
-    """Names in the order of the labels, background included: [background, cell]."""
-    colours: Colours | None = None
-    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette, with black for a first class that
-    is called background, other, void, ... and for the first of a binary task."""
-    ignore_index: int | None = Field(None, ge=0, le=65535)
-    """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
-    label_map: dict[str, int] = Field(default_factory=dict)
-    """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
-    max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded; of one read by rows, of a tile."""
-    timeout_s: TimeoutSeconds = None
-    """The most seconds that reading a case may take, or each part of one that is read by rows; then the run stops, and
-    `resume` goes on with it. null waits for ever."""
-
-    @rule("classes")
-    @classmethod
-    def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
-        check_names(classes, given.task, cls.naming)
-
-    @rule("colours")
-    @classmethod
-    def _check_colours(cls, colours: Colours | None, given: Given) -> None:
-        if colours is not None:
-            check_colours(colours, given.classes)
-
-    @rule("ignore_index")
-    @classmethod
-    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
-        check_ignored(ignore_index, given.classes, given.task)
-
-    @rule("label_map")
-    @classmethod
-    def _from_values(cls, label_map: dict[str, int], given: Given) -> None:
-        for key in label_map:
-            if not _is_key(_key(key)):
-                raise RuleError(f"from a value or 'red,green,blue', not from {key!r}")
-
-    @rule("label_map")
-    @classmethod
-    def _to_labels(cls, label_map: dict[str, int], given: Given) -> None:
-        top = (2 if given.task == "multilabel" else len(given.classes)) - 1
-        for label in label_map.values():
-            if not 0 <= label <= top and label != given.ignore_index:
-                raise RuleError(f"to a label from 0 to {top} or ignore_index, not to {label}")
-
-    def spec(self) -> ClassSpec:
-        """What the labels mean."""
-        colours = self.colours
-        if colours is None:  # without a background no class is black, which an overlay would not show
-            named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
-            first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
-            colours = default_colours(first + len(self.classes))[first:]
-        return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
-
-    def labels_of(self) -> dict[str, int]:
-        """The label map with its keys written in one way."""
-        return {_key(key): label for key, label in self.label_map.items()}
+_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # keys that decide the split without lists
 
 
 class PlaceConfig(Config, title="data"):
@@ -174,36 +107,14 @@ class DataConfig(ClassesConfig, PlaceConfig):
         check_objects(instances, given, mapped=bool(given.label_map))
 
 
-def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
-    """Raise RuleError unless masks that number objects can be read: of one class, or with a divisor of several."""
-    if given.instance_divisor:
-        if not instances or given.task == "multilabel":
-            raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")
-        if any("," in key for key in given.label_map):
-            raise RuleError("to hold values of classes, not colours, with data.instance_divisor", key="label_map")
-    elif instances and (given.task != "binary" or mapped):
-        remedy = "Set data.task=binary, or data.instance_divisor where each value has its class."
-        raise RuleError("to be false but for a binary task without label map", remedy)
-
-
 def channel_label(config: DataConfig, channel: int) -> str:
-    """The name of a channel, else its number from 0."""
+    """Return the name of a channel, or its number from 0."""
     return config.channels[channel] if config.channels else str(channel)
 
 
 def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -> None:
     if isinstance(values, tuple) and len(values) != in_channels:
         raise RuleError(f"to be {in_channels} values, one per channel")
-
-
-def _key(key: object) -> str:
-    return str(key).replace(" ", "")
-
-
-def _is_key(key: str) -> bool:
-    parts = key.split(",")
-    is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
-    return is_colour or (len(parts) == 1 and key.lstrip("-").isdigit())
 
 
 @DATA.register("folder", builder="segmeter.data.folders.folder:build_folder")
@@ -218,12 +129,13 @@ class FolderConfig(DataConfig):
     mask_suffix: str = ""
     """What a mask's name has after its image's, for example "_mask"."""
     masks: str = "masks"
-    """Folder of the masks, or a COCO file, under the root; for multilabel the folder holds one per class name. With
-    `mask_suffix` it may be that of the images."""
+    """Folder of the masks, or a COCO, Label Studio or CVAT file, under the root; for multilabel the folder holds one
+    folder per class name. With `mask_suffix` it may be that of the images."""
     key: str | None = None
     """Which array of NPZ archives and Zarr groups is the mask; null takes the only one."""
     overlap: Literal["error", "smaller_on_top"] = "error"
-    """What pixels are that two objects of a COCO or GeoJSON file cover: an error, or the smaller one's."""
+    """What happens to pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: an error, or the smaller one gets
+    them."""
     lists: str | None = None
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
     list_files: dict[str, str] = Field(default_factory=dict)
@@ -308,9 +220,9 @@ class CamvidConfig(FolderConfig):
     """CamVid's road scenes: images/<id>.jpg, masks/<id>.png, train.txt, val.txt, test.txt; 11 classes, 11 is void."""
 
     name: str = "camvid"
-    classes: tuple[str, ...] = CAMVID_CLASSES
+    classes: tuple[str, ...] = known_classes.CAMVID_CLASSES
     """Names in the order of the labels."""
-    colours: Colours | None = CAMVID_COLOURS
+    colours: Colours | None = known_classes.CAMVID_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
     ignore_index: int | None = Field(11, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
@@ -318,7 +230,7 @@ class CamvidConfig(FolderConfig):
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
 
 
-@DATA.register("cells", builder="segmeter.data.synthetic.cells:build_cells")
+@DATA.register("cells", builder="segmeter.data.synthetic:build_cells")
 class CellsConfig(DataConfig):
     """Built-in synthetic fluorescence cells: background, round, spindle, mitotic (rare).
 
@@ -328,9 +240,9 @@ class CellsConfig(DataConfig):
     name: str = "cells"
     root: str = "data"
     """Folder that takes cells-<hash>/."""
-    classes: tuple[str, ...] = CELL_CLASSES
+    classes: tuple[str, ...] = known_classes.CELL_CLASSES
     """Names in the order of the labels, background included."""
-    colours: Colours | None = CELL_COLOURS
+    colours: Colours | None = known_classes.CELL_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
     ignore_index: int | None = Field(255, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""

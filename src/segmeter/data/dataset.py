@@ -1,4 +1,4 @@
-"""A split of a data set: its cases in order, each read on demand."""
+"""Represents a split of a data set: its cases in order, each read on demand."""
 
 import hashlib
 import math
@@ -29,11 +29,11 @@ from segmeter.parallel import map_in_threads
 Item = TypeVar("Item")
 Read = TypeVar("Read", covariant=True)
 
-_BY_ROWS = (".tif", ".tiff", ".zarr")  # suffixes of images that may be larger than memory
+_BY_ROWS = (".tif", ".tiff", ".zarr")  # suffixes of images that can be read line by line
 
 
 class Indexed(Protocol[Read]):
-    """A data set: items that are read by index, in any order, from several threads."""
+    """A data set: items that are read by index, in any order and from several threads."""
 
     def __len__(self) -> int: ...
 
@@ -42,42 +42,42 @@ class Indexed(Protocol[Read]):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One split of a data set; picklable, and pure: reading a case depends on nothing but its index.
+    """One split of a data set. It is picklable and pure: reading a case depends only on its index.
 
     Parameters
     ----------
     spec
-        What the labels mean.
+        The meaning of the labels.
     in_channels
         Channels that every image must have.
     split
-        "train", "val", "test", "all", or what the caller calls it.
+        "train", "val", "test", "all", or a name of the caller's.
     pairs
         The files of each case, ordered by case id.
     label_map, max_pixels, orientation
-        How files are read, see `segmeter.data.images` and `segmeter.data.masks`.
+        How files are read, see `segmeter.data.images` and `Reading`.
     level
-        Which level of pyramids is read, 0 being the finest; masks without a pyramid are those of this level.
+        The level of pyramids, 0 being the finest; masks without a pyramid belong to this level.
     streams
-        Whether images that are larger than memory are given by rows: see `streamed_cases` and `open_rows`.
+        Whether images larger than memory are read line by line, see `streamed_cases` and `open_rows`.
     rows_above
-        TIFF images of more pixels are given by rows as well.
+        TIFF images with more pixels are read line by line too.
     instances
-        Whether the stored values of masks are numbers of objects, 0 being none; labels are then 1 inside any object.
+        Whether masks hold object numbers, 0 being none; labels are then 1 inside any object.
     divisor
-        Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
+        If the values are class * divisor + number, as in Cityscapes; None for numbers alone.
     key, overlap
         How masks are read, see `Reading`.
     source
         What decided which cases belong to the split, for people to read.
     problems
-        What is wrong with files that are therefore in no pair, one line each.
+        What is wrong with files that are not in any pair, one line each.
     weights
-        Of each source, where the data set has several: its share of the training samples.
+        The share of each source in the training samples, if there are several.
     dealt
-        How its cases were dealt into splits, from `describe_dealing`; empty where they were not.
+        How the cases were dealt into splits, from `describe_dealing`; empty if they were not.
     timeout_s
-        The most seconds that reading a case may take, see `read_case`; None for any.
+        The most seconds that reading a case may take, see `read_case`; None for no limit.
     """
 
     spec: ClassSpec
@@ -104,7 +104,7 @@ class Dataset:
         return len(self.pairs)
 
     def __getitem__(self, index: int) -> Sample:
-        """Read one case; DataError names the file that is damaged, gone, of another size or changed since the check."""
+        """Read one case; DataError names a file that is damaged, gone, of another size or changed since the check."""
         with fetched(self.pairs[index].files):
             return self._read(index)
 
@@ -136,25 +136,26 @@ class Dataset:
         )
 
     def streamed_cases(self) -> frozenset[int]:
-        """Indices of the cases whose image is read by rows: a Zarr folder, or larger than memory or `rows_above`."""
+        """Return the cases whose image is read line by line: Zarr, or larger than memory or `rows_above`."""
         candidates = [i for i, pair in enumerate(self.pairs) if self.streams and pair.image.suffix.lower() in _BY_ROWS]
         found = map_in_threads(lambda index: self.is_streamed(self.header_of(index)), candidates)
         return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
 
     def is_streamed(self, header: Header) -> bool:
-        """Whether an image is read by rows."""
-        turned = self.orientation == "apply" and header.orientation != 1  # which takes the whole picture
+        """Whether an image is read line by line."""
+        turned = self.orientation == "apply" and header.orientation != 1  # turning needs the whole image
         more = header.format == "tiff" and header.height * header.width > self.rows_above and not turned
         return self.streams and (header.streamed or more)
 
     @contextmanager
     def open_rows(self, index: int) -> Iterator[tuple[LazyArray, LazyArray | None]]:
-        """Open the image (H, W, C) of a case, and its target like that of a `Sample`, or None, to be read by rows.
+        """Open the image (H, W, C) of a case, and its target like that of a `Sample` or None, to be read line by line.
 
         Raises
         ------
         DataError
-            A file is damaged, of another size, or not what was verified; reading rows and leaving raise it too.
+            A file is damaged, of another size, or changed since it was verified; reading lines and leaving raise it
+            too.
         """
         pair, in_time = self.pairs[index], self.limit(index)
         if self.instances:
@@ -172,15 +173,15 @@ class Dataset:
             yield image, (stack_planes(masks) if self.spec.is_multilabel and masks else next(iter(masks), None))
 
     def number_of(self, case_id: str) -> int:
-        """The index of a case."""
+        """Return the index of a case."""
         return self._numbers[case_id]
 
     def files_of(self, case_id: str) -> tuple[Path, ...]:
-        """The image of a case, then each mask."""
+        """Return the image of a case, then each mask."""
         return self.pairs[self._numbers[case_id]].files
 
     def locate(self, case_id: str) -> Location:
-        """Where the pixels of a case's image lie, as its file says."""
+        """Return where the pixels of a case's image lie."""
         index = self._numbers[case_id]
         return self.limit(index)(partial(read_location, self.pairs[index].image, level=self.level))
 
@@ -189,18 +190,18 @@ class Dataset:
         return {pair.case_id: index for index, pair in enumerate(self.pairs)}
 
     def header_of(self, index: int, number: int = 0) -> Header:
-        """The header of file `number` of a case, 0 being the image; DataError where it is damaged or too large."""
+        """Read the header of file `number` of a case, 0 being the image; DataError if it is damaged or too large."""
         path = Path(self.pairs[index].paths[number])
         options = {"max_pixels": self.max_pixels, "level": self.level} if number == 0 else self.reading.options(path)
         return self.limit(index)(partial(read_header, path, **options, streams=self.streams))
 
     def limit(self, index: int) -> TimeLimit:
-        """How long reading a case may take."""
+        """Return the time limit of a case."""
         pair = self.pairs[index]
         return TimeLimit(seconds=self.timeout_s, case_id=pair.case_id, index=index, files=pair.files)
 
     def check_content(self, index: int) -> None:
-        """Raise DataError where a file of a case is no longer what was verified."""
+        """Raise DataError if a file of a case changed since it was verified."""
         pair = self.pairs[index]
         for path, sha256 in zip(pair.files, pair.sha256, strict=False):
             if hash_map(path) != sha256:
@@ -211,7 +212,7 @@ class Dataset:
         return tuple(pair.case_id for pair in self.pairs)
 
     def kinds(self) -> list[tuple[int, int, str]]:
-        """Height, width and dtype of each image as it will be read, from the headers alone."""
+        """Return height, width and dtype of each image after reading, from the headers alone."""
         return list(map_in_threads(self._kind, range(len(self))))
 
     def _kind(self, index: int) -> tuple[int, int, str]:
@@ -221,11 +222,11 @@ class Dataset:
         return height, width, f"{header.dtype}{alone}"
 
     def subset(self, indices: Sequence[int]) -> "Dataset":
-        """Some of the cases, by their numbers."""
+        """Return a data set of some of the cases, by index."""
         return replace(self, pairs=tuple(self.pairs[index] for index in indices))
 
     def with_contents(self, sha256: Sequence[tuple[str, ...]]) -> "Dataset":
-        """The same data set, which refuses a file whose content is no longer the one that has this hash.
+        """Return the same data set, which refuses files whose content has another hash.
 
         Parameters
         ----------
@@ -236,12 +237,12 @@ class Dataset:
         return replace(self, pairs=tuple(pairs))
 
     def read_image(self, index: int, *, hashed: bool = False) -> tuple[np.ndarray, str]:
-        """Read the image of a case, (H, W, C), and the sha256 of its file, "" where nobody asks for it.
+        """Read the image of a case, (H, W, C), and the sha256 of its file, "" if it is not needed.
 
         Raises
         ------
         DataError
-            It is damaged, gone, not such an image, or its content is not what was verified.
+            It is damaged, gone, not such an image, or changed since it was verified.
         """
         pair = self.pairs[index]
         options: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level, "streams": self.streams}
@@ -262,13 +263,13 @@ class Dataset:
         return found
 
     def stack(self, masks: Sequence[np.ndarray]) -> np.ndarray:
-        """Turn the labels of a case's masks into its target: (H, W), or (K, H, W) for multilabel."""
+        """Combine the labels of a case's masks to its target: (H, W), or (K, H, W) for multilabel."""
         if not self.spec.is_multilabel:
             return masks[0]
         return np.stack(masks).astype(self.spec.label_dtype, copy=False)
 
     def contents(self) -> dict[str, str]:
-        """Sha256 of every file, by its folder and name; files that were not verified are read for it."""
+        """Return the sha256 of every file by folder and name; files that were not verified are read."""
         unknown = [index for index, pair in enumerate(self.pairs) if not pair.sha256]
         hashes = map_in_threads(lambda index: self.limit(index)(partial(_hash_pair, self.pairs[index])), unknown)
         fresh = dict(zip((self.pairs[index].case_id for index in unknown), hashes, strict=True))
@@ -279,7 +280,7 @@ class Dataset:
         }
 
     def fingerprint(self) -> str:
-        """Sha256 over classes, label map, case ids, and the names and contents of all files."""
+        """Return the sha256 over classes, label map, case ids, and the names and contents of all files."""
         digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(self.label_map.items()))).encode())
         digest.update(repr((self.instances, self.case_ids)).encode())
         if self.divisor:
@@ -292,7 +293,7 @@ class Dataset:
 
 
 def read_case(cases: Indexed[Item], index: int) -> Item:
-    """``cases[index]``, or LateError where a data set's `timeout_s` is over before."""
+    """Return ``cases[index]``; LateError after the data set's `timeout_s`."""
     return cases.limit(index)(partial(cases.__getitem__, index)) if isinstance(cases, Dataset) else cases[index]
 
 
@@ -306,13 +307,13 @@ def _hash_pair(pair: Pair) -> tuple[str, ...]:
 
 
 def content_changed(path: Path) -> DataError:
-    """The refusal of a file that is no longer the one that was verified."""
+    """Build the refusal of a file that changed since it was verified."""
     rule, remedy = "to have the content that was checked at the start", "Start again once the data is settled."
     return DataError(expected(show(path), "file", rule, "another content", remedy))
 
 
 def turned_size(header: Header, orientation: Orientation) -> tuple[int, int]:
-    """Height and width as read: EXIF orientations from 5 up swap them."""
+    """Return height and width after reading; EXIF orientations from 5 swap them."""
     size = (header.height, header.width)
     return size[::-1] if orientation == "apply" and header.orientation >= 5 else size
 

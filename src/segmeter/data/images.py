@@ -1,4 +1,4 @@
-"""Reads images as training and evaluation need them: every pixel as it was stored, or a refusal that names the file."""
+"""Reads images for training and evaluation: every pixel as stored, or a refusal that names the file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,15 +36,15 @@ def read_image(
 ) -> NDArray[Any]:
     """Read an image exactly.
 
-    A 1-bit picture becomes 0 and 255, a palette becomes its RGB colours, float16 becomes float32, and an alpha
-    channel that is opaque everywhere is dropped; each of these loses nothing. All other conversions are refused.
+    A 1-bit image becomes 0 and 255, a palette its RGB colours, float16 float32, and an opaque alpha channel is dropped;
+    none of these loses anything. All other conversions are refused.
 
     Parameters
     ----------
     path
-        A file of any format that `open_array` takes, which holds one plane.
+        A file of one plane, of any format that `open_array` reads.
     channels
-        How many the image must have; None takes any number.
+        The number of channels that the image must have; None accepts any.
     max_pixels
         The largest height x width, checked before decoding.
     orientation
@@ -57,14 +57,14 @@ def read_image(
     Raises
     ------
     DataError
-        The file is damaged or is not such an image.
+        The file is damaged or not such an image.
     """
     with open_array(path, max_pixels=max_pixels) as stored:
         return image_of(stored, channels=channels, orientation=orientation)
 
 
 def image_of(stored: FileArray, *, channels: int | None, orientation: Orientation, level: int = 0) -> NDArray[Any]:
-    """Read an opened image as `read_image` does; `level` is the one of a pyramid that was asked for."""
+    """Read an opened image as `read_image` does; `level` is the level of a pyramid that was asked for."""
     check_image_header(stored.path, stored.header, channels=channels, orientation=orientation, level=level)
     pixels = stored.read_colours(channels)
     if orientation == "apply":
@@ -74,12 +74,12 @@ def image_of(stored: FileArray, *, channels: int | None, orientation: Orientatio
 
 @contextmanager
 def open_image_lines(path: Path, *, channels: int | None, orientation: Orientation, **options: Any) -> Iterator[Lines]:
-    """Open a TIFF file or a Zarr folder, and give its lines as `read_image` would; `options` are those of `open_array`.
+    """Open a TIFF file or Zarr folder as lines, as `read_image` would read them; `options` are those of `open_array`.
 
     Raises
     ------
     DataError
-        It is damaged or not such an image; reading a line may raise it too.
+        The file is damaged or not such an image; reading a line may raise it too.
     """
     with open_array(path, streams=True, **options) as stored:
         header = stored.header
@@ -95,7 +95,7 @@ def open_image_lines(path: Path, *, channels: int | None, orientation: Orientati
 
 
 def _as_image(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
-    """Decoded pixels (H, W) or (H, W, C) as (H, W, C) of a dtype that images have; nothing is lost."""
+    """Turn decoded pixels (H, W) or (H, W, C) into (H, W, C) of an image dtype, without loss."""
     if pixels.dtype == np.bool_:
         pixels = pixels.astype(np.uint8) * np.uint8(255)
     if pixels.dtype == np.float16:
@@ -110,7 +110,7 @@ def _as_image(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
 def check_image_header(
     path: Path, header: Header, *, channels: int | None, orientation: Orientation, level: int = 0
 ) -> None:
-    """Refuse, from its header, a file that can't be such an image."""
+    """Refuse a file whose header shows that it can't be such an image."""
     name = show(path)
     if level and header.levels == 1:
         remedy = "Set data.level=0, or give files with a pyramid."
@@ -140,11 +140,11 @@ def check_image_header(
 
 
 def kind_of(header: Header) -> str:
-    """The kind and the number of channels of a picture, as messages show them."""
+    """Write the kind and number of channels for a message."""
     return f"{header.kind} with {header.channels} channel{'s' if header.channels > 1 else ''}"
 
 
 def _possible_channels(header: Header) -> set[int]:
-    """The channel counts that the file can give without loss (alpha only if it turns out to be opaque)."""
+    """Return the channel counts that the file can give without loss, provided that alpha is opaque."""
     exact = {"palette": {3}, "gray+alpha": {1, 2}, "rgba": {3, 4}}
     return exact.get(header.kind, {header.channels})

@@ -1,4 +1,4 @@
-"""Takes the files of a case: fetches those behind a URL, and reads them within a time, as a file server may be gone."""
+"""Limits the time that reading a case may take, because a file server may never answer."""
 
 import io
 import os
@@ -23,23 +23,23 @@ from segmeter.errors import LateError
 from segmeter.remote import fetch_ahead as fetch_ahead
 from segmeter.remote import fetched as fetched
 
-_WAITS = 10  # in turn, so that a process that was stopped meanwhile (SIGSTOP) takes a tenth of the time for it at most
+_WAITS = 10  # in turn, so that a process stopped by SIGSTOP loses at most a tenth of the time
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimit:
-    """Takes the files of a case: those behind URLs are fetched and kept while they are read, which may take so long.
+    """Calls functions that read the files of a case; files behind URLs are fetched first and kept meanwhile.
 
     Parameters
     ----------
     seconds
-        Of each call, > 0; None waits for ever.
+        For each call, > 0; None for no limit.
     case_id, index
-        The case, and its number from 0 where that is known.
+        The case, and its number from 0 if known.
     files
-        Its files, for the message.
+        Its files, for messages.
     """
 
     seconds: float | None
@@ -48,12 +48,13 @@ class TimeLimit:
     index: int | None = None
 
     def __call__(self, read: Callable[[], Result]) -> Result:
-        """Return what `read` returns, or raise what it raises, once the case's files are here.
+        """Return what `read` returns, or raise what it raises.
 
         Raises
         ------
         LateError
-            It took longer. It goes on in a thread that nobody waits for, as nothing can end it, and the process can.
+            It took longer. It continues in a thread that nobody waits for, because nothing can stop it, but the process
+            can end.
         """
         with fetched(self.files):
             return read() if self.seconds is None else self._in_time(read, self.seconds)
@@ -68,25 +69,25 @@ class TimeLimit:
                 try:
                     return future.result(timeout=seconds / _WAITS)
                 except TimeoutError:
-                    if future.done():  # just now, or the error is the reader's own
+                    if future.done():  # it ended just now, or the error is the reader's own
                         return future.result()
         finally:
-            if not future.done():  # too late, or Ctrl-C: the next read must not wait for this one
+            if not future.done():  # too late, or Ctrl-C: the next call must not wait for this reader
                 _LOCAL.reader = None
-            del future  # the traceback of an error has this frame, and the future has the error
+            del future  # breaks a cycle of the error, its traceback, this frame and the future
         _leave_readers()
         names = shorten([show(path) for path in self.files])
         raise LateError(names, seconds=seconds, case_id=self.case_id, index=self.index)
 
     def lines(self, array: LazyArray) -> LazyArray:
-        """The same lines, each reading of which is limited."""
+        """Return the same lines with a time limit for each read."""
         if self.seconds is None:
             return array
         return Lines(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
 
 
 class _Reader:
-    """A thread that reads for one other; it is kept, as decoders reuse the memory that their thread has."""
+    """A thread that reads for one other thread; it is kept, because decoders reuse the memory of their thread."""
 
     def __init__(self) -> None:
         self.tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -109,7 +110,7 @@ def _serve(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
         if task is None:
             return
         task()
-        del task  # and with it what was read
+        del task  # which releases what was read
 
 
 def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:
@@ -118,19 +119,19 @@ def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:
     except BaseException as error:
         future.set_exception(error)
     finally:
-        del future, read  # as in `TimeLimit.__call__`
+        del future, read  # as in `TimeLimit._in_time`
 
 
 @cache
 def _leave_readers() -> None:
-    """Let a worker process end though a library, such as zarr, reads in a thread of its own, which Python waits for."""
+    """Let a worker process end although a library, such as zarr, reads in a thread that Python would wait for."""
     if parent_process() is not None:
         Finalize(None, os._exit, args=(0,), exitpriority=-1)
 
 
 @cache
 def _compile() -> None:
-    """Compile what PNG files are decoded with, which takes seconds once per installation and is no reading."""
+    """Compile the PNG decoder first, which takes seconds once per installation and does not count as reading."""
     file = io.BytesIO()
     Image.new("L", (1, 1)).save(file, "PNG")
     decode_samples(file.getvalue(), max_pixels=1)

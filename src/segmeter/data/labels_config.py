@@ -1,4 +1,4 @@
-"""What `segmeter score` is told of the values in masks."""
+"""The part of the configuration of `segmeter score` that says what the values in masks mean."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,32 +8,22 @@ from pydantic import Field, model_validator
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec, counts_shape
-from segmeter.data.config import ClassesConfig, Instances, check_objects
-from segmeter.data.known_classes import CITYSCAPES_IDS
+from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
 from segmeter.data.nnunet import read_labels
 from segmeter.errors import ConfigError, DataError
-from segmeter.schema import REQUIRED, Given, RuleError, Unit, rule
+from segmeter.schema import Given, RuleError, Unit, rule
 
 MAX_CLASSES = 65534
 
-_VOID = 255
-_DIVISOR = 1000  # of Cityscapes' instanceIds
-_ID_LABELS = {str(number): _VOID for number in (*range(-1, 34), _VOID)}
-_ID_LABELS |= {str(number): label for label, number in enumerate(CITYSCAPES_IDS.values())}
-_NOT_GIVEN: tuple[Any, ...] = (None, REQUIRED, (), [], {})
-
 
 class LabelsConfig(ClassesConfig):
-    """What the values in masks mean, where there are no images and no model that say so."""
+    """The meaning of the values in masks, where neither images nor a model define it."""
 
     naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
     """The most pixels or voxels of a file, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one
     of its tiles."""
-    preset: Literal["cityscapes"] | None = None
-    """Classes, label map and ignored value of a data set, where they are not given: "cityscapes", the 19 classes of its
-    benchmark in files of label ids, or with `instances` of instance ids."""
     nnunet: Path | None = None
     """A dataset.json of nnU-Net, or its folder: it names classes, ignored value and regions (`metrics.groups`), where
     they are not given, and the ending of the files, others being passed over. Classes
@@ -54,25 +44,16 @@ class LabelsConfig(ClassesConfig):
     flat: bool = False
     """Whether volumes of depth 1, such as slices in NIfTI, are read as images, so that they are measured in 2-D."""
     overlap: Literal["error", "smaller_on_top"] = "error"
-    """What pixels are that two objects of a COCO or GeoJSON file cover: an error, or the smaller one's."""
+    """What happens to pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: an error, or the smaller one gets
+    them."""
     resample: Literal["refuse", "nearest"] = "refuse"
     """What is done with a prediction on another grid than its reference's: it is refused, or brought onto that grid by
     nearest neighbour, which is noted in its row."""
 
     @model_validator(mode="before")
     @classmethod
-    def _from_preset(cls, values: Any) -> Any:
-        """Put what a preset says in place of what is not given."""
-        if not isinstance(values, Mapping) or values.get("preset") != "cityscapes":
-            return values
-        known: dict[str, Any] = {"classes": tuple(CITYSCAPES_IDS), "ignore_index": _VOID, "label_map": _ID_LABELS}
-        known |= {"instance_divisor": _DIVISOR} if values.get("instances") else {}
-        return {**values, **{key: value for key, value in known.items() if values.get(key) in _NOT_GIVEN}}
-
-    @model_validator(mode="before")
-    @classmethod
     def _from_nnunet(cls, values: Any) -> Any:
-        """The same of what an nnU-Net data set says."""
+        """Fill in what an nnU-Net data set says and the user doesn't."""
         if not isinstance(values, Mapping) or not isinstance(values.get("nnunet"), str | Path):
             return values
         try:
@@ -80,16 +61,15 @@ class LabelsConfig(ClassesConfig):
         except DataError as error:
             raise ConfigError(error.problems) from error
         given = values.get("classes")
-        if given not in _NOT_GIVEN and isinstance(given, list | tuple) and _contradict(given, spec.names):
+        if given and isinstance(given, list | tuple) and _contradict(given, spec.names):
             rule = f"to name the labels of {values['nnunet']}, {list(spec.names)}, in their order"
             raise ConfigError(expected("config", "data.classes", rule, list(given), "Leave out one of the two."))
-        known: dict[str, Any] = {"classes": spec.names, "ignore_index": spec.ignore_index}
-        return {**values, **{key: value for key, value in known.items() if values.get(key) in _NOT_GIVEN}}
+        return filled(values, {"classes": spec.names, "ignore_index": spec.ignore_index})
 
     @model_validator(mode="before")
     @classmethod
     def _numbered(cls, values: Any) -> Any:
-        """Name the classes that only a number tells."""
+        """Name the classes where only their number is given."""
         count = values.get("num_classes") if isinstance(values, Mapping) else None
         if type(count) is int and 1 <= count <= MAX_CLASSES and not values.get("classes"):
             return {**values, "classes": tuple(f"class_{k}" for k in range(count))}
@@ -104,7 +84,7 @@ class LabelsConfig(ClassesConfig):
     @rule("instances")
     @classmethod
     def _of_one_class(cls, instances: Instances, given: Given) -> None:
-        mapped = instances is True and bool(given.label_map)  # of one side, the map is for the other one
+        mapped = instances is True and bool(given.label_map)  # if one side holds objects, the map is for the other
         check_objects(instances, given, mapped=mapped)
 
     @rule("invalid")
@@ -115,7 +95,7 @@ class LabelsConfig(ClassesConfig):
 
     @property
     def counts_shape(self) -> tuple[int, ...]:
-        """See `ClassSpec.counts_shape`; many classes take seconds to be made a `ClassSpec`."""
+        """See `ClassSpec.counts_shape`; building a `ClassSpec` of many classes takes seconds."""
         return counts_shape(self.task, len(self.classes), count_invalid=self.invalid == "count")
 
     def spec(self) -> ClassSpec:
@@ -123,6 +103,6 @@ class LabelsConfig(ClassesConfig):
 
 
 def _contradict(given: Sequence[Any], names: Sequence[str]) -> bool:
-    """Whether there are more or fewer classes than labels, or a label's name is given to another one."""
+    """Whether there are more or fewer classes than labels, or one label's name is given to another."""
     swapped = any(one != other and one in names for one, other in zip(given, names, strict=False))
     return len(given) != len(names) or swapped

@@ -1,40 +1,43 @@
-"""An image's file -> where its pixels lie, so that the files made of it can say it too."""
+"""Reads where the pixels of an image lie, so that files made from it can repeat it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import damaged, name_format, open_regular, show
-from segmeter.data.files.tiff import open_tiff, pick_page
+from segmeter.data.files.sniff import damage_named, show
+from segmeter.data.files.tiff import TiffArray
 from segmeter.data.files.tiff_place import metadata_geometry
 from segmeter.data.files.zarr import is_zarr
-from segmeter.errors import DataError
 
-_SUFFIXES = (".tif", ".tiff", ".zarr")  # of files that say it; PNG, JPEG and BMP state a resolution for printing alone
+_SUFFIXES = (
+    ".tif",
+    ".tiff",
+    ".zarr",
+)  # of files with a position; PNG, JPEG and BMP have a resolution for printing only
 _SCALE, _TIEPOINTS, _TRANSFORMATION, _KEYS = 33550, 33922, 34264, 34735  # GeoTIFF 1.1, section 7.1
-_GEOTIFF = (_SCALE, _TIEPOINTS, _TRANSFORMATION, _KEYS, 34736, 34737)  # and the values that the keys refer to
-_RASTER_TYPE, _POINT = 1025, 2  # the key that says whether coordinates are of pixels' corners or centres
+_GEOTIFF = (_SCALE, _TIEPOINTS, _TRANSFORMATION, _KEYS, 34736, 34737)  # the last two hold values that the keys refer to
+_RASTER_TYPE, _POINT = 1025, 2  # the key for whether coordinates are of corners or centres
 
 GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """Where the pixels of an image lie, as its file says.
+    """Where the pixels of an image lie.
 
     Parameters
     ----------
     spacing
-        Height and width of a pixel, > 0; None where the file says none.
+        Height and width of a pixel, > 0; None if the file has none.
     unit
-        A key of `segmeter.data.units.MILLIMETRES`; None for a spacing without a unit.
+        A key of `segmeter.data.files.geometry.MILLIMETRES`; None for a spacing without a unit.
     geotiff
         Numbers and values of the GeoTIFF tags, for pixels of the level that is read.
     problem
-        Why something that the file says can't be repeated, in one line; "" where nothing is lost.
+        Why something in the file can't be repeated, in one line, or "".
     """
 
     spacing: tuple[float, float] | None = None
@@ -57,30 +60,19 @@ def read_location(path: Path, *, level: int = 0) -> Location:
     Parameters
     ----------
     path
-        A file or Zarr folder. TIFF says it in OME or ImageJ metadata and GeoTIFF tags, Zarr in its attributes or OME
-        multiscales.
+        A file or Zarr folder. TIFF has OME or ImageJ metadata and GeoTIFF tags; Zarr has attributes or OME multiscales.
     level
-        Of a pyramid: its pixels are larger than those of the first one, of which the metadata speak.
+        The level of a pyramid; its pixels are larger than those of the first level, which the metadata describe.
 
     Raises
     ------
     DataError
         The file is damaged.
     """
-    if path.suffix.lower() not in _SUFFIXES:
+    if path.suffix.lower() not in _SUFFIXES or (path.is_dir() and not is_zarr(path)):
         return UNKNOWN
-    try:
-        if path.is_dir():
-            if not is_zarr(path):
-                return UNKNOWN
-            with open_array(path, level=level, streams=True) as array:
-                return _of_geometry(array.geometry)
-        with open_regular(path) as file:
-            return _of_tiff(path, file, level) if name_format(path, file.peek()[:64]) == "tiff" else UNKNOWN
-    except DataError:
-        raise
-    except Exception as error:  # third-party parsers raise many types on hostile bytes
-        raise damaged(path, error) from error
+    with damage_named(path), open_array(path, level=level, streams=True) as array:
+        return _of_tiff(path, array.tiff, array.page) if isinstance(array, TiffArray) else _of_geometry(array.geometry)
 
 
 def _of_geometry(geometry: Geometry) -> Location:
@@ -89,23 +81,21 @@ def _of_geometry(geometry: Geometry) -> Location:
     return Location(spacing=height_and_width, unit=geometry.unit, problem=geometry.spacing_problem)
 
 
-def _of_tiff(path: Path, file: IO[bytes], level: int) -> Location:
-    with open_tiff(file) as tiff:
-        page, first = pick_page(path, tiff, level)[0], tiff.pages.first
-        tags = {tag: first.tags[tag].value for tag in _GEOTIFF if tag in first.tags}
-        found = _of_geometry(metadata_geometry(path, tiff, "YX"))  # GeoTIFF's tags are repeated themselves
-        down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
-        spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
-        enlarged = (down, across) != (1, 1)
-        lost = _unrepeatable(first, tags, enlarged=enlarged)
-        if lost:
-            return Location(problem=f"{show(path)}: {lost}")
-        geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
-        return Location(spacing=spacing, unit=found.unit, geotiff=geotiff, problem=found.problem)
+def _of_tiff(path: Path, tiff: Any, page: Any) -> Location:
+    first = tiff.pages.first
+    tags = {tag: first.tags[tag].value for tag in _GEOTIFF if tag in first.tags}
+    found = _of_geometry(metadata_geometry(path, tiff, "YX"))  # GeoTIFF tags are copied
+    down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
+    spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
+    lost = _unrepeatable(first, tags, enlarged=(down, across) != (1, 1))
+    if lost:
+        return Location(problem=f"{show(path)}: {lost}")
+    geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
+    return Location(spacing=spacing, unit=found.unit, geotiff=geotiff, problem=found.problem)
 
 
 def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:
-    """Why the place of pixels as they are stored is not that of pixels as they are read, or ""."""
+    """Return why the stored position does not hold for the pixels as read, or ""."""
     if int(page.tags.valueof(274, 1)) != 1:
         return "the picture is turned as its orientation says, which moves its pixels"
     keys = tags.get(_KEYS, ())
@@ -116,7 +106,7 @@ def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:
 
 
 def _stretched(tag: int, value: Any, down: float, across: float) -> tuple[float, ...] | tuple[int, ...] | str:
-    """The value of a GeoTIFF tag for pixels that are `down` times as high and `across` times as wide."""
+    """Return the value of a GeoTIFF tag for pixels `down` times as high and `across` times as wide."""
     if isinstance(value, str):
         return value
     numbers: Sequence[Any] = value if isinstance(value, tuple) else (value,)

@@ -1,4 +1,4 @@
-"""nnU-Net's dataset.json -> classes, regions, and the ending of its files. Needs no nnU-Net."""
+"""Reads classes, regions and file ending from nnU-Net's dataset.json, without nnU-Net."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import numpy as np
 
 from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
-from segmeter.data.config import ClassesConfig
+from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
@@ -21,18 +21,18 @@ Region = int | tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class NnunetLabels:
-    """What a dataset.json says of its labels.
+    """The labels of a dataset.json.
 
     Parameters
     ----------
     spec
-        The classes, called "label 1" and so on where there are regions, and the ignored value.
+        The classes, called "label 1" and so on if there are regions, and the ignored value.
     groups
         Names of regions to names of their classes, for ``metrics.groups``; empty without regions.
     regions
         What nnU-Net evaluates, in its order: labels, or tuples of labels; without background.
     file_ending
-        What the names of its label maps end in, such as ".nii.gz"; "" where the file does not say.
+        The ending of its label maps' names, such as ".nii.gz"; "" if the file does not say.
     """
 
     spec: ClassSpec
@@ -82,7 +82,7 @@ def read_labels(path: str | Path) -> NnunetLabels:
 
 
 def as_region(value: Any) -> Region:
-    """A label, or a tuple of labels, from a whole number or a list of some, which differ.
+    """Return a label, or a tuple of different labels, from a whole number or a list of them.
 
     Raises
     ------
@@ -104,5 +104,5 @@ def _as_label(value: Any) -> int:
 
 
 def members_of(region: Region) -> tuple[int, ...]:
-    """The labels of a region."""
+    """Return the labels of a region."""
     return region if isinstance(region, tuple) else (region,)

@@ -1,4 +1,4 @@
-"""One case of a data set: its files, and its arrays."""
+"""Defines a case of a data set: its files, and its arrays."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +10,10 @@ import numpy as np
 class Pair:
     """The files of one case.
 
-    `paths` are the image and then each mask: none without a reference, one for binary and multiclass, and one per class
-    for multilabel. They are text, as for a hundred thousand files making `Path` objects takes longer than finding them.
-    `case_id` is safe as a file name. `source` is the folder, of a data set of several, that it comes from. `sha256` has
-    the hash of each file, as it was when it was verified; it is empty before.
+    `paths` are the image and then each mask: none without a reference, one for binary and multiclass, one per class for
+    multilabel. They are text, because making 100,000 `Path` objects takes longer than finding the files. `case_id` is
+    safe as a file name. `source` names the folder that the case comes from, if there are several. `sha256` holds the
+    hash of each file when it was verified; it is empty before.
     """
 
     case_id: str
@@ -39,9 +39,9 @@ class Pair:
 class Sample:
     """The arrays of one case.
 
-    `image` is (H, W, C) uint8, uint16 or float32. `target` is (H, W) uint8 or uint16, for multilabel (K, H, W) with
-    0, 1 and the ignore index, and None without a reference. `instances` is (H, W), the object that each pixel belongs
-    to, 0 being none; None unless the data set's masks number their objects.
+    `image` is (H, W, C) uint8, uint16 or float32. `target` is (H, W) uint8 or uint16; for multilabel (K, H, W) with 0,
+    1 and the ignore index; None without a reference. `instances` is (H, W), the object number of each pixel, 0 being
+    none; None unless the masks number their objects.
     """
 
     case_id: str

@@ -1,4 +1,4 @@
-"""Makes a small picture of an image whose lines are read once from top to bottom."""
+"""Makes a thumbnail of an image whose lines are read once, from top to bottom."""
 
 import math
 from typing import Any
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from segmeter.data.files.array import LazyArray, Lines
 
-LONGEST = 1024  # side of a small picture, pixels
+LONGEST = 1024  # side of a thumbnail, pixels
 
 
 def thumbnail_step(height: int, width: int) -> int:
-    """Reduction factor of a small picture, the same for rows and columns.
+    """Return the reduction factor of a thumbnail, the same for both axes.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def thumbnail_step(height: int, width: int) -> int:
 
 
 class Thumbnail:
-    """Every n-th row and column of what comes from top to bottom; `axis` is that of rows, counted from the end."""
+    """Every n-th line and column of bands that come from top to bottom; `axis` is that of lines, from the end."""
 
     def __init__(self, stride: int, axis: int) -> None:
         self._stride, self._axis = stride, axis
@@ -31,7 +31,7 @@ class Thumbnail:
         self._next = 0
 
     def add(self, top: int, rows: NDArray[Any]) -> None:
-        """Take what belongs to the picture out of rows that begin at `top`; rows that came before are passed over."""
+        """Take the thumbnail's part of a band that begins at line `top`; lines that came before are skipped."""
         places = np.arange(self._next, top + rows.shape[self._axis], self._stride) - top
         if len(places):
             columns = range(0, rows.shape[self._axis + 1], self._stride)
@@ -39,12 +39,12 @@ class Thumbnail:
             self._next += len(places) * self._stride
 
     def pixels(self) -> NDArray[Any]:
-        """The whole picture."""
+        """Return the whole thumbnail."""
         return np.concatenate(self._rows, self._axis)
 
 
 def tapped(array: LazyArray, picture: Thumbnail) -> Lines:
-    """The lines of an image, of which a small picture is kept."""
+    """Return the lines of an image, and collect a thumbnail from whatever is read."""
 
     def read(start: int, stop: int) -> NDArray[Any]:
         pixels = array.read(start, stop)

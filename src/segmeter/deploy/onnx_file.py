@@ -1,16 +1,30 @@
-"""Writes a traced program as ONNX, which onnxruntime and many others run."""
+"""Traces a segmenter from stored images to label maps, for any batch, height and width, and writes it as ONNX.
+
+Axes: B batch, H height, W width, C channels of the image, K classes.
+"""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from torch.export import ExportedProgram
+import torch
+from torch import Tensor, nn
+from torch._dynamo.exc import UserError
+from torch.export import Dim, ExportedProgram, export
+from torch.fx.experimental import _config as shapes
 
-from segmeter.deploy.facts import KEY
-from segmeter.deploy.trace import AXES, INPUT, OUTPUT
+from segmeter.bridge.decode import decision_level
+from segmeter.classes import label_dtype
 from segmeter.errors import ConfigError
+from segmeter.models.ensemble import Ensemble, mean_logits
+from segmeter.models.segmenter import Segmenter
+
+INPUT, OUTPUT = "images", "labels"
+AXES = ("batch", "height", "width")
+KEY = "segmeter"  # of ONNX's metadata
 
 
 def check_tools() -> None:
@@ -18,6 +32,128 @@ def check_tools() -> None:
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise ConfigError(f"export: ONNX needs {', '.join(missing)}. Install segmeter[onnx].")
+
+
+class LabelModel(nn.Module):
+    """A segmenter, or several that are averaged, with decoding, in steps that can be traced for unknown sizes.
+
+    Parameters
+    ----------
+    model
+        Gives the networks, their normalisation and padding.
+    threshold
+        Binary and multilabel: a class is present where its probability is above this.
+    """
+
+    def __init__(self, model: Segmenter | Ensemble, *, threshold: float) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(model.members if isinstance(model, Ensemble) else [model])
+        self.spec = model.card.spec
+        self.level = decision_level(threshold, double=False)
+        self.dtype = getattr(torch, label_dtype(self.spec.num_values - 1).name)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Labels of (B, H, W, C) images: (B, H, W), for multilabel (B, K, H, W)."""
+        if len(self.members) == 1:  # labels are cropped, which are fewer bytes than logits
+            return _cropped(self._decode(_padded_logits(self.members[0], images)), images)
+        logits = (_cropped(_padded_logits(member, images).float(), images) for member in self.members)
+        return self._decode(mean_logits(logits, self.spec.task))
+
+    def _decode(self, logits: Tensor) -> Tensor:
+        task = self.spec.task
+        if task == "multiclass":
+            return logits.argmax(dim=1).to(self.dtype)
+        return ((logits[:, 0] if task == "binary" else logits) > self.level).to(self.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """A traced program, and the least height and width of its images."""
+
+    program: ExportedProgram
+    least: int
+
+
+def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> Traced:
+    """Trace a segmenter, or several that are averaged, on the device that it is on.
+
+    Networks that distinguish maps of one pixel are traced for images larger than their stride.
+
+    Parameters
+    ----------
+    segmenter
+        In evaluation mode.
+    threshold
+        As in `LabelModel`.
+    dtype
+        Of the images: "uint8", "uint16" or "float32".
+
+    Raises
+    ------
+    ConfigError
+        The network can't be traced for sizes that are not known yet.
+    """
+    model = LabelModel(segmenter, threshold=threshold).eval()
+    stride = max(segmenter.size_multiple, segmenter.size_least)
+    problem: Exception | None = None
+    for least in (1, stride + 1):
+        try:
+            program = _export(model, stride, least=least, dtype=getattr(torch, dtype))
+            return Traced(program=program, least=least)
+        except UserError as error:  # the network distinguishes sizes
+            problem = error
+        except Exception as error:  # whatever the network's own code raises
+            problem = error
+            break
+    name, reason = segmenter.card.model.get("name"), " ".join(str(problem).split())[:200]
+    raise ConfigError(
+        f"export: the network {name!r} can't be traced for images of any size ({type(problem).__name__}: {reason}). "
+        "Train one that can, such as model=unet."
+    ) from problem
+
+
+def _export(model: LabelModel, stride: int, *, least: int, dtype: torch.dtype) -> ExportedProgram:
+    first = cast(Segmenter, model.members[0])
+    shape = (2, 2 * stride + 7, 2 * stride + 13, first.card.in_channels)  # every axis but the last may differ
+    example = torch.zeros(shape, dtype=dtype, device=first.gain.device)
+    batch, height, width = AXES
+    axes = {0: Dim(batch, min=1), 1: Dim(height, min=least), 2: Dim(width, min=least)}
+    # oblivious: no axis is taken to be larger than 1 because that of the example is
+    with torch.no_grad(), shapes.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+        return export(model, (example,), dynamic_shapes=(axes,))
+
+
+def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
+    """Logits of (B, H, W, C) images with the rows and columns that the network's stride adds."""
+    # a clone, as strides like those of channels_last would make the tracer tell sizes of 1 from all others
+    padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
+    logits: Tensor = segmenter.padded_logits(segmenter.normalise(padded))
+    return logits
+
+
+def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
+    """Pad (B, H, W, C) as `pad_to_multiple` does, in steps that leave its choice of two ways to the traced program."""
+    sizes = images.shape[1:3]
+    padded = [_padded(size, segmenter.size_multiple, segmenter.size_least) for size in sizes]
+    pairs = zip(sizes, padded, strict=True)
+    rows, columns = (torch.full((1,), 2 * size, device=images.device) <= wanted for size, wanted in pairs)
+    tiny = rows | columns
+    for axis, size, wanted in zip((1, 2), sizes, padded, strict=True):
+        places = torch.arange(wanted, device=images.device)
+        mirrored = torch.where(places < size, places, 2 * size - 2 - places)
+        images = images.index_select(axis, torch.where(tiny, places.clamp(max=size - 1), mirrored))
+    return images
+
+
+def _padded(size: int, multiple: int, least: int) -> int:
+    wanted: Any = torch.sym_max(size, least) if least > 1 else size
+    return cast(int, (wanted + multiple - 1) // multiple * multiple)  # a symbol: int() would fix its value
+
+
+def _cropped(maps: Tensor, images: Tensor) -> Tensor:
+    """The part of maps (..., h, w) that belongs to the images."""
+    rows, columns = (torch.arange(size, device=images.device) for size in images.shape[1:3])
+    return maps.index_select(-2, rows).index_select(-1, columns)
 
 
 def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
@@ -50,7 +186,7 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
 
 
 def _check_pools(program: ExportedProgram) -> None:
-    """Refuse to pool to a fixed number of cells, which ONNX can't do for every size; exported, it would fail there."""
+    """Refuse pooling to a fixed number of cells: ONNX can't do it for every size, and the file would fail later."""
     for node in program.graph.nodes:
         if "adaptive_avg_pool2d" in str(node.target) and list(node.args[1]) != [1, 1]:
             cells = " x ".join(map(str, node.args[1]))
@@ -61,7 +197,7 @@ def _check_pools(program: ExportedProgram) -> None:
 
 
 class OnnxModel:
-    """Runs an ONNX file on the CPU; a call takes (B, H, W, C) images and gives their labels."""
+    """Runs an ONNX file on the CPU: a call turns (B, H, W, C) images into labels."""
 
     def __init__(self, content: bytes) -> None:
         import onnxruntime
@@ -77,7 +213,7 @@ class OnnxModel:
 
 
 def _name_axes(model: Any) -> None:
-    """Say batch, height and width where the tracer's own symbols stand."""
+    """Name the axes batch, height and width, in place of the tracer's symbols."""
     symbols = [axis.dim_param for axis in model.graph.input[0].type.tensor_type.shape.dim[: len(AXES)]]
     names = dict(zip(symbols, AXES, strict=True))
     for value in (*model.graph.input, *model.graph.output):

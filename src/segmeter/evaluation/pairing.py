@@ -27,7 +27,7 @@ from segmeter.data.folders.pairing import (
 )
 from segmeter.data.images import IMAGE_DTYPES, image_of
 from segmeter.data.in_time import TimeLimit
-from segmeter.data.masks.coco import coco_images, coco_of
+from segmeter.data.masks.annotations import ANNOTATION_SUFFIXES, annotated_images, annotations_of
 from segmeter.data.masks.reading import hash_map, read_values
 from segmeter.errors import DataError
 from segmeter.evaluation.places import write_shape
@@ -163,7 +163,7 @@ class Pairing:
         digest = hashlib.sha256()
         for pair in self.pairs:
             paths = (*pair.references, *pair.predictions)
-            files = [(path.name, stored_size(coco_of(path) or path)) for path in paths]
+            files = [(path.name, stored_size(annotations_of(path) or path)) for path in paths]
             digest.update(repr((pair.case_id, files)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
@@ -234,7 +234,7 @@ def _unreadable(files: Files) -> list[str]:
     problems = []
     for path in (path for paths in files.values() for path in paths):
         try:
-            stored_size(coco_of(path) or path)
+            stored_size(annotations_of(path) or path)
         except OSError as error:
             problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
     return problems
@@ -251,12 +251,12 @@ def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
 
 def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
     """The files of a folder, or of each class's folder for multilabel."""
-    file = fetch(folder) if folder.suffix.lower() == ".json" else None
+    file = fetch(folder) if folder.suffix.lower() in ANNOTATION_SUFFIXES else None
     if file and file.is_file():
-        found = [coco_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
+        found = [annotated_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]
     else:
         places = class_folders("score", folder, role, spec.names if spec.is_multilabel else ())
-        found = [list_files(place, role=name, volumes=True, ending=suffix) for place, name in places]
+        found = [list_files(place, role=name, whole_suffix=True, ending=suffix) for place, name in places]
     if not ending:
         return found
     kept = [{stem.removesuffix(ending): paths for stem, paths in one.items() if stem.endswith(ending)} for one in found]

@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from segmeter.data.files.geometry import MILLIMETRES
 from segmeter.data.location import Location
-from segmeter.data.units import MILLIMETRES
 
 _LEVEL = 1  # of zlib; label maps are long runs, which it packs as well as any
 _MET = {"uint8": "MET_UCHAR", "uint16": "MET_USHORT"}

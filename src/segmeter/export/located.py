@@ -7,8 +7,8 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from segmeter.data.files.geometry import MILLIMETRES
 from segmeter.data.location import Location
-from segmeter.data.units import MILLIMETRES
 
 CENTIMETRE = 3  # TIFF's unit of resolutions
 ASCII, SHORT, LONG, RATIONAL, DOUBLE, LONG8 = 2, 3, 4, 5, 12, 16  # TIFF's numbers of types

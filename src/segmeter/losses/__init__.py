@@ -1,4 +1,4 @@
-"""logits, target -> scalar."""
+"""Losses: each turns logits and a target into one number, on any device."""
 
 import lazy_loader
 

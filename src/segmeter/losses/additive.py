@@ -1,4 +1,4 @@
-"""Losses as sums and denominators, so that batches computed one after the other count as one batch."""
+"""Losses as sums and denominators, so that several batches give the loss and gradient of one large batch."""
 
 from collections.abc import Iterator
 
@@ -17,18 +17,18 @@ class AdditiveLoss(nn.Module):
     large batch, however unevenly pixels, classes and weights are spread. The denominators depend on the target alone,
     so they are known before the first backward pass. A denominator of 0 leaves its sum as it is.
 
-    On a GPU a label outside the classes can't be refused without waiting for the device: the loss is NaN then, and the
+    On a GPU, refusing a label outside the classes would mean waiting for the device. The loss is NaN instead, and the
     buffer ``bad_labels`` counts such labels until `check_labels` reads it.
 
     Parameters
     ----------
     name
-        What its messages begin with.
+        First word of its messages.
     adds
-        False where the loss is defined on a whole batch: its sum is then that value and its denominator 1, so that
-        several batches give their mean.
+        False if the loss is defined on a whole batch. Its sum is then the loss itself and its denominator 1, so several
+        batches give the mean of their losses.
     adds_over_pixels
-        Whether the sums and denominators add over the parts of one image too. A region loss compares whole regions, so
+        Whether the sums and denominators also add over the parts of one image. A region loss compares whole regions, so
         it adds over images at most.
     """
 
@@ -42,25 +42,25 @@ class AdditiveLoss(nn.Module):
         self.register_buffer("bad_labels", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the sums, (P,), with their gradient."""
+        """Compute the sums, (P,), with their gradient."""
         raise NotImplementedError
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give the denominators, (P,) of the widest float that the device has, without a gradient."""
+        """Compute the denominators, (P,) of the widest float that the device has, without a gradient."""
         raise NotImplementedError
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of one batch, 0-d."""
+        """Compute the loss of one batch, 0-d."""
         return divide(self.sums(logits, target), self.denominators(target))
 
     def mark(self, loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-        """Make the loss NaN where labels were bad, and add their number to the count that `check_labels` reads."""
+        """Make the loss NaN if labels were bad, and add their number to the count that `check_labels` reads."""
         if self.bad_labels.device == bad.device:
             self.bad_labels += bad
         return nan_where(loss, bad)
 
     def check_labels(self) -> None:
-        """Raise InputError where a target since the last call had a label that is no class; waits for the device."""
+        """Raise InputError if any target since the last call had a label outside the classes; waits for the device."""
         count = int(self.bad_labels)
         self.bad_labels.zero_()
         if count:
@@ -71,7 +71,7 @@ class AdditiveLoss(nn.Module):
 
 
 class PixelMeanLoss(AdditiveLoss):
-    """A loss of any other kind, which is taken to be a mean over the pixels that are not ignored."""
+    """Any other loss module, assumed to be a mean over the pixels that are not ignored."""
 
     def __init__(self, loss: nn.Module, ignore_index: int | None) -> None:
         super().__init__(type(loss).__name__)
@@ -118,11 +118,11 @@ class SumLoss(AdditiveLoss):
         return total
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the sums of all parts, times their weights."""
+        """The sums of all parts, times their weights."""
         return torch.cat([self.weights[name] * part.sums(logits, target) for name, part in self._parts()])
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give the denominators of all parts."""
+        """The denominators of all parts."""
         return torch.cat([part.denominators(target) for _, part in self._parts()])
 
     def _parts(self) -> Iterator[tuple[str, AdditiveLoss]]:
@@ -130,33 +130,33 @@ class SumLoss(AdditiveLoss):
 
 
 def additive(loss: nn.Module, ignore_index: int | None) -> AdditiveLoss:
-    """Give the loss itself where it is additive, else as the mean over pixels that it is taken to be."""
+    """Return an additive loss unchanged, and wrap any other as a mean over pixels."""
     return loss if isinstance(loss, AdditiveLoss) else PixelMeanLoss(loss, ignore_index)
 
 
 def divide(sums: torch.Tensor, denominators: torch.Tensor, *, otherwise: float = 1.0) -> torch.Tensor:
-    """Divide sums (P,) by denominators (P,), those of 0 by `otherwise`; give the total, 0-d in the sums' dtype."""
+    """Divide sums (P,) by denominators (P,), with `otherwise` in place of 0, and add up: 0-d in the sums' dtype."""
     return (sums / torch.where(denominators > 0, denominators, otherwise).to(sums.dtype)).sum()
 
 
 def nan_where(loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-    """Make the loss NaN where there were bad labels, without waiting for their number."""
+    """Make the loss NaN if there were bad labels, without waiting for their number."""
     return loss + torch.where(bad > 0, torch.nan, 0.0).to(loss.dtype)
 
 
 def loss_terms(loss: AdditiveLoss, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Give the sums and the denominators of a batch side by side, (P, 2) of the widest float, on the device."""
+    """Sums and denominators of a batch side by side, (P, 2) of the widest float, on the device."""
     wide = widest_float(logits.device)
     return torch.stack([loss.sums(logits, target).to(wide), loss.denominators(target).to(wide)], dim=1)
 
 
 def check_labels(loss: nn.Module) -> None:
-    """Call `AdditiveLoss.check_labels` of a loss and of its parts: what to do when the loss value read was NaN.
+    """Call `AdditiveLoss.check_labels` of a loss and of its parts, for example after reading a loss of NaN.
 
     Raises
     ------
     InputError
-        A target had labels that are no class; it says how many.
+        Targets had labels outside the classes; the message has their number.
     """
     for module in loss.modules():
         if isinstance(module, AdditiveLoss):

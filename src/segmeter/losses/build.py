@@ -1,4 +1,4 @@
-"""Builds a loss from its configuration, and checks everything that only the data set's classes can tell."""
+"""Builds a loss from its configuration, and checks the options that depend on the data set's classes."""
 
 from typing import Any, get_args
 
@@ -30,8 +30,8 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
     Returns
     -------
     A module: forward(logits (B, num_channels, H, W) of any float dtype, target integer (B, H, W), or (B, K, H, W) for
-    multilabel) -> 0-d float32 tensor. It is an `AdditiveLoss`, or what a registered builder gives: any other module is
-    taken to be a mean over the pixels that are not ignored.
+    multilabel) -> 0-d float32 tensor. It is an `AdditiveLoss`, or the module of a registered builder, which is assumed
+    to be a mean over the pixels that are not ignored.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
 
 
 def fix_weights(config: LossConfig, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> LossConfig:
-    """Put numbers in place of a scheme in ``class_weights``, in the parts of a sum too; arguments as `build_loss`."""
+    """Replace a scheme in ``class_weights`` by numbers, also in the parts of a sum; arguments as for `build_loss`."""
     parts = {name: part for name, part in dict(config).items() if isinstance(part, LossConfig)}
     changes: dict[str, Any] = {name: fix_weights(part, spec, class_counts) for name, part in parts.items()}
     if isinstance(getattr(config, "class_weights", None), str):
@@ -56,7 +56,7 @@ def fix_weights(config: LossConfig, spec: ClassSpec, class_counts: npt.NDArray[n
 def resolve_weights(
     config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None
 ) -> tuple[float, ...] | None:
-    """Turn ``config.class_weights`` into numbers, or refuse what does not fit the classes."""
+    """Turn ``config.class_weights`` into numbers; ConfigError if they do not fit the classes."""
     given = config.class_weights
     if given is None:
         return None
@@ -76,7 +76,7 @@ def resolve_weights(
 
 
 def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> nn.Module:
-    """Build every part whose weight is above 0."""
+    """Build the sum of every part whose weight is above 0."""
     weights = {name: weight for name, weight in config.weights if weight > 0}
     parts = {
         name: additive(build_loss(getattr(config, name), spec, class_counts), spec.ignore_index) for name in weights
@@ -85,7 +85,7 @@ def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[n
 
 
 def class_weights(counts: npt.NDArray[np.int64], scheme: str = "auto") -> npt.NDArray[np.float64]:
-    """Weights that lift rare classes, from how many pixels each class has in the training set.
+    """Compute weights that lift rare classes, from the pixels of each class in the training set.
 
     With f the share of a class among all counted pixels:
 

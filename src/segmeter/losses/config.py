@@ -17,7 +17,7 @@ Pixels = Annotated[float, Unit("pixels")]
 
 
 class LossConfig(Config, title="loss"):
-    """What every loss has."""
+    """The keys of every loss."""
 
     name: str
     """The registered name of the loss."""
@@ -49,10 +49,10 @@ class FocalConfig(WeightedLossConfig):
     alpha: float | None = Field(None, ge=0, le=1)
     """Weight of target 1, while 1 - alpha weighs target 0; null weighs both alike. Binary and multilabel only."""
     normalizer: Normalizer | Annotated[float, Field(gt=0)] = "valid"
-    """What the sum over pixels is divided by: "valid" pixels, "elements" (valid pixels times channels), "positives"
+    """The divisor of the sum over pixels: "valid" pixels, "elements" (valid pixels times channels), "positives"
     (not multiclass), or a number."""
     backend: Backend = "auto"
-    """Which implementation computes it; all agree. "numba" runs on the CPU only and takes no label smoothing,
+    """The implementation; all agree. "numba" runs on the CPU only and takes no label smoothing,
     "triton" on CUDA only; "reference" is an older name of "torch"."""
 
 
@@ -67,7 +67,7 @@ class RegionLossConfig(LossConfig):
     """A loss over regions: it compares sums over the pixels of each class."""
 
     over: Over = "batch"
-    """What a region is made of. "batch": the pixels of all images of a forward pass together, so that with
+    """The pixels that form a region. "batch": those of all images of a forward pass together, so that with
     `training.accumulate` the loss is the mean over the forward passes. "sample": those of each image; the loss is
     the mean over the images that have a class, the same however they are split into forward passes."""
 

@@ -1,27 +1,25 @@
-"""Focal loss: the public functions, with one meaning whatever the backend.
+"""Focal loss: the public functions, which mean the same whatever backend computes them.
 
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from segmeter.bridge.argmax import MOST_CHANNELS, has_triton
 from segmeter.checks import collecting, expected
 from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
 from segmeter.losses import focal_torch
 from segmeter.losses.additive import AdditiveLoss, nan_where
 from segmeter.losses.build import resolve_weights
-from segmeter.losses.checks import FocalOptions, check_focal_options, check_tensors, count_normalizer, refuse_bad_labels
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
-from segmeter.losses.focal_torch import Terms
-from segmeter.losses.targets import LABEL_DTYPES, widened
+from segmeter.losses.focal_torch import FocalOptions, Terms, check_focal_options, count_normalizer
+from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labels, widened
 
 Reduction = Literal["mean", "sum", "none"]
 Weights = Sequence[float] | torch.Tensor | None
@@ -29,11 +27,10 @@ Alpha = float | Sequence[float] | None
 
 # Fewer logits than this take a few milliseconds anyway, and loading the kernels takes longer.
 WORTH_LOADING = 1 << 16
-MOST_CHANNELS = 1024  # Triton's kernel holds all channels of a pixel in registers
 
 
 class FocalLoss(AdditiveLoss):
-    """`focal_loss` with its options fixed; they are named and checked as there.
+    """`focal_loss` with fixed options, which have the same names and checks.
 
     Examples
     --------
@@ -70,13 +67,13 @@ class FocalLoss(AdditiveLoss):
         return self.mark(loss, bad)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the sum over the elements, (1,), divided only by a normaliser that is a number."""
+        """The sum over the elements, (1,), divided only by a normaliser that is a number."""
         total, bad = _compute(self.name, logits, target, self._placed()._replace(reduction="sum"))
         number = self.options.normalizer
         return self.mark(total if isinstance(number, str) else total / number, bad).view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give the normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
+        """The normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
         return count_normalizer(target, self._placed()).view(1)
 
     def _placed(self) -> FocalOptions:
@@ -193,20 +190,10 @@ def build_focal(
 def _compute(
     where: str, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the loss, and how many labels were bad."""
+    """Compute the loss and the number of bad labels."""
     task, weights, ignore_index = options.task, options.class_weights, options.ignore_index
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
-    alpha = options.alpha
-    negative, positive = alpha if isinstance(alpha, tuple) else (1.0, 1.0) if alpha is None else (1.0 - alpha, alpha)
-    terms = Terms(
-        softmax=task == "multiclass",
-        gamma=float(options.gamma),
-        negative=float(negative),
-        positive=float(positive),
-        smoothing=float(options.label_smoothing),
-        elementwise=options.reduction == "none",
-        ignore_index=ignore_index,
-    )
+    terms = options.terms()
     chosen = choose_backend(logits, aligned, terms, options.backend)
     if chosen in ("numba", "triton"):
         x = widened(logits) if chosen == "numba" else logits
@@ -225,7 +212,7 @@ def _compute(
 
 
 def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, backend: str) -> str:
-    """Give the backend's name; InputError where a forced one does not take such tensors."""
+    """Choose the backend by name; InputError if a forced one does not take such tensors."""
     if backend == "auto":
         if takes("triton", logits, target, terms):
             return "triton"
@@ -242,7 +229,7 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, bac
 
 
 def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, terms: Terms) -> bool:
-    """Say whether a backend computes these: the compiled ones take hard labels and floats of at most 32 bits."""
+    """Whether a backend takes these; the compiled ones need hard labels and floats of at most 32 bits."""
     kernels = target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
     if backend == "numba":
         return kernels and logits.device.type == "cpu" and not terms.smoothing
@@ -252,14 +239,8 @@ def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, terms: Terms
     return True
 
 
-@cache
-def has_triton() -> bool:
-    """Say whether Triton is installed, which torch does not bring on every system."""
-    return find_spec("triton") is not None
-
-
 class _Fused(torch.autograd.Function):
-    """The sums with the closed-form gradient; of the logits it saves nothing but themselves."""
+    """The sums with the closed-form gradient; it saves no tensor of the logits' size but the logits."""
 
     @staticmethod
     def forward(
@@ -281,7 +262,7 @@ class _Fused(torch.autograd.Function):
 
 
 class _NoSecondDerivative(torch.autograd.Function):
-    """A gradient that refuses to be differentiated: without it, a gradient penalty would silently weigh nothing."""
+    """Refuses to differentiate the gradient: otherwise a gradient penalty would silently have no effect."""
 
     @staticmethod
     def forward(ctx: Any, gradient: torch.Tensor, logits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -300,7 +281,7 @@ def _run(
     terms: Terms,
     backend: str,
 ) -> list[torch.Tensor]:
-    """Run a backend's kernel; under torch.compile as an operator, so that nothing is traced through."""
+    """Run a backend's kernel; under torch.compile as one operator, which is not traced."""
     if torch.compiler.is_compiling():
         numbers = [float(number) for number in terms[:-1]]
         found: Any = _operator(logits, target, weights, scale, numbers, terms.ignore_index, backend)

@@ -1,4 +1,4 @@
-"""The compiled loops of the focal loss on a CPU: a block of pixels is copied into rows that stay in the first cache.
+"""The compiled loops of the focal loss on a CPU, which copy blocks of pixels into rows that fit the first-level cache.
 
 Letters: k channel, p pixel within the block; e = exp(logit - largest logit); nll = -log p, q = 1 - p of the target.
 """
@@ -107,7 +107,7 @@ def log(x: Any) -> Any:
 
 @fused_part
 def log1p(x: Any) -> Any:
-    """ln(1 + x) for x >= 0, with what 1 + x rounds away put back."""
+    """ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
     whole = ONE + x
     return log(whole) + (x - (whole - ONE)) / whole
 
@@ -305,7 +305,7 @@ def softmax(job: Any) -> None:
 
 @fused_part
 def split_sigmoid(row: Any, classes: Any, count: Any, prob: Any, q: Any, nll: Any) -> None:
-    """Give p, q and -log p of each element's target; none of them by a subtraction."""
+    """Compute p, q and -log p of each element's target, without a subtraction."""
     for p in range(count):
         z = row[p] if classes[p] == i32(1) else -row[p]
         e = exp(-abs(z))

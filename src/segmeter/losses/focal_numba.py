@@ -1,6 +1,6 @@
-"""The focal loss on a CPU: compiled loops that read the logits once per pass and need no memory beside the gradient.
+"""The focal loss on a CPU: compiled loops that read the logits once per pass and need no memory but the gradient's.
 
-numba is loaded with this module, so it is imported on the first large call.
+Importing this module loads numba, so it is imported on the first large call.
 """
 
 import math
@@ -20,8 +20,8 @@ from segmeter.threads import count_cores
 
 BLOCK_FLOATS = 6144  # a block's rows take 24 KiB, so that they stay in a first-level cache of 32 KiB
 MOST_PIXELS = 1024
-# Pieces per thread. torch's own threads spin for milliseconds after its last operation; a thread of ours that has to
-# share a core with one takes fewer pieces, instead of keeping everybody waiting.
+# Pieces per thread. torch's threads spin for milliseconds after an operation. A thread of ours that shares a core with
+# one of them takes fewer pieces, so nobody waits for it.
 PIECES = 8
 SMALL_JOB = 1 << 16  # below so many logits a second thread costs more than it saves
 INT32 = 2**31 - 1
@@ -90,10 +90,10 @@ def compute(
 
 
 def _run(kernel: Callable[[Job], None], job: Job, *, small: bool) -> None:
-    """Share the blocks out among torch's number of threads.
+    """Distribute the blocks over as many threads as torch uses.
 
-    They are a small pool of Python threads rather than numba's own, which either forbid calls from two threads at once
-    or kill a process that forks after them, as data loaders do.
+    The pool is ours, because numba's either forbids calls from two threads at once or kills a process that forks after
+    them, as data loaders do.
     """
     threads = 1 if small or not job.last else min(torch.get_num_threads(), job.last)
     pieces = 1 if threads == 1 else min(job.last, threads * PIECES)

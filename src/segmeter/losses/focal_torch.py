@@ -1,14 +1,29 @@
-"""The focal loss as it is defined, in plain torch, differentiated by autograd; it takes soft targets and any device.
+"""The focal loss's options, and its definition in plain torch, which takes soft targets and any device.
 
-The other backends are compared with it. Letters: B batch, K channels, N... the spatial axes.
+Autograd differentiates it; the other backends are compared with it. Letters: B batch, K channels, N... the spatial
+axes.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from segmeter.losses.targets import read_labels, widened
+from segmeter.checks import Problems, collecting, expected, shown
+from segmeter.classes import TASKS, Task
+from segmeter.errors import ConfigError
+from segmeter.losses.config import Backend, Normalizer
+from segmeter.losses.targets import (
+    check_common,
+    check_number,
+    is_class,
+    read_labels,
+    valid_mask,
+    whole_number,
+    widened,
+    widest_float,
+)
 
 LEAST_Q = 1e-30  # the slope of q^gamma is infinite at 0 where gamma < 1
 
@@ -28,6 +43,121 @@ class Terms(NamedTuple):
     smoothing: float = 0.0
     elementwise: bool = False
     ignore_index: int | None = None
+
+
+class FocalOptions(NamedTuple):
+    """The options of the focal loss, as `focal_loss` names them."""
+
+    task: Task
+    gamma: float
+    alpha: float | tuple[float, float] | None
+    class_weights: torch.Tensor | None
+    ignore_index: int | None
+    label_smoothing: float
+    reduction: str
+    normalizer: str | float
+    backend: str
+
+    def terms(self) -> Terms:
+        """The options as the backends take them."""
+        alpha = self.alpha
+        negative, positive = (
+            alpha if isinstance(alpha, tuple) else (1.0, 1.0) if alpha is None else (1.0 - alpha, alpha)
+        )
+        return Terms(
+            softmax=self.task == "multiclass",
+            gamma=float(self.gamma),
+            negative=float(negative),
+            positive=float(positive),
+            smoothing=float(self.label_smoothing),
+            elementwise=self.reduction == "none",
+            ignore_index=self.ignore_index,
+        )
+
+
+def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_weights: Any, *rest: Any) -> FocalOptions:
+    """Read the options in the order of `FocalOptions`.
+
+    Raises
+    ------
+    ConfigError
+        It names every option that is out of range or does not go with the task.
+    """
+    if not isinstance(task, str):
+        raise ConfigError(expected(where, "task", f"to be one of {', '.join(TASKS)}", shown(task)))
+    if hasattr(alpha, "tolist"):
+        alpha = alpha.tolist()
+    alpha = tuple(alpha) if isinstance(alpha, Sequence) and not isinstance(alpha, str) else alpha
+    found = FocalOptions(task, gamma, alpha, read_weights(where, class_weights), *rest)
+    found = found._replace(ignore_index=whole_number(found.ignore_index))
+    with collecting(where) as problems:
+        check_common(problems, task, found.ignore_index)
+        check_number(problems, "gamma", gamma, 0)
+        check_number(problems, "label_smoothing", found.label_smoothing, 0, 1)
+        problems.one_of("reduction", found.reduction, ("mean", "sum", "none"))
+        problems.one_of("backend", found.backend, get_args(Backend))
+        _check_alpha(problems, alpha, task)
+        _check_class_weights(problems, found.class_weights, task)
+        number = found.normalizer
+        if isinstance(number, str):
+            problems.one_of("normalizer", number, get_args(Normalizer))
+            remedy = "It counts the elements with target 1, which a softmax does not have."
+            ok = task != "multiclass" or number != "positives"
+            problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", number, remedy)
+        else:
+            check_number(problems, "normalizer", number, 0, above=True)
+    return found
+
+
+def read_weights(where: str, weights: Any) -> torch.Tensor | None:
+    """Class weights as a dense float32 tensor, as the kernels read it; ConfigError where they are not numbers."""
+    if weights is None:
+        return None
+    try:
+        return torch.as_tensor(weights, dtype=torch.float32).contiguous()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(expected(where, "class_weights", "to be one number per class", repr(weights))) from error
+
+
+def _check_alpha(problems: Problems, alpha: Any, task: str) -> None:
+    if task == "multiclass":
+        problems.expect(alpha is None, "alpha", "to be None for multiclass", alpha, "Use class_weights.")
+    if not isinstance(alpha, tuple):
+        problems.in_range("alpha", alpha, 0, 1)
+    elif task != "multiclass":
+        ok = task == "binary" and len(alpha) == 2
+        rule = "to be one number, or for binary a pair: the weights of target 0 and of target 1"
+        problems.expect(ok, "alpha", rule, alpha)
+        for value in alpha if ok else ():
+            check_number(problems, "alpha", value, 0)
+
+
+def _check_class_weights(problems: Problems, weights: torch.Tensor | None, task: str) -> None:
+    if weights is None:
+        return
+    rule = f"to be None for {task}"
+    problems.expect(task == "multiclass", "class_weights", rule, tuple(weights.shape), "Use alpha.")
+    if weights.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere reading them would wait
+        ok = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all()) and bool(weights.any())
+        problems.expect(ok, "class_weights", "to be (K,), finite and >= 0, one of them > 0", weights.tolist())
+
+
+def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
+    """The divisor of `focal_loss`, from the target alone: 0-d of the widest float, and 0 if it is a given number."""
+    wide, normalizer, weights = widest_float(target.device), options.normalizer, options.class_weights
+    if not isinstance(normalizer, str):
+        return torch.zeros((), dtype=wide, device=target.device)
+    soft = target.is_floating_point()
+    if normalizer == "positives":
+        return (target if soft else target == 1).sum(dtype=wide)
+    elements = target[:, 0] if soft and options.task == "multiclass" else target
+    if normalizer == "elements":
+        return torch.full((), elements.numel(), dtype=wide, device=target.device)
+    valid = valid_mask(elements, options.ignore_index)
+    if weights is None or soft:
+        return valid.sum(dtype=wide)
+    valid = valid & is_class(elements, len(weights))  # the loss refuses other labels
+    return torch.where(valid, weights.to(wide)[torch.where(valid, elements, 0).long()], 0).sum()
 
 
 def compute(

@@ -1,9 +1,9 @@
-"""The focal loss on a GPU: one kernel that computes the sums or the gradient. Nothing here waits for the device.
+"""The focal loss on a GPU: one kernel computes the sums or the gradient. Nothing here waits for the device.
 
 A program holds a tile of pixels with all their channels in registers. The forward pass reads the logits once and writes
 three numbers per tile; the backward pass reads them once and writes the gradient once. The tiles' sums are added by a
 later, ordered reduction, so a run gives the same bits every time. Tiles are [P, K], P pixels and K channels, padded to
-powers of two; what there is once per pixel is [P, 1]. Triton is loaded with this module.
+powers of two; values per pixel are [P, 1]. Importing this module loads Triton.
 """
 
 # Triton reads annotations as types of its own, so a kernel's arguments and results have none.
@@ -64,7 +64,7 @@ def compute(
 
 
 def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dict[str, int]]:
-    """Give the grid, blocks of pixels by images, and the tile's sides."""
+    """The grid, blocks of pixels by images, and the sides of a tile."""
     block_k = 1 << (channels - 1).bit_length()
     block_p = max(1, TILE // block_k)
     return (-(-pixels // block_p), images), {"BLOCK_P": block_p, "BLOCK_K": block_k}
@@ -72,7 +72,7 @@ def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dic
 
 @triton.jit
 def log1p(x):
-    """ln(1 + x) for x >= 0, with what 1 + x rounds away put back."""
+    """ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
     whole = 1.0 + x
     return tl.log(whole) + (x - (whole - 1.0)) / whole
 
@@ -91,7 +91,7 @@ def power(q, GAMMA: tl.constexpr):
 
 @triton.jit
 def slope_of(nll, q, prob, GAMMA: tl.constexpr):
-    """Give ``q^gamma (1 + gamma p nll / q)``; nll / q tends to 1."""
+    """Compute ``q^gamma (1 + gamma p nll / q)``, where nll / q tends to 1."""
     ratio = tl.where(q > 0.0, tl.minimum(nll, LARGEST) / tl.where(q > 0.0, q, 1.0), 1.0)
     return power(q, GAMMA) * (1.0 + GAMMA * prob * ratio)
 
@@ -101,7 +101,7 @@ def softmax_terms(
     x, labels, k, channels, weight, weights, smoothing, GAMMA: tl.constexpr, SMOOTH: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr, BACKWARD: tl.constexpr,
 ):  # fmt: skip
-    """Give the loss [P, 1], or its slopes [P, K]; the sum of e leaves out one class, so that nothing cancels."""
+    """The loss [P, 1], or its slopes [P, K]; the sum of e leaves out one class, so that nothing cancels."""
     x = tl.where(k < channels, x, float("-inf"))
     delta = x - tl.max(x, axis=1, keep_dims=True)
     e = tl.exp(delta)
@@ -137,7 +137,7 @@ def softmax_terms(
 def sigmoid_terms(
     x, labels, negative, positive, smoothing, GAMMA: tl.constexpr, SMOOTH: tl.constexpr, BACKWARD: tl.constexpr
 ):
-    """Give the loss of each element, or its slope; p, q and their logarithms come without a subtraction."""
+    """The loss of each element, or its slope; p, q and their logarithms need no subtraction."""
     hot = labels == 1
     z = tl.where(hot, x, -x)
     e = tl.exp(-tl.abs(z))

@@ -10,9 +10,18 @@ import torch
 from segmeter.checks import collecting
 from segmeter.classes import ClassSpec, Task
 from segmeter.losses.additive import AdditiveLoss, divide
-from segmeter.losses.checks import check_common, check_numbers, check_tensors, refuse_bad_labels, whole_number
 from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig
-from segmeter.losses.targets import read_labels, valid_mask, widened, widest_float
+from segmeter.losses.targets import (
+    check_common,
+    check_number,
+    check_tensors,
+    read_labels,
+    refuse_bad_labels,
+    valid_mask,
+    whole_number,
+    widened,
+    widest_float,
+)
 
 
 class Regions(NamedTuple):
@@ -29,7 +38,7 @@ class Regions(NamedTuple):
 
 
 class RegionLoss(AdditiveLoss):
-    """A loss that is defined on the regions of a whole batch, or, with over="sample", of each image."""
+    """A loss defined on the regions of a whole batch, or of each image with over="sample"."""
 
     def __init__(self, task: Task, over: Over, ignore_index: int | None, *, name: str, soft: bool = True) -> None:
         super().__init__(name, adds=over == "sample")
@@ -41,15 +50,15 @@ class RegionLoss(AdditiveLoss):
             problems.one_of("over", over, get_args(Over))
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
-        """Say which elements make the loss of their image count."""
+        """Mask of the elements that make the loss of their image count."""
         raise NotImplementedError
 
     def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give the loss of the batch, 0-d, or of each image, (B,), and the number of bad labels."""
+        """Compute the loss of the batch, 0-d, or of each image, (B,), and the number of bad labels."""
         raise NotImplementedError
 
     def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of the batch, 0-d, or of each image, (B,)."""
+        """The loss of the batch, 0-d, or of each image, (B,)."""
         return self.mark(*self.image_losses(logits, target))
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -57,16 +66,16 @@ class RegionLoss(AdditiveLoss):
         return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Give the loss of the batch, or the summed losses of its images, (1,)."""
+        """The loss of the batch, or the summed losses of its images, (1,)."""
         return self.losses(logits, target).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """Give whether the batch counts, or how many of its images do, (1,) of the widest float."""
+        """1 or 0 for a batch that counts or not, or the number of images that count, (1,) of the widest float."""
         per_image = self.present(target).flatten(1).any(1)
         return (per_image.sum() if self.adds else per_image.any()).to(widest_float(target.device)).view(1)
 
     def split(self, logits: torch.Tensor, target: torch.Tensor) -> Regions:
-        """Check the arguments, and give the regions of each image or of all of them."""
+        """Check the arguments, and split them into the regions of each image or of the batch."""
         softmax, ignore_index = self.task == "multiclass", self.ignore_index
         options = {"task": self.task, "ignore_index": ignore_index, "soft": self._soft}
         aligned = check_tensors(self.name, logits, target, **options)
@@ -95,8 +104,8 @@ class TverskyLoss(RegionLoss):
     """``(1 - T)^gamma`` averaged over the classes, with ``T = (TP + s) / (TP + alpha FP + beta FN + s)``.
 
     Soft counts TP = sum(p t), FP = sum(p (1 - t)), FN = sum((1 - p) t) over the valid pixels of all images together or
-    of each image; p from a softmax for multiclass, background included, else from a sigmoid. A class that the target
-    does not have there is left out of the mean, as its T says nothing; without any class the loss is 0.
+    of each image; p from a softmax for multiclass, background included, else from a sigmoid. A class that the
+    target lacks is left out of the mean, as its T has no meaning; without any class the loss is 0.
     alpha = beta = 0.5 is Dice.
 
     The target may be soft: floating, 0 to 1, of the logits' shape for multiclass. The counts are the same sums; they
@@ -118,7 +127,7 @@ class TverskyLoss(RegionLoss):
     ignore_index
         The label of pixels that are excluded. Not with a soft target.
     name
-        What its messages begin with.
+        First word of its messages.
 
     Raises
     ------
@@ -147,14 +156,13 @@ class TverskyLoss(RegionLoss):
         super().__init__(task, over, ignore_index, name=name)
         self.alpha, self.beta, self.gamma, self.smooth = alpha, beta, gamma, smooth
         with collecting(name) as problems:
-            check_numbers(problems, alpha=alpha, beta=beta, gamma=gamma, smooth=smooth)
-            problems.in_range("alpha", alpha, 0)
-            problems.in_range("beta", beta, 0)
-            problems.in_range("gamma", gamma, 0, above=True)
-            problems.in_range("smooth", smooth, 0, above=True)
+            check_number(problems, "alpha", alpha, 0)
+            check_number(problems, "beta", beta, 0)
+            check_number(problems, "gamma", gamma, 0, above=True)
+            check_number(problems, "smooth", smooth, 0, above=True)
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
-        """Say which elements have a class."""
+        """Mask of the elements that have a class."""
         if target.is_floating_point():
             return target > 0
         return valid_mask(target, self.ignore_index) if self.task == "multiclass" else target == 1
@@ -205,7 +213,7 @@ class LovaszLoss(RegionLoss):
         super().__init__(task, over, ignore_index, name="lovasz_loss", soft=False)
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
-        """Say which elements are valid."""
+        """Mask of the valid elements."""
         return valid_mask(target, self.ignore_index)
 
     def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -219,7 +227,7 @@ class LovaszLoss(RegionLoss):
 
 
 def _extend(errors: torch.Tensor, hot: torch.Tensor) -> torch.Tensor:
-    """Give the Lovasz extension of the Jaccard loss for each row: errors in falling order, times its increments."""
+    """Lovasz extension of the Jaccard loss for each row: sorted errors, largest first, times its increments."""
     ordered, order = errors.sort(dim=-1, descending=True, stable=True)
     hits = hot.gather(-1, order)
     present = hits.sum(-1, keepdim=True)
@@ -232,7 +240,7 @@ def _extend(errors: torch.Tensor, hot: torch.Tensor) -> torch.Tensor:
 
 
 def build_tversky(config: DiceConfig | TverskyConfig, *, spec: ClassSpec, class_counts: Any = None) -> AdditiveLoss:
-    """Build Dice, Tversky or focal Tversky: they differ in the options that they have."""
+    """Build Dice, Tversky or focal Tversky, which differ only in their options."""
     options = config.model_dump(exclude={"name"})
     return TverskyLoss(spec.task, **options, ignore_index=spec.ignore_index, name=f"{config.name}_loss")
 

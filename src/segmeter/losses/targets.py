@@ -1,12 +1,135 @@
-"""Reads targets and logits for every loss: classes, which elements count, enough digits, and memory layouts."""
+"""Checks the options and tensors of every loss once, at its public door, and reads targets safely.
 
+Letters: B batch, K channels, N... the spatial axes.
+"""
+
+import math
 from itertools import pairwise
-from typing import NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple
 
 import torch
 
+from segmeter.checks import Problems, expected
+from segmeter.classes import TASKS, Task
+from segmeter.errors import InputError
+
 LABEL_DTYPES = (torch.uint8, torch.int16, torch.int32, torch.int64)
 SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
+
+
+def check_common(problems: Problems, task: Any, ignore_index: Any) -> None:
+    """Note an unknown task, and an ignore_index that is not a whole number."""
+    problems.one_of("task", task, TASKS)
+    whole = ignore_index is None or (isinstance(ignore_index, int) and not isinstance(ignore_index, bool))
+    problems.expect(whole, "ignore_index", "to be a whole number or None", ignore_index)
+
+
+def check_number(
+    problems: Problems, name: str, value: Any, low: float, high: float = math.inf, *, above: bool = False
+) -> None:
+    """Note a number that is None or out of its range; see `Problems.in_range`."""
+    problems.expect(value is not None, name, "to be given", value)
+    problems.in_range(name, value, low, high, above=above)
+
+
+def whole_number(value: Any) -> Any:
+    """Turn 255.0 or a NumPy integer into an int, and return anything else unchanged."""
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    return int(value) if real and math.isfinite(value) and value == int(value) else value
+
+
+def check_tensors(
+    where: str,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    *,
+    task: Task,
+    ignore_index: int | None,
+    class_weights: torch.Tensor | None = None,
+    soft: bool = True,
+) -> torch.Tensor:
+    """Refuse shapes, dtypes and devices that do not fit, without reading a value; align the target with the logits.
+
+    Returns
+    -------
+    (B, N...) for multiclass, (B, 1, N...) for binary, (B, K, N...) for multilabel and soft multiclass; uint8 for bool.
+
+    Raises
+    ------
+    InputError
+        Something does not fit; `soft` says whether a floating target may.
+    """
+    _check_types(where, logits, target, task=task, soft=soft)
+    floating = target.is_floating_point()
+    full = task == "multilabel" or (floating and task == "multiclass")
+    shape = tuple(logits.shape) if full else (logits.shape[0], *logits.shape[2:])
+    if tuple(target.shape) != shape and not (task == "binary" and target.shape == logits.shape):
+        remedy = "Squeeze its channel axis." if target.ndim == logits.ndim and target.shape[1] == 1 else ""
+        if floating and task == "multiclass" and target.ndim == logits.ndim - 1:
+            remedy = "A floating target holds probabilities of all classes; for class numbers pass target.long()."
+        rule = f"of shape {shape} for {task} logits {tuple(logits.shape)}"
+        raise InputError(expected(where, "target", rule, tuple(target.shape), remedy))
+    if logits.device != target.device:
+        raise InputError(expected(where, "target", f"on {logits.device} with the logits", target.device))
+    if floating and ignore_index is not None:
+        raise InputError(expected(where, "ignore_index", "to be None with a soft target", ignore_index))
+    if class_weights is not None and class_weights.device != logits.device:
+        rule, remedy = f"on {logits.device} with the logits", "Move the loss there: loss.to(device)."
+        raise InputError(expected(where, "class_weights", rule, class_weights.device, remedy))
+    if class_weights is not None and class_weights.shape != (logits.shape[1],):
+        rule = f"to have {logits.shape[1]} values, one per class"
+        raise InputError(expected(where, "class_weights", rule, tuple(class_weights.shape)))
+    if target.dtype == torch.bool:
+        target = target.view(torch.uint8)
+    return target.unsqueeze(1) if task == "binary" and target.ndim < logits.ndim else target
+
+
+def _check_types(where: str, logits: Any, target: Any, *, task: Task, soft: bool) -> None:
+    for name, value in (("logits", logits), ("target", target)):
+        if not isinstance(value, torch.Tensor):
+            remedy = "Use torch.from_numpy(array)." if hasattr(value, "__array__") else ""
+            raise InputError(expected(where, name, "to be a torch.Tensor", type(value).__qualname__, remedy))
+    given = f"{logits.dtype} {tuple(logits.shape)}"
+    if not logits.is_floating_point() or logits.ndim < 2:
+        raise InputError(expected(where, "logits", "to be floating (B, K, N...)", given))
+    channels = logits.shape[1]
+    if (channels != 1 and task == "binary") or (channels < 2 and task == "multiclass") or channels < 1:
+        rule = {"binary": "to have 1 channel", "multiclass": "to have 2 channels or more"}.get(task, "to have channels")
+        raise InputError(expected(where, "logits", f"{rule} for {task}", given))
+    if target.is_floating_point() and not soft:
+        remedy = "It compares sets of pixels: pass target.long(), or take another loss for soft targets."
+        raise InputError(expected(where, "target", "to hold integer labels", target.dtype, remedy))
+    hard = target.dtype in LABEL_DTYPES or (target.dtype == torch.bool and task != "multiclass")
+    if not hard and not target.is_floating_point():
+        flags = "" if task == "multiclass" else ", or bool"
+        shares = ", or floating for a soft target" if soft else ""
+        rule = f"of dtype uint8, int16, int32 or int64{flags}{shares}"
+        raise InputError(expected(where, "target", rule, target.dtype))
+
+
+def refuse_bad_labels(
+    bad: torch.Tensor,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    *,
+    softmax: bool,
+    ignore_index: int | None,
+    where: str,
+) -> None:
+    """Raise InputError with the bad labels and the first places, unless reading their number would stall a device."""
+    if logits.device.type != "cpu" or torch.compiler.is_compiling() or bad == 0:
+        return
+    places = read_labels(logits, target, softmax=softmax, ignore_index=ignore_index).bad.nonzero()
+    first = [tuple(int(i) for i in place) for place in places[:5]]
+    values = [target[place].item() for place in first]
+    kind, rule = "values", "to hold 0 to 1, being a soft target"
+    if not target.is_floating_point():
+        ignored = "" if ignore_index is None else f" and ignore_index={ignore_index}"
+        kind, rule = "labels", f"to hold 0 to {logits.shape[1] - 1 if softmax else 1}{ignored}"
+    given = f"{len(places)} other {kind}, the first {values} at {first}"
+    hint = "0 and 255 are often a mask that wants dividing by 255." if 255 in values else ""
+    raise InputError(expected(where, "target", rule, given, hint))
 
 
 class Labels(NamedTuple):
@@ -18,11 +141,12 @@ class Labels(NamedTuple):
 
 
 def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ignore_index: int | None) -> Labels:
-    """Give int64 classes that are safe to index with, and the masks; of soft targets every element counts."""
+    """Read int64 classes that are safe to index with, and the masks; every element of a soft target counts."""
     if target.is_floating_point():
         shape = logits[:, 0].shape if softmax else logits.shape
         classes = torch.zeros(shape, dtype=torch.int64, device=logits.device)
-        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~is_share(target))
+        in_range = (target >= -SHARE_SLACK) & (target <= 1 + SHARE_SLACK)  # false for NaN
+        return Labels(classes, torch.ones_like(classes, dtype=torch.bool), ~in_range)
     known = is_class(target, logits.shape[1] if softmax else 2)
     valid = valid_mask(target, ignore_index)
     counted = known & valid
@@ -30,24 +154,19 @@ def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ig
 
 
 def is_class(target: torch.Tensor, count: int) -> torch.Tensor:
-    """Say which labels lie in 0 to count - 1."""
+    """Mask of the labels 0 to count - 1."""
     return (target >= 0) & (target < count) if _holds(target.dtype, count) else target >= 0
 
 
 def valid_mask(target: torch.Tensor, ignore_index: int | None) -> torch.Tensor:
-    """Say which elements are not ignored, as bools; of soft targets none is."""
+    """Mask of the elements that are not ignored: all of a soft target."""
     if ignore_index is None or target.is_floating_point() or not _holds(target.dtype, ignore_index):
         return torch.ones_like(target, dtype=torch.bool)
     return target != ignore_index
 
 
-def is_share(target: torch.Tensor) -> torch.Tensor:
-    """Say which values of a soft target lie in 0 to 1; NaN does not."""
-    return (target >= -SHARE_SLACK) & (target <= 1 + SHARE_SLACK)
-
-
 def _holds(dtype: torch.dtype, label: int) -> bool:
-    """Say whether the dtype can hold the label: a comparison would wrap any other round to one that it can."""
+    """Whether the dtype can hold the label; torch would compare with a label that is wrapped round to fit."""
     if dtype == torch.bool:
         return label in (0, 1)
     limits = torch.iinfo(dtype)
@@ -60,19 +179,13 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 
 def widened(logits: torch.Tensor) -> torch.Tensor:
-    """Float32, or float64 as it is: half precision loses the loss of every confident pixel."""
+    """The logits as float32, or unchanged if float64: in half precision every confident pixel would have loss 0."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
-def pixel_stride(tensor: torch.Tensor) -> int | None:
-    """Give the stride in elements from pixel to pixel of (B, K, N...), or None where they are not evenly spaced."""
+def with_pixel_stride(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """The tensor (B, K, N...) and its stride from pixel to pixel, or a dense copy where no single stride exists."""
     wide = [place for place in zip(tensor.shape[2:], tensor.stride()[2:], strict=True) if place[0] > 1]
     if any(outer != size * inner for (_, outer), (size, inner) in pairwise(wide)):
-        return None
-    return wide[-1][1] if wide else 1
-
-
-def with_pixel_stride(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Give the tensor, or a contiguous copy where its pixels are not evenly spaced, and its pixel stride."""
-    stride = pixel_stride(tensor)
-    return (tensor.contiguous(), 1) if stride is None else (tensor, stride)
+        return tensor.contiguous(), 1
+    return tensor, wide[-1][1] if wide else 1

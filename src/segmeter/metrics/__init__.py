@@ -1,7 +1,7 @@
-"""Measure predicted labels against their target: counts first, scores second. NumPy arrays in, and no torch.
+"""Measures predicted labels against their target: counts first, scores second. Takes NumPy arrays, never torch.
 
-An undefined value is NaN in arrays, empty in tables and null in JSON. It is never 0, and every mean comes with the
-number of values that it leaves out. An infinite value is inf. Per case, class and metric:
+An undefined value is NaN in arrays, empty in tables and null in JSON, but never 0. Every mean comes with the number of
+values that it leaves out. An infinite value is inf. Per case, class and metric:
 
 | case | status | IoU, Dice, NSD, boundary IoU | HD, HD95, ASSD, MASD | precision | recall |
 |---|---|---|---|---|---|
@@ -10,7 +10,7 @@ number of values that it leaves out. An infinite value is inf. Per case, class a
 | prediction empty only | prediction_empty | 0 | penalty policy | NaN | 0 |
 | target empty only | target_empty | 0 | penalty policy | 0 | NaN |
 
-Penalty policy: `inf` (default; the mean is then inf, and is given with the median and the number of failures),
+Penalty policy: `inf` (default; the mean is then inf too, and comes with the median and the number of failures),
 `diagonal` (the image's diagonal in the unit used), `nan`, or a number.
 """
 

@@ -35,10 +35,10 @@ from .summary.compare import compare_runs as compare_runs
 from .summary.conventions import score_maps_under as score_maps_under
 from .summary.conventions import score_under as score_under
 from .summary.summarise import summarise as summarise
-from .surfaces.boundary_iou import BoundaryIoU as BoundaryIoU
-from .surfaces.boundary_iou import boundary_iou as boundary_iou
-from .surfaces.centreline import CentrelineDice as CentrelineDice
-from .surfaces.centreline import centreline_dice as centreline_dice
+from .surfaces.shape import BoundaryIoU as BoundaryIoU
+from .surfaces.shape import CentrelineDice as CentrelineDice
+from .surfaces.shape import boundary_iou as boundary_iou
+from .surfaces.shape import centreline_dice as centreline_dice
 from .surfaces.surface import SurfaceMetrics as SurfaceMetrics
 from .surfaces.surface import surface_metrics as surface_metrics
 from .surfaces.surface import surface_metrics_by_class as surface_metrics_by_class

@@ -1,5 +1,6 @@
-"""Small compiled loops of the metrics; imported on first use, as numba takes a moment to load."""
+"""Compiled loops of statistics, boundary bands and calibration. Import them on first use: numba loads slowly."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,23 @@ def tally_draws(halves: Any, weights: Any) -> None:
         for k in range(units):
             drawn = (np.uint64(halves[row, k]) * np.uint64(units)) >> np.uint64(32)
             weights[row, drawn] += 1.0
+
+
+@kernel
+def add_named(drawn: Any, table: Any, sums: Any) -> None:
+    """Add to each sum the table's entries that its bytes name.
+
+    Parameters
+    ----------
+    drawn : (R, P) uint8
+    table : (P, 256) float64
+    sums : (R,) float64
+        Changed.
+    """
+    resamples, places = drawn.shape
+    for place in range(places):  # its row of the table stays in the first-level cache
+        for row in range(resamples):
+            sums[row] += table[place, drawn[row, place]]
 
 
 @kernel
@@ -54,3 +72,121 @@ def find_band(labels: NDArray[Any], width: int) -> NDArray[Any]:
             if depth[middle] > 2 * width:
                 band[y - width, middle] = False
     return band
+
+
+BLOCK = 4096  # probabilities whose bits are looked at at a time: they stay in the first-level cache
+FINE, COARSE = 10, 6  # bits kept of a probability's mantissa from 2**-24 on, and below: 1024 or 64 steps in an octave
+FINE_FROM = np.float32(2.0**-24).view(np.uint32)
+FINE_CODE = int(FINE_FROM >> np.uint32(23 - FINE))
+FINE_STEP = int(FINE_FROM >> np.uint32(23 - COARSE)) + 1  # the first fine one; step 0 is 0, step 1 reaches to 2**-132
+MIDDLE = FINE_STEP + 23 * 2**FINE  # the step of 0.5
+UNUSED = 74 * 2**COARSE  # steps that 1 - p, which is 0 or at least 2**-53, never falls in
+STEPS = 2 * MIDDLE + 1 - UNUSED
+
+NEAR = 1e-9  # bins: a product so near to a whole number may have been rounded across it
+
+Array = NDArray[Any]
+
+
+@kernel
+def find_steps(probs: Array, steps: Array) -> None:
+    """Write the step (0 to STEPS - 1) of each probability: fine near 0 and near 1, where those of a model crowd.
+
+    A float64 probability is rounded up below 0.5, and its distance from 1 down above, so that it lies on the same side
+    of every step's end as before.
+    """
+    near = np.empty(BLOCK, np.float32)
+    bits = near.view(np.uint32)
+    for start in range(0, probs.size, BLOCK):
+        count = min(BLOCK, probs.size - start)
+        for i in range(count):
+            p = probs[start + i]
+            near[i] = np.float32(p) if p < 0.5 else np.float32(1.0 - p)
+        if probs.itemsize > 4:
+            for i in range(count):
+                p, q = np.float64(probs[start + i]), np.float64(near[i])
+                if p < 0.5:
+                    bits[i] += np.uint32(q < p)
+                else:
+                    bits[i] -= np.uint32(q > 1.0 - p)
+        for i in range(count):
+            fine = np.int64(bits[i] >> np.uint32(23 - FINE)) - FINE_CODE + FINE_STEP
+            coarse = np.int64(bits[i] >> np.uint32(23 - COARSE)) + np.int64(bits[i] > 0)
+            code = fine if bits[i] >= FINE_FROM else coarse
+            steps[start + i] = code if probs[start + i] < 0.5 else STEPS - 1 - max(code - UNUSED, 0)
+
+
+def lower_ends() -> Array:
+    """Give the value that a probability of each step exceeds; below 0 for the lowest, which holds 0 alone.
+
+    Below 0.5 a step starts with a float32 p, so that the float32 before it is exceeded; from 0.5 on it is cut at
+    1 - q, which it does not reach.
+    """
+    coarse = np.arange(FINE_STEP - 1, dtype=np.uint32) << np.uint32(23 - COARSE)
+    coarse[0] = 1
+    fine = FINE_FROM + (np.arange(MIDDLE - FINE_STEP + 1, dtype=np.uint32) << np.uint32(23 - FINE))
+    first = np.concatenate([coarse, fine]).view(np.float32)  # of the steps 1 to MIDDLE
+    below = np.nextafter(first, np.float32(0)).astype(np.float64)
+    cuts = first[UNUSED:].astype(np.float64)
+    above = 1.0 - cuts
+    above = np.where(1.0 - above < cuts, np.nextafter(above, 0.0), above)
+    return np.concatenate([[-1.0], below, above[::-1]])
+
+
+@kernel
+def _find_bin(p: Any, edges: Array) -> int:
+    """The first bin whose upper edge is not below p; next to an edge the product is rounded, and the edge decides."""
+    product = p * np.float64(edges.size - 1)
+    place = int(math.ceil(product))  # noqa: RUF046 - an Any to mypy
+    if not NEAR < place - product < 1 - NEAR:
+        if place > 0 and p <= edges[place - 1]:
+            place -= 1
+        elif p > edges[place]:
+            place += 1
+    return max(place - 1, 0)
+
+
+@kernel
+def tally_plane(
+    target: Array, probs: Array, steps: Array, value: int, void: int, counts: Array, confidence: Array, sweep: Array
+) -> None:
+    """Add one class against the rest: `counts` (2, B), `confidence` (B,) and `sweep` (2, STEPS); row 1 is the class."""
+    edges = np.arange(confidence.size + 1) / confidence.size
+    for i in range(target.size):
+        if target[i] == void:
+            continue
+        hit = 1 if target[i] == value else 0
+        place = _find_bin(probs[i], edges)
+        counts[hit, place] += 1
+        confidence[place] += probs[i]
+        sweep[hit, steps[i]] += 1
+
+
+@kernel
+def tally_all(target: Array, probs: Array, void: int, counts: Array, confidence: Array, sums: Array) -> int:
+    """Add the winners of probs (K, N) to `counts` (2, B), row 1 right, and `confidence` (B,).
+
+    `sums` (2,) gets the squared errors over all classes and the negative logarithms of what the target's class was
+    given; the result is how many of those were 0 and left out.
+    """
+    edges, impossible = np.arange(confidence.size + 1) / confidence.size, 0
+    for i in range(target.size):
+        if target[i] == void:
+            continue
+        best, square = 0, 0.0
+        for k in range(probs.shape[0]):
+            p = np.float64(probs[k, i])
+            square += p * p
+            if probs[k, i] > probs[best, i]:
+                best = k
+        given = np.float64(probs[target[i], i])
+        sums[0] += square - 2 * given + 1
+        if given > 0:
+            sums[1] -= math.log(given)
+        else:
+            impossible += 1
+        hit = 1 if target[i] == best else 0
+        place = _find_bin(probs[best, i], edges)
+        counts[hit, place] += 1
+        confidence[place] += probs[best, i]
+    return impossible

@@ -1,12 +1,18 @@
-"""Arrays of numbers that may be undefined or infinite: how they are divided, averaged, subtracted and written as JSON.
+"""Arrays of metrics: checks of pairs of maps, and arithmetic of numbers that may be undefined or infinite.
 
-NaN is undefined, and never counts as 0; infinity is a failure, and no arithmetic turns it into NaN.
+NaN is undefined and never counts as 0. Infinity is a failure, and no arithmetic turns it into NaN.
 """
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from segmeter.checks import expected, real_numbers, shown, whole_number
+from segmeter.errors import InputError
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -54,3 +60,165 @@ def say(value: Any) -> float | str | None:
     (0.5, None, 'inf', '-inf')
     """
     return None if np.isnan(value) else str(float(value)) if np.isinf(value) else float(value)
+
+
+Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
+
+MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of its own
+
+
+def check_maps(
+    where: str, target: NDArray[Any], other: NDArray[Any], name: str, *, kinds: str, axes: tuple[int, ...] = ()
+) -> None:
+    """Refuse a pair with other dtype kinds than `kinds`, with two shapes, or with a number of axes not in `axes`."""
+    problems = []
+    dtype = "bool" if kinds == "b" else "integer"
+    for argument, array in (("target", target), (name, other)):
+        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+            problems.append(expected(where, argument, "to be a plain NumPy array", type(array).__name__))
+        elif array.dtype.kind not in kinds:
+            given = f"{array.dtype} {array.shape}"
+            remedy = f"Pass {argument} == k to measure class k." if kinds == "b" and array.dtype.kind in "iu" else ""
+            problems.append(expected(where, argument, f"to have dtype {dtype}", given, remedy))
+    if not problems and target.shape != other.shape:
+        problems.append(expected(where, name, f"to have the target's shape {target.shape}", other.shape))
+    if not problems and axes and target.ndim not in axes:
+        problems.append(expected(where, "target", f"to have {' or '.join(map(str, axes))} axes", target.shape))
+    if problems:
+        raise InputError(problems)
+
+
+def known_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: str = "biuf") -> NDArray[Any]:
+    """The array that is given, of one of these kinds of dtype; InputError with the rule for anything else."""
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InputError(expected(where, argument, rule, error)) from None
+    if isinstance(given, np.ma.MaskedArray) or array.dtype.kind not in kinds:
+        kind = array.dtype if type(given) is np.ndarray else type(given).__name__
+        found = f"{kind} {array.shape}" if isinstance(given, np.ndarray) else shown(given)
+        raise InputError(expected(where, argument, rule, found))
+    return array
+
+
+def without_channel(array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Drop the channel axis of one binary map, (B, 1, H, W), where the other has none, (B, H, W); else as it is."""
+    shapes = getattr(array, "shape", ()), getattr(other, "shape", ())
+    return array[:, 0] if len(shapes[0]) > 2 and shapes[0] == (*shapes[1][:1], 1, *shapes[1][1:]) else array
+
+
+def check_spacing(where: str, spacing: Sequence[float], axes: int) -> tuple[float, ...]:
+    """Check the spacing of a map with so many axes, and return it as floats."""
+    rule = f"to have {axes} values, one per axis"
+    if isinstance(spacing, Real):
+        remedy = f"Pass ({', '.join([str(spacing)] * axes)}) if it is the same along all."
+        raise InputError(expected(where, "spacing", rule, spacing, remedy))
+    edges, problems = real_numbers(where, "spacing", spacing), []
+    if len(edges) != axes:
+        problems.append(expected(where, "spacing", rule, f"{len(edges)}: {tuple(spacing)}"))
+    if not all(math.isfinite(edge) and edge > 0 for edge in edges):
+        problems.append(expected(where, "spacing", "> 0 and finite", tuple(spacing)))
+    if problems:
+        raise InputError(problems)
+    return edges
+
+
+def check_classes(
+    where: str, num_classes: int, ignore_index: int | None, *, most: int = MOST_CLASSES
+) -> tuple[int, int | None]:
+    """Return the number of classes and the ignored value as Python ints, so that no NumPy integer wraps later.
+
+    Raises
+    ------
+    InputError
+        There are no classes or more than `most`, or the ignored value is a class.
+    """
+    num_classes = whole_number(where, "num_classes", num_classes)
+    ignore_index = None if ignore_index is None else whole_number(where, "ignore_index", ignore_index)
+    if not 1 <= num_classes <= most:
+        raise InputError(expected(where, "num_classes", f"between 1 and {most}", num_classes))
+    if ignore_index is not None and 0 <= ignore_index < num_classes:
+        raise InputError(
+            expected(where, "ignore_index", f"to lie outside the classes (0 to {num_classes - 1})", ignore_index)
+        )
+    return num_classes, ignore_index
+
+
+def known_labels(
+    where: str,
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    num_classes: int,
+    ignore_index: int | None,
+    kinds: str = "iub",
+    axes: tuple[int, ...] = (2, 3),
+) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Check a pair of class maps: both as uint8 or uint16 with ignored pixels set to K in both, and K.
+
+    Raises
+    ------
+    InputError
+        As `check_maps` and `check_classes`, or a pixel that is not ignored is outside the classes.
+    """
+    check_maps(where, target, labels, "labels", kinds=kinds, axes=axes)
+    num_classes, ignore_index = check_classes(where, num_classes, ignore_index)
+    ignored = None if ignore_index is None else target == ignore_index
+    pair = ("target", target), ("labels", labels)
+    first, second = (_known(where, name, given, num_classes, ignored) for name, given in pair)
+    return first, second, num_classes
+
+
+def known_width(where: str, width: int | None, shape: tuple[int, ...], ratio: float, *, most: int) -> int:
+    """The width in pixels that is given, or that share of the diagonal."""
+    if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= most:
+        raise InputError(expected(where, "width", f">= 1 and <= {most}", width))
+    return share_of_diagonal(shape, ratio) if width is None else width
+
+
+def share_of_diagonal(shape: tuple[int, ...], ratio: float) -> int:
+    """A share of the diagonal in pixels, rounded half to even; at least 1."""
+    return max(1, round(ratio * math.hypot(*shape)))
+
+
+def find_status(in_target: object, in_prediction: object) -> Status:
+    """Tell which of the two masks is empty; a true value means not empty.
+
+    Examples
+    --------
+    >>> find_status(12, 0)
+    'prediction_empty'
+    """
+    if in_target and in_prediction:
+        return "ok"
+    return "prediction_empty" if in_target else "target_empty" if in_prediction else "both_empty"
+
+
+def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:
+    """Bounding box of the non-zero pixels of both maps; an empty box where both are empty."""
+    box: list[slice] = []
+    for axis in range(first.ndim):
+        others = tuple(other for other in range(first.ndim) if other != axis)
+        held = np.flatnonzero(first.any(axis=others) | second.any(axis=others))
+        box.append(slice(int(held[0]), int(held[-1]) + 1) if held.size else slice(0, 0))
+    return tuple(box)
+
+
+def _known(
+    where: str, name: str, given: NDArray[Any], num_classes: int, ignored: NDArray[np.bool_] | None
+) -> NDArray[Any]:
+    foreign = given >= num_classes
+    if given.dtype.kind == "i":
+        foreign |= given < 0
+    if ignored is not None:
+        foreign &= ~ignored
+    if foreign.any():
+        values = np.unique(given[foreign])[:8].tolist()
+        rule = f"to hold only classes 0 to {num_classes - 1}"
+        remedy = "Pass its void value as ignore_index." if name == "target" and ignored is None else ""
+        found = f"{np.count_nonzero(foreign)} pixels of {', '.join(map(str, values))}"
+        raise InputError(expected(where, name, rule, found, remedy))
+    known = given.astype(np.uint8 if num_classes < 256 else np.uint16)
+    if ignored is not None:
+        known[ignored] = num_classes
+    return known

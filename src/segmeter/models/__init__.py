@@ -1,4 +1,4 @@
-"""name -> nn.Module: segmentation networks that take any image size, and the checkpoints that carry them."""
+"""Segmentation networks that take any image size, and the checkpoints that hold them."""
 
 import lazy_loader
 

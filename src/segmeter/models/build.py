@@ -1,4 +1,4 @@
-"""card -> Segmenter."""
+"""Builds the segmenter that a card describes; the network's library is loaded only when a network is built."""
 
 from segmeter.models.card import ModelCard
 from segmeter.models.config import MODELS, model_config
@@ -13,7 +13,7 @@ def build_segmenter(card: ModelCard, *, initialise: bool = True) -> Segmenter:
     card
         Network, classes, channels and normalisation.
     initialise
-        False leaves ``model.weights`` aside (no download, no file): the caller loads weights next.
+        False ignores ``model.weights`` (no download, no file): the caller loads weights next.
 
     Raises
     ------

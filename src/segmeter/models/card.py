@@ -1,4 +1,4 @@
-"""What a checkpoint must say to be used again: network, classes, channels, normalisation."""
+"""The card of a model: what a checkpoint must record so that the model can be rebuilt and its output understood."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[fl
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """All that is needed to build a segmenter and to interpret its output.
+    """Everything needed to build a segmenter and to interpret its output.
 
     Parameters
     ----------
@@ -33,17 +33,17 @@ class ModelCard:
     mean, std
         Per channel, for images scaled to 0 .. 1 (uint8 / 255, uint16 / 65535, float as it is). std > 0.
     clip
-        Per channel the lowest and highest value, on that scale, beyond which values are set to it; empty for none.
+        Lowest and highest value per channel, on that scale; values beyond are clipped. Empty: no clipping.
     data
-        The kind of data set it was trained on, and how its files are found and read, as JSON values; empty where that
-        is not known. It has no root: a checkpoint names no folder of the machine it comes from.
+        The kind of data set it was trained on, and how its files are found and read, as JSON values; empty where
+        unknown. It has no root: a checkpoint names no folder of the machine that it comes from.
     class_pixels
-        Pixels of each class in the training set, ignored ones left out; empty where that is not known.
+        Pixels of each class in the training set, ignored ones excluded; empty where unknown.
 
     Raises
     ------
     ConfigError
-        A length does not fit `in_channels`, or a value is not usable.
+        A length does not match `in_channels`, or a value is unusable.
     """
 
     model: Mapping[str, Any]
@@ -71,17 +71,17 @@ class ModelCard:
             problems.expect(fits, "clip", f"to be {self.in_channels} pairs of a lower and a higher value", self.clip)
 
     def to_dict(self) -> dict[str, Any]:
-        """The card in values that JSON has."""
+        """The card as JSON values."""
         return {**vars(self), "spec": self.spec.model_dump()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ModelCard":
-        """The card from what `to_dict` gave, after a way through JSON.
+        """Rebuild a card from the values of `to_dict` after a round trip through JSON.
 
         Raises
         ------
         KeyError, TypeError, ConfigError
-            A key is missing or its value is not what it should be.
+            A key is missing or its value is invalid.
         """
         spec = values["spec"]
         return cls(

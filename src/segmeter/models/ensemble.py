@@ -1,4 +1,4 @@
-"""Several segmenters of the same classes -> one, whose probabilities are the mean of theirs."""
+"""Averages the probabilities of several segmenters of the same classes, or of several views of one image."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from segmeter.models.segmenter import Segmenter
 
 
 class Ensemble(nn.Module):
-    """Segmenters that are run one after the other on the same image; each normalises and pads it as its own card says.
+    """Segmenters that run one after the other on the same image; each normalises and pads it by its own card.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Ensemble(nn.Module):
 
 
 def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
-    """Average the probabilities of several predictions, and give them as logits.
+    """Average the probabilities of several predictions, and return them as logits.
 
     Parameters
     ----------

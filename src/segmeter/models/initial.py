@@ -1,4 +1,4 @@
-"""Weights of a file or checkpoint -> network: where a training starts from."""
+"""Starts a network from the weights of a file or checkpoint of segmeter or of another library."""
 
 import logging
 from collections import Counter
@@ -16,13 +16,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def start_from(network: nn.Module, source: str) -> Fit:
-    """Put the weights of a file or checkpoint into a network, as far as names and shapes agree, and log what did not.
+    """Load the weights of a file or checkpoint that match a network by name and shape, and log the differences.
 
     Parameters
     ----------
     network
-        Changed in place. Its tensors that the file lacks keep their values. Its attribute `start` gets the report that
-        is logged.
+        Changed in place. Tensors that the file lacks keep their values. The attribute `start` gets the logged report.
     source
         A safetensors file, a state dict of torch.save, or a segmeter checkpoint folder: of segmeter,
         segmentation-models-pytorch, torchvision or timm. Prefixes that wrappers leave ("module.") are dropped; an
@@ -52,11 +51,11 @@ def start_from(network: nn.Module, source: str) -> Fit:
 
 
 def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """Give tensors the names that the network has for them, and say what was done.
+    """Rename tensors to the network's names, and describe what was done.
 
-    The prefixes that wrappers leave before every name are dropped, and it is found out whether this is an encoder
-    alone. timm gives the first levels of a model flat names where it is an encoder ("stages_0.blocks" for
-    "stages.0.blocks"), so names that differ in this alone are the same.
+    Prefixes that wrappers put before every name are dropped, and the weights of an encoder alone are recognised. As an
+    encoder, a timm model has flat names for its first levels ("stages_0.blocks" for "stages.0.blocks"), so names that
+    differ only in this are the same.
     """
     dropped = []
     while tensors and (prefix := next((each for each in _WRAPPERS if _all_start(tensors, each)), None)):
@@ -79,10 +78,10 @@ def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[di
 
 
 def _spread_channels(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """Spread the filters of the one convolution that sees RGB images over other channels, and say so.
+    """Adapt the filters of the one convolution that sees RGB images to another number of channels, and report it.
 
-    One channel gets their sum, as if it were red, green and blue at once; several get them in turn, scaled so that the
-    sum over the channels is of the same size.
+    A single channel gets their sum, as if it were red, green and blue at once. More channels repeat them in turn,
+    scaled so that the sum over the channels keeps its size.
     """
     odd = [
         name
@@ -99,7 +98,7 @@ def _spread_channels(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -
 
 
 def _shares(wanted: Mapping[str, Tensor], fit: Fit) -> str:
-    """How many tensors of each part of the network were there: "122 of 122 of encoder, 0 of 50 of decoder"."""
+    """Tensors found for each part of the network, such as "122 of 122 tensors of encoder"."""
     every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, fit.matched))
     return ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
 

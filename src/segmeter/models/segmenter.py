@@ -1,4 +1,4 @@
-"""image -> logits at any size: scale, normalise, pad to the stride, shrink, network, enlarge, crop.
+"""Runs a network on images of any size as they are stored: scales, normalises, pads, and crops the logits.
 
 Axes: B batch, C channels of the image, H height, W width.
 """
@@ -16,7 +16,7 @@ _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
 class Segmenter(nn.Module):
-    """A network with the scaling, normalisation and padding that its images need, so that it takes them as read.
+    """A network with the scaling, normalisation and padding that its images need, so it takes them as they are stored.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Segmenter(nn.Module):
         return functional.interpolate(logits, scale_factor=float(self.downsample), mode="bilinear")
 
     def logits_at_network_size(self, image: Tensor) -> Tensor:
-        """Logits of a batch of images that are as small as the network sees them, at their size; see `forward`."""
+        """Logits of a batch that is already as small as the network sees it, at that size; see `forward`."""
         self._check(image)
         height, width = image.shape[-2:]
         multiple, least = self.size_multiple // self.downsample, self.size_least // self.downsample
@@ -86,7 +86,7 @@ class Segmenter(nn.Module):
         return logits[..., :height, :width]
 
     def normalise(self, image: Tensor) -> Tensor:
-        """(image / full scale - mean) / std, in the dtype of the weights' buffers; values beyond the card's are cut."""
+        """Compute (image / full scale - mean) / std in the buffers' dtype, clipped to the card's `clip` first."""
         full = _FULL_SCALE.get(image.dtype, 1.0)
         gain = self.gain / full
         image = image.to(gain.dtype)
@@ -106,10 +106,10 @@ class Segmenter(nn.Module):
 
 
 def pad_to_multiple(image: Tensor, *, multiple: int, least: int = 1) -> Tensor:
-    """Extend the bottom and the right until height and width are multiples, and no smaller than `least`.
+    """Extend an image at the bottom and the right until both sides are multiples of `multiple` and at least `least`.
 
-    The picture is mirrored there; where it is too small for that, its last row and column are repeated.
-    The top left stays in place, so that the network's grid lies on the image as without padding.
+    The image is mirrored there, or its last row and column repeated where it is too small for that. The top left stays
+    in place, so the network's grid lies on the image as without padding.
     """
     height, width = image.shape[-2:]
     down, right = _missing(height, multiple, least), _missing(width, multiple, least)
@@ -124,7 +124,7 @@ def _missing(size: int, multiple: int, least: int) -> int:
 
 
 class AtNetworkSize(nn.Module):
-    """A segmenter that takes images as small as its network sees them, as samples are in training."""
+    """A segmenter for images that are already as small as its network sees them, as samples are in training."""
 
     def __init__(self, segmenter: Segmenter) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files behind URLs: fetched into a cache of bounded size when they are read; and run folders copied to a URL."""
+"""Fetches files behind URLs into a cache of bounded size, and copies run folders to a URL."""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
-"""Fetches what is behind a URL into a cache of bounded size, from which what was used least recently goes first.
+"""Fetches objects behind URLs into a cache folder of bounded size, from which the least recently used go first.
 
-An entry of the cache is a folder. Its name holds the size and a hash of the URL and of the states (ETag or time of
-change) of its objects; below it they lie under their URL. So the path of a listed object says all that is needed to
-fetch it, in any process, and an object that has changed since is another path.
+An entry of the cache is a folder. Its name holds the size, and a hash of the URL and of the states (ETag or time of
+change) of its objects, which lie below it under their URL. So the path of a listed object is all that is needed to
+fetch it, in any process, and an object that changed has another path.
 """
 
 import hashlib
@@ -30,28 +30,28 @@ from segmeter.remote.stores import Stored, list_objects, origin, read_object, sp
 Item = TypeVar("Item")
 
 DEFAULT_GB = 20.0
-_HOME = ".segmeter-fetched"  # name of the cache's folder: a path that holds it belongs to a URL
+_HOME = ".segmeter-fetched"  # the cache's folder; a path that contains it belongs to a URL
 _MARK = f"/{_HOME}/"
-_FOLDER = "-folder"  # ends the name of an entry that is a folder
-_THREADS = 16  # that fetch: most of the time they wait for the store
-_FULL = 0.9  # of the bound that is left once something had to go
-_SHARE = 8  # of the room that is left, taken before the cache is looked through again
-_OPEN_FILES = 65536  # where the system allows so many: each entry that is kept takes one
-_PATIENCE = 60.0  # seconds that a thread waits for others to be done with what fills the cache
-_LEFT_BEHIND = 3600.0  # seconds after which nobody writes to what has no name yet
+_FOLDER = "-folder"  # ends the name of an entry for a folder
+_THREADS = 16  # which mostly wait for the store
+_FULL = 0.9  # of the bound that remains in use after deletions
+_SHARE = 8  # this part of the room is used before the cache is looked through again
+_OPEN_FILES = 65536  # if the system allows; each kept entry takes one
+_PATIENCE = 60.0  # seconds to wait for other threads to release parts of the cache
+_LEFT_BEHIND = 3600.0  # seconds after which an unfinished entry is abandoned
 
 _room = threading.Condition()
 _left, _coming = 0, 0  # bytes known to be free, and bytes that are being fetched
-_turns = dict[str, threading.Lock]()  # one thread fetches an entry, and others wait for it
+_turns = dict[str, threading.Lock]()  # one thread fetches an entry while others wait
 _kept: dict[Path, int] = {}  # entries that stay until this process ends, with their handles
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A file or folder: the path that it has here once it is fetched.
+    """A file or folder, and the path that it has on this machine once it is fetched.
 
-    `inside` has what is directly in a folder behind a URL, by name, and `files` the names of the files among that;
-    `inside` is None for what is on this machine, and not looked at.
+    `inside` holds the direct content of a folder behind a URL by name, and `files` the names of the files among it;
+    `inside` is None for places on this machine, which are not looked at.
     """
 
     path: Path
@@ -89,9 +89,9 @@ def _listed(url: str, objects: Sequence[Stored]) -> Listed:
 
 
 def listed_size(path: str | Path) -> int | None:
-    """Return the bytes of a listed file or folder, fetched or not; None for a path of this machine.
+    """Return the size of a listed file or folder, fetched or not; None for a path of this machine.
 
-    A name that is missing in a folder that was fetched, such as a chunk of zeros, has 0.
+    A missing name in a folder that was fetched, such as a chunk of zeros, has size 0.
     """
     home, mark, inside = str(path).partition(_MARK)
     if not mark:
@@ -102,10 +102,10 @@ def listed_size(path: str | Path) -> int | None:
 
 
 def fetch(given: str | Path, keep: Callable[[str], bool] = lambda name: True) -> Path:
-    """Return the path of this machine that a path or URL stands for; `keep` says which names below a URL are wanted.
+    """Return the path on this machine of a path or URL; `keep` selects names below a URL.
 
-    What was fetched stays in the cache until this process ends. Raises as `list_place` does, and DataError where it
-    changed since it was listed, or does not fit into the cache.
+    What was fetched stays in the cache until this process ends. Raises as `list_place` does, and DataError if it
+    changed since it was listed or does not fit into the cache.
     """
     url = url_of(given)
     if url is None:
@@ -121,7 +121,7 @@ def fetch(given: str | Path, keep: Callable[[str], bool] = lambda name: True) ->
 
 
 def unzipped(place: Path) -> Path:
-    """Return the folder here that a zip:// URL stands for, once all of its archive is unpacked; others are themselves.
+    """Return the folder of a zip:// URL after unpacking its archive; other places are returned as they are.
 
     Raises as `fetch`.
     """
@@ -144,9 +144,10 @@ def unzipped(place: Path) -> Path:
 
 @contextmanager
 def fetched(paths: Iterable[Path]) -> Iterator[None]:
-    """While the block runs, listed files behind URLs are here, under their paths; folders stay until the process ends.
+    """Keep listed files behind URLs on this machine, under their paths, while the block runs.
 
-    Chunks of a Zarr folder are read long after it was opened, and one that is gone would be read as zeros.
+    Folders stay until the process ends, because chunks of a Zarr folder are read long after it was opened, and a
+    missing chunk would be read as zeros.
     """
     with ExitStack() as stack:
         for path in paths:
@@ -161,7 +162,7 @@ def fetched(paths: Iterable[Path]) -> Iterator[None]:
 
 
 def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]]) -> Iterator[Item]:
-    """Yield items in their order while the files of the next ones are fetched; what fails is left to who reads it."""
+    """Yield items in order while the files of the next ones are fetched; failures are left to the reader."""
 
     def work(item: Item) -> Item:
         with suppress(SegmeterError), fetched(files_of(item)):
@@ -178,7 +179,7 @@ def fetch_ahead(items: Iterable[Item], files_of: Callable[[Item], Iterable[Path]
 
 
 def _cached(url: str, objects: Sequence[Stored]) -> Path:
-    """The path that objects of a URL have once they are fetched."""
+    """Return the path that objects of a URL have once they are fetched."""
     digest = hashlib.sha256(repr((url, objects)).encode("utf-8", "surrogateescape")).hexdigest()[:24]
     kind = "" if objects and not objects[0].name else _FOLDER
     key = f"{sum(each.size for each in objects):x}-{digest}{kind}"
@@ -191,7 +192,7 @@ def _entry(path: Path) -> Path:
 
 
 def _keep(path: Path, fill: Callable[[Path], None]) -> None:
-    """Let an entry stay until this process ends."""
+    """Keep an entry until this process ends."""
     if _entry(path) not in _kept:
         _allow_open_files()
         handle = _pin(path, fill)
@@ -201,7 +202,7 @@ def _keep(path: Path, fill: Callable[[Path], None]) -> None:
 
 @cache
 def _allow_open_files() -> None:
-    """Let the process open as many files as the system lets it ask for: often it starts with 1024."""
+    """Raise the limit of open files, often 1024, to what the system allows."""
     import resource  # not on every system
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -211,7 +212,7 @@ def _allow_open_files() -> None:
 
 
 def _pin(path: Path, fill: Callable[[Path], None]) -> int:
-    """Let an entry be filled where it is not here, and return a handle that keeps it until that is closed."""
+    """Fill an entry if it is missing, and return a handle that keeps it until it is closed."""
     entry, handle = _entry(path), None
     with _turns.setdefault(entry.name, threading.Lock()):
         while handle is None:
@@ -221,7 +222,7 @@ def _pin(path: Path, fill: Callable[[Path], None]) -> int:
             try:
                 with _reserve(listed_size(path) or 0, origin(path)), fresh_folder(entry) as folder:
                     fill(folder)
-                    handle = _lock(folder)  # before another thread can take it for one that nobody uses
+                    handle = _lock(folder)  # before another thread could delete it as unused
             except OSError:
                 if not entry.is_dir():  # else another process was faster
                     raise
@@ -240,21 +241,21 @@ def _release(handle: int) -> None:
 
 
 def _lock(entry: Path, *, alone: bool = False) -> int | None:
-    """Hold an entry with others, or alone; None where it is gone, or another holds what is wanted alone."""
+    """Lock an entry, shared or alone; None if it is gone, or if it is in use and should be locked alone."""
     import fcntl  # not on every system, and local files need none
 
     with suppress(FileNotFoundError):
         handle = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(FileNotFoundError, BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
-            if os.path.samestat(os.fstat(handle), entry.stat()):  # else it was removed while this one waited
+            if os.path.samestat(os.fstat(handle), entry.stat()):  # else it was removed meanwhile
                 return handle
         os.close(handle)
     return None
 
 
 def _download(path: Path, objects: Sequence[Stored], folder: Path, *, show: bool = False) -> None:
-    """Fetch the objects of an entry into its folder; DataError where they are not what was listed."""
+    """Fetch the objects of an entry into its folder; DataError if they differ from what was listed."""
     entry = _entry(path)
     place = path.relative_to(entry)
     url = origin(path)
@@ -280,13 +281,13 @@ def _download(path: Path, objects: Sequence[Stored], folder: Path, *, show: bool
 def _reserve(size: int, what: str) -> Iterator[None]:
     """Make room for `size` bytes that are written in the block.
 
-    Each process looks through the cache when an eighth of the room that it last saw is used up, so several of them may
-    pass the bound by a little, and one alone never does.
+    Each process looks through the cache again when an eighth of the room it last saw is used. So several processes may
+    exceed the bound slightly, and one alone never does.
     """
     global _coming
     with _room:
         while not _fits(size):
-            # what other threads fetch can go once it is here, and what they read once they are done
+            # other threads' files can be deleted once they are fetched and read
             if size > _most_bytes() or (not _room.wait(_PATIENCE) and not _coming):
                 remedy = "Raise SEGMETER_CACHE_GB, or take a part of the cases with shard=1/N."
                 rule = f"to fit into the cache of {_most_bytes() / 1e9:g} GB"
@@ -301,7 +302,7 @@ def _reserve(size: int, what: str) -> Iterator[None]:
 
 
 def _fits(size: int) -> bool:
-    """Whether there is room, or can be made."""
+    """Whether there is room, or room can be made."""
     global _left
     if _left >= size:
         _left -= size
@@ -309,7 +310,7 @@ def _fits(size: int) -> bool:
     most, entries = _most_bytes(), sorted(_entries(cache_folder().absolute() / _HOME))
     total = sum(each[1] for each in entries) + _coming
     for _, bytes_, path in entries if total + size > most else ():
-        if total + size <= _FULL * most:  # with room for more: the cache is seldom looked through
+        if total + size <= _FULL * most:  # some room more, so that the cache is rarely looked through
             break
         handle = _lock(path, alone=True)
         if handle is not None:
@@ -321,19 +322,19 @@ def _fits(size: int) -> bool:
 
 
 def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:
-    """Last use, bytes and path of everything that can go."""
+    """Yield last use, size and path of everything that can be deleted."""
     make_folder(home)
     for each in os.scandir(home):
         with suppress(FileNotFoundError):
             changed = each.stat().st_mtime
             if not each.name.startswith(TEMPORARY):
                 yield changed, int(each.name.partition("-")[0], 16), Path(each)
-            elif time.time() - changed > _LEFT_BEHIND:  # of a process that was killed
+            elif time.time() - changed > _LEFT_BEHIND:  # left by a killed process
                 yield 0.0, 0, Path(each)
 
 
 def _most_bytes() -> int:
-    """The cache's bound: $SEGMETER_CACHE_GB, 20 where it is not set; ConfigError where it is no number above 0."""
+    """Return the cache's bound: $SEGMETER_CACHE_GB, by default 20; ConfigError if it is not a number above 0."""
     given = os.environ.get("SEGMETER_CACHE_GB", str(DEFAULT_GB))
     with suppress(ValueError):
         if 0 < float(given) < 1e9:

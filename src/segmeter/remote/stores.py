@@ -1,6 +1,6 @@
-"""URLs and the objects behind them: listed, read and written through obstore.
+"""Lists, reads and writes the objects behind URLs through obstore.
 
-A request that fails is tried again where the fault may pass, so that a lost connection does not end a long run.
+Failed requests are repeated if the fault may be temporary, so that a lost connection does not end a long run.
 """
 
 import logging
@@ -24,24 +24,26 @@ Result = TypeVar("Result")
 
 SCHEMES = ("s3", "gs", "az", "https", "http", "zip", "file", "memory")
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
-MOST_OBJECTS = 5_000_000  # of a listing: their names and states take some gigabytes
+MOST_OBJECTS = 5_000_000  # of a listing, whose names and states take some gigabytes
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _INSIDE = re.compile(rf"(?:.*?/)??((?:{'|'.join(SCHEMES)}):/.*)", re.DOTALL)
 _MEMBER = re.compile(r"(.*?)::(.+?\.zip)(?:/(.*))?", re.DOTALL | re.IGNORECASE)
 _LOGIN = re.compile(r":.*@", re.DOTALL)  # a password may hold slashes
 _PORT = re.compile(r"^([^/:@]+):\d+(?=/|$)")
-_REFUSED = re.compile(r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)")  # asking again changes nothing
-_TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # by S3 and servers that speak like it
+_REFUSED = re.compile(
+    r"status code: 4(?!08|09|25|29)\d\d.*<Code>(?!RequestTimeout)"
+)  # repeating the request changes nothing
+_TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # as S3 and similar servers answer
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
-_START = uuid4().hex  # stands for the state of objects whose server states none: they are fetched anew at each start
+_START = uuid4().hex  # replaces a missing state, so such objects are fetched again at each start
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One object: its name below the URL ("" for the URL's own object), its size, and its ETag or time of change."""
+    """An object: its name below the URL ("" for the URL's own object), its size, and its ETag or time of change."""
 
     name: str
     size: int
@@ -54,7 +56,7 @@ def url_of(given: str | Path) -> str | None:
     Raises
     ------
     ConfigError
-        Its scheme is not one of `SCHEMES`; or it carries a login or a signature, which would end up in records.
+        Its scheme is not one of `SCHEMES`, or it contains a login or signature, which would end up in records.
 
     Examples
     --------
@@ -83,7 +85,7 @@ def url_of(given: str | Path) -> str | None:
 
 
 def split_archive(url: str) -> tuple[str, str]:
-    """Split a zip:// URL into the place inside of the archive, and the archive.
+    """Split a zip:// URL into the place inside the archive, and the archive.
 
     Examples
     --------
@@ -98,22 +100,22 @@ def split_archive(url: str) -> tuple[str, str]:
 
 
 def origin(path: str | Path) -> str:
-    """Return the URL that a path of the cache was fetched from; of any other path, the path itself."""
+    """Return the URL that a path of the cache was fetched from; other paths are returned as they are."""
     text = str(path)
     match = _INSIDE.fullmatch(text) if ":/" in text else None
     try:
         return (match and url_of(match[1])) or text
-    except SegmeterError:  # a folder of this machine that is called like a scheme
+    except SegmeterError:  # a folder of this machine with the name of a scheme
         return text
 
 
 def list_objects(url: str) -> list[Stored]:
-    """List all objects below a URL, or the one that it is, ordered by name.
+    """List all objects below a URL, or its own object, ordered by name.
 
     Raises
     ------
     DataError
-        Nothing is there, a name would be no file's, or the listing does not end.
+        Nothing is there, a name is both a file and a folder, or the listing does not end.
     RunError
         The store can't be reached.
     """
@@ -126,7 +128,7 @@ def list_objects(url: str) -> list[Stored]:
         raise DataError(expected(url, "folder", "to hold something", "nothing there", remedy))
     names = {each.name for each in listed}
     folders = {name[:end] for name in names for end, mark in enumerate(name) if mark == "/"}
-    markers = {each.name for each in listed if not each.size} & folders  # which consoles make for a folder
+    markers = {each.name for each in listed if not each.size} & folders  # which consoles create for a folder
     both = next(iter(names & folders - markers), None)
     if both:
         raise DataError(expected(url, "names", "to be files or folders", f"both of {both!r}"))
@@ -147,7 +149,7 @@ def _list(url: str) -> list[Stored]:
 
 
 def find_object(url: str) -> Stored | None:
-    """Ask for the object that a URL itself is; None where there is none. Raises as `list_objects` does."""
+    """Return the object of a URL itself, or None. Raises as `list_objects` does."""
     store, inner = _open(url)
 
     def look() -> Stored | None:
@@ -162,7 +164,7 @@ def find_object(url: str) -> Stored | None:
 
 
 def read_object(url: str, target: Path, name: str = "") -> Stored:
-    """Write the object of a URL into a file, which appears whole; raises as `list_objects` does."""
+    """Write the object of a URL to a file, which appears as a whole; raises as `list_objects` does."""
     store, inner = _open(url)
 
     def read() -> Stored:
@@ -185,12 +187,12 @@ def write_object(url: str, source: Path) -> None:
 
 
 def _stored(name: str, meta: Any) -> Stored:
-    changed = meta["last_modified"].timestamp()  # 0 where a web server says nothing
+    changed = meta["last_modified"].timestamp()  # 0 if a web server does not say
     return Stored(name, int(meta["size"]), str(meta["e_tag"] or changed or _START))
 
 
 def _open(url: str) -> tuple[Any, str]:
-    """The bucket or host of a URL, and the place there."""
+    """Return the bucket or host of a URL, and the place there."""
     scheme, _, rest = url.partition("://")
     host, _, inner = rest.partition("/")
     return open_bucket(scheme, host), inner
@@ -207,9 +209,9 @@ def open_bucket(scheme: str, host: str) -> Any:
     if scheme in ("file", "memory"):
         return stores.LocalStore() if scheme == "file" else stores.MemoryStore()
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    plain = scheme == "http" or (scheme == "s3" and endpoint.startswith("http://"))  # because the user says so
+    plain = scheme == "http" or (scheme == "s3" and endpoint.startswith("http://"))  # if the user says so
     client = {"timeout": "60s", "connect_timeout": "10s", **({"allow_http": True} if plain else {})}
-    # the attempts are ours: they name the object, and tell what is lost from what is not there
+    # `attempt` repeats requests, names the object, and tells lost connections from missing objects
     options = {"client_options": client, "retry_config": {"max_retries": 0}}
     if scheme.startswith("http"):
         return stores.HTTPStore.from_url(f"{scheme}://{host}", **options)
@@ -217,21 +219,21 @@ def open_bucket(scheme: str, host: str) -> Any:
 
 
 def attempt(what: str, work: Callable[[], Result]) -> Result:
-    """Do something with an object, up to six times where the fault may pass.
+    """Call a function up to six times, if its faults may be temporary.
 
     Raises
     ------
     DataError
-        It is not there, or may not be read.
+        The object is not there, or may not be read.
     RunError
-        It failed again and again.
+        All attempts failed.
     """
     for wait in (*WAITS, None):
         try:
             return work()
         except SegmeterError:
             raise
-        except Exception as error:  # each store raises its own types
+        except Exception as error:  # every store raises its own types
             text = " ".join(str(error).split()).partition(" Debug source:")[0]
             told = _TOLD.search(text)
             reason = ": ".join(told.groups()) if told else text[:200] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Copies a finished run's folder to a URL, where it is whole once its run.json is there."""
+"""Copies a finished run's folder to a URL. The copy is complete once its run.json is there."""
 
 import os
 import stat
@@ -12,17 +12,17 @@ from segmeter.progress import track
 from segmeter.records import RUN
 from segmeter.remote.stores import find_object, url_of, write_object
 
-LAST = RUN  # what is read first, and written last
+LAST = RUN  # readers look for it first, so it is written last
 _THREADS = 16
 
 
 def check_target(given: str) -> None:
-    """Refuse a URL that folders can't be copied to, before the work that would be lost.
+    """Refuse a URL that folders can't be copied to, before any work is lost.
 
     Raises
     ------
     ConfigError
-        It is no URL, or one of an archive or a web server.
+        It is not a URL, or one of an archive or a web server.
     DataError
         There is no such bucket, or it may not be read.
     RunError
@@ -36,23 +36,23 @@ def check_target(given: str) -> None:
 
 
 def upload_folder(folder: Path, given: str, *, name: str) -> str:
-    """Copy a folder to a URL, `LAST` last; returns its own URL there.
+    """Copy a folder to a URL, `LAST` last, and return the URL of the copy.
 
     Parameters
     ----------
     folder
-        Hidden files stay here. Of links in it those that `point` makes are followed, see `find_files`.
+        Hidden files are not copied; see `find_files` for links.
     given
-        The URL of the folder that takes it.
+        The URL of the folder that receives it.
     name
-        What the copy is called.
+        The name of the copy.
 
     Raises
     ------
     ConfigError
         A run of this name is there.
     RunError
-        The folder holds what is not copied, see `find_files`; or a file can't be written, after several attempts.
+        The folder holds something that is not copied, or a file can't be written after several attempts.
     """
     url = f"{url_of(given)}/{name}"
     if find_object(f"{url}/{LAST}") is not None:
@@ -70,8 +70,8 @@ def upload_folder(folder: Path, given: str, *, name: str) -> str:
 def find_files(folder: Path) -> dict[str, Path]:
     """Find the files of a run, by their names in its copy.
 
-    A link to a file of the same run counts as that file. A link to a folder is followed only where it names a sibling,
-    such as checkpoints/best, and no further one in there.
+    A link to a file of the same run counts as that file. A link to a folder is followed only if it names a sibling,
+    such as checkpoints/best, and no further link inside it is.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def find_files(folder: Path) -> dict[str, Path]:
     """
     root = folder.resolve()
     found, problems = dict[str, Path](), list[str]()
-    left = [(root, Path(), False)]  # real folder, its name in the copy, and whether a link led there
+    left = [(root, Path(), False)]  # the real folder, its name in the copy, and whether a link leads there
     while left:
         place, name, linked = left.pop()
         for entry in os.scandir(place):
@@ -102,6 +102,6 @@ def find_files(folder: Path) -> dict[str, Path]:
 
 
 def _not_copied(path: Path, *, link: bool) -> str:
-    """Say why a file of a run is not copied."""
+    """Explain why a file of a run is not copied."""
     reason = "a link that leads out of the run, to a folder, or nowhere" if link else "no regular file"
     return f"run.copy_to: {path} is {reason}, and nothing is copied through it. Remove it."

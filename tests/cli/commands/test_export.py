@@ -14,8 +14,7 @@ from PIL import Image
 from segmeter.cli.commands import export
 from segmeter.cli.main import main
 from segmeter.data.folders.folder import open_images
-from segmeter.deploy.comparison import Agreement
-from segmeter.deploy.publish import Exported
+from segmeter.deploy.publish import Agreement, Exported
 from tests.cli.sharded import make_checkpoint, run
 from tests.data.crafted import THREE, noise, put
 

@@ -219,6 +219,8 @@ NRRD = b"NRRD0004\ntype: uint8\ndimension: 2\nsizes: 4 3\nencoding: raw\n\n"
         (NRRD, b"encoding", b"line skip: 1152921504606846976\nencoding", "got lineskip 1152921504606846976"),
         (NRRD, b"encoding", b"byteskip: 1152921504606846976\nencoding", "got byteskip 1152921504606846976"),
         (NRRD, b"encoding", b"byte skip: 2\nencoding", "got byteskip 2. Save it again without"),
+        (NRRD, b"encoding: raw", b"encoding: text", "`encoding` to be raw or gzip, got text"),
+        (MHA, b"ElementType", b"BinaryData = F\nElementType", "`encoding` to be raw or gzip, got BinaryData = False"),
     ],
 )
 def test_numbers_of_a_header_that_itk_hangs_on_or_passes_over_are_refused(head, old, new, rule, tmp_path):
@@ -233,7 +235,6 @@ def test_numbers_of_a_header_that_itk_hangs_on_or_passes_over_are_refused(head, 
 
 
 PLANE = np.arange(3000, dtype=np.uint16).reshape(50, 60) % 700
-AS_TEXT = b" ".join(b"%d" % value for value in PLANE.ravel()) + b"\n"
 
 
 def packed_mha(body, size):
@@ -248,9 +249,6 @@ def coded_nrrd(body, coding):
 
 ZLIB, GZIP = zlib.compress(PLANE.tobytes()), gzip.compress(PLANE.tobytes())
 FLIPPED = [bytes(byte ^ (4 * (place == at)) for place, byte in enumerate(ZLIB)) for at in (0, 5, 90, len(ZLIB) - 1)]
-MHA_TEXT = (
-    MHA.replace(b"MET_UCHAR", b"MET_USHORT").replace(b"4 3", b"60 50").replace(b"\nDim", b"\nBinaryData = F\nDim")
-)
 
 
 @pytest.mark.parametrize(
@@ -260,21 +258,15 @@ MHA_TEXT = (
         *(("size.mha", packed_mha(ZLIB, len(ZLIB)), packed_mha(ZLIB, size)) for size in (None, 0, 1, len(ZLIB) - 9)),
         ("cut.mha", packed_mha(ZLIB, len(ZLIB)), packed_mha(ZLIB[:-9], len(ZLIB) - 9)),
         ("more.mha", packed_mha(ZLIB, len(ZLIB)), packed_mha(ZLIB + b"more", len(ZLIB) + 4)),
-        ("text.mha", MHA_TEXT + AS_TEXT, MHA_TEXT + AS_TEXT.replace(b" 300 ", b" 65836 ", 1)),
-        ("text more.mha", MHA_TEXT + AS_TEXT, MHA_TEXT + AS_TEXT + b"1\n"),
         ("raw.mha", MHA + bytes(12), MHA + bytes(13)),
         ("raw.nrrd", NRRD + bytes(12), NRRD + bytes(13)),
         ("sum.nrrd", coded_nrrd(GZIP, b"gzip"), coded_nrrd(GZIP[:-8] + bytes(4) + GZIP[-4:], b"gzip")),
         ("cut.nrrd", coded_nrrd(GZIP, b"gz"), coded_nrrd(GZIP[:-4], b"gz")),
-        ("range.nrrd", coded_nrrd(AS_TEXT, b"text"), coded_nrrd(AS_TEXT.replace(b" 300 ", b" 65836 ", 1), b"text")),
-        ("fraction.nrrd", coded_nrrd(AS_TEXT, b"ascii"), coded_nrrd(AS_TEXT.replace(b" 3 ", b" 3.4 ", 1), b"ascii")),
-        ("long.nrrd", coded_nrrd(AS_TEXT, b"txt"), coded_nrrd(AS_TEXT + b"1\n", b"txt")),
-        ("hex.nrrd", NRRD.replace(b"raw", b"hex") + b"01" * 12, NRRD.replace(b"raw", b"hex") + b"01" * 13),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_pixels_that_itk_makes_up_are_refused(name, good, wrong, tmp_path):
-    """Of a damaged zlib stream it gives what lies in memory, and it cuts numbers of a text to their dtype's range."""
+    """ITK fills the rest of a damaged zlib stream with uninitialised memory."""
     (tmp_path / name).write_bytes(good)
     found = values(tmp_path / name).values
     if found.shape == PLANE.shape:

@@ -34,7 +34,7 @@ def test_a_sparse_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
 def test_an_npy_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     path = put(tmp_path / "a.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{")
     made_sparse(path, 3 << 30)
-    assert "a header of 4294967295 bytes" in refused_cheaply(path)[0]
+    assert "reading array header" in refused_cheaply(path)[0]
 
 
 def test_a_member_of_an_archive_that_grows_is_refused_by_its_header(tmp_path: Path) -> None:

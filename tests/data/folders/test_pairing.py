@@ -1,6 +1,5 @@
 """Files of folders by name, and everything that keeps names from being paired."""
 
-import gc
 from pathlib import Path
 
 import pytest
@@ -8,10 +7,8 @@ import pytest
 from segmeter.data.folders.pairing import (
     check_inside,
     list_files,
-    listed_once,
     missing_problem,
     only_alike,
-    scan_folder,
     twice_problems,
 )
 from segmeter.errors import DataError
@@ -25,12 +22,21 @@ def test_files_are_found_by_name_and_notes_passed_over(tmp_path):
     assert found == {"a": [tmp_path / "a.TIF"], "a.b": [tmp_path / "a.b.npy"], "b": [tmp_path / "b.png"]}
 
 
-def test_volumes_are_taken_only_where_asked_for(tmp_path):
+def test_a_double_suffix_is_one_where_that_is_asked_for(tmp_path):
     for name in ("a.nii.gz", "b.npz", "c.ome.tif"):
         put(tmp_path / name, b"x")
-    assert sorted(list_files(tmp_path, role="masks", volumes=True)) == ["a", "b", "c"]
-    with pytest.raises(DataError, match=r"got 2: a.nii.gz, b.npz. Convert or move these"):
-        list_files(tmp_path, role="masks")
+    assert sorted(list_files(tmp_path, role="masks", whole_suffix=True)) == ["a", "b", "c"]
+    assert sorted(list_files(tmp_path, role="masks")) == ["a", "b", "c.ome"]
+
+
+def test_text_files_are_masks_only_in_a_folder_of_nothing_else(tmp_path):
+    for name in ("a.txt", "b.txt", "classes.txt"):
+        put(tmp_path / name, b"x")
+    assert sorted(list_files(tmp_path, role="masks")) == ["a", "b"]
+    with pytest.raises(DataError, match="files, got none"):
+        list_files(tmp_path, role="images")
+    put(tmp_path / "c.png", b"x")
+    assert sorted(list_files(tmp_path, role="masks")) == ["c"]
 
 
 def test_a_folder_that_is_missing_empty_or_foreign_is_refused(tmp_path):
@@ -41,17 +47,6 @@ def test_a_folder_that_is_missing_empty_or_foreign_is_refused(tmp_path):
     (tmp_path / "sub").mkdir()
     with pytest.raises(DataError, match=r"got 1: sub. Convert or move these"):
         list_files(tmp_path, role="images")
-
-
-def test_a_folder_is_listed_once_inside_the_block_and_the_collector_rests(tmp_path):
-    put(tmp_path / "a.png", b"x")
-    with listed_once():
-        assert not gc.isenabled()
-        first = scan_folder(tmp_path, role="images")
-        put(tmp_path / "b.png", b"x")
-        assert scan_folder(tmp_path, role="images") is first
-    assert gc.isenabled()
-    assert list(scan_folder(tmp_path, role="images").names) == ["a", "b"]
 
 
 def test_two_files_of_one_name_and_names_alike_are_named():

@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks import coco
-from segmeter.data.masks.coco import coco_images, coco_of, hash_coco
+from segmeter.data.masks.annotations import annotated_images, annotations_of, hash_annotated, read_annotated
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
@@ -21,7 +20,7 @@ OPTIONS = {"spec": SPEC, "label_map": {}, "numbered": False, "overlap": "error",
 
 
 def read_coco(path, *, numbered, **options):
-    return coco.read_coco(path, Reading(instances=numbered, **options))
+    return read_annotated(path, Reading(instances=numbered, **options))
 
 
 def put(tmp_path, content):
@@ -90,10 +89,10 @@ def test_segments_of_a_panoptic_file_are_objects_if_they_are_things(tmp_path):
     found = read_coco(path, **(options | {"label_map": {"10": 1, "20": 1}}))
     assert np.array_equal(found > 0, mask > 0)
     assert len(np.unique(found)) == 3
-    before = hash_coco(path)
+    before = hash_annotated(path)
     picture = tmp_path / "a" / "x.png"
     picture.write_bytes(picture.read_bytes() + b" ")
-    assert hash_coco(path) != before
+    assert hash_annotated(path) != before
 
 
 def test_a_panoptic_file_has_a_plane_per_class_for_multilabel(tmp_path):
@@ -120,17 +119,17 @@ def test_ids_go_by_a_label_map(tmp_path):
 
 def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
     path = put(tmp_path, coco_content({"x": draw_mask()}))
-    assert coco_of(path / "x") == coco_of(path / "cell" / "x") == path
-    assert coco_of(tmp_path / "x.png") is None
+    assert annotations_of(path / "x") == annotations_of(path / "cell" / "x") == path
+    assert annotations_of(tmp_path / "x.png") is None
     (tmp_path / "b.json").mkdir()
-    assert coco_of(tmp_path / "b.json" / "x.png") is None
-    assert coco_images(path) == {"x": [path / "x"]}
+    assert annotations_of(tmp_path / "b.json" / "x.png") is None
+    assert annotated_images(path) == {"x": [path / "x"]}
 
 
 def test_a_picture_that_is_gone_is_one_line(tmp_path):
     write_panoptic(tmp_path / "a.json", {"x": draw_mask()})
     (tmp_path / "a" / "x.png").unlink()
-    for ask in (hash_coco, lambda path: read_coco(path, **OPTIONS)):
+    for ask in (hash_annotated, lambda path: read_coco(path, **OPTIONS)):
         with pytest.raises(DataError, match=r"x\.png|a\.json/x"):
             ask(tmp_path / "a.json" / "x")
 
@@ -198,7 +197,7 @@ def test_what_can_not_be_drawn_is_one_error(name, tmp_path):
     path = tmp_path / "a.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(DataError, match=line) as error:
-        read_coco(coco_images(path)["x"][0], **OPTIONS)
+        read_coco(annotated_images(path)["x"][0], **OPTIONS)
     assert len(error.value.problems) == 1
 
 
@@ -229,4 +228,4 @@ def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):
     with path.open("wb") as file:
         file.truncate(1 << 42)  # no room is taken
     with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
-        coco_images(path)
+        annotated_images(path)

@@ -229,3 +229,13 @@ def test_a_scaled_nifti_is_scaled(tmp_path: Path) -> None:
     content[112:120] = np.array([2.0, -1.0], "<f4").tobytes()  # scl_slope, scl_inter
     path.write_bytes(bytes(content))
     assert np.array_equal(read_values(path, max_pixels=99).values, VOLUME * 2.0 - 1.0)
+
+
+def test_opaque_colours_with_an_alpha_channel_are_read_as_colours(tmp_path: Path) -> None:
+    """As Cityscapes stores its colour files."""
+    reading = Reading(spec=THREE, label_map={"0,0,0": 0, "1,2,3": 1}, max_pixels=1000)
+    put(tmp_path / "a.png", np.array([[[0, 0, 0, 255], [1, 2, 3, 255]]], np.uint8))
+    assert read_map(tmp_path / "a.png", reading).values.tolist() == [[0, 1]]
+    put(tmp_path / "b.png", np.array([[[0, 0, 0, 255], [1, 2, 3, 9]]], np.uint8))
+    with pytest.raises(DataError, match="to be opaque"):
+        read_map(tmp_path / "b.png", reading)

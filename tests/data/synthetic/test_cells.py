@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 
@@ -7,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from segmeter.data import synthetic as cells
 from segmeter.data.build import build_dataset
 from segmeter.data.config import CellsConfig
 from segmeter.data.known_classes import CELL_CLASSES
-from segmeter.data.synthetic import cells
-from segmeter.data.synthetic.cells import build_cells, cells_folder, draw_cells, folder_config
+from segmeter.data.synthetic import build_cells, cells_folder, draw_cells, folder_config
 from segmeter.data.verification.report import check_splits
 from segmeter.errors import DataError
 
@@ -83,20 +82,10 @@ def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_cleared_and_what_another_one_draws_stays(tmp_path):
-    """Mutation seen to fail: the folders within it not looked at."""
-    for name in ("killed", "begun", "drawing"):
-        (tmp_path / f".tmp-{name}" / "images").mkdir(parents=True)
-    for old in ("killed/images", "killed", "drawing"):
-        os.utime(tmp_path / f".tmp-{old}", (1, 1))
-    folder = draw_cells(CellsConfig(root=str(tmp_path), size=64, train_cases=2, val_cases=1, test_cases=1))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-begun", ".tmp-drawing", folder.name]
-
-
 def test_processes_that_draw_at_once_leave_one_complete_folder(tmp_path):
     code = (
         "import sys\nfrom segmeter.data.config import CellsConfig\n"
-        "from segmeter.data.synthetic.cells import draw_cells\n"
+        "from segmeter.data.synthetic import draw_cells\n"
         "draw_cells(CellsConfig(root=sys.argv[1], size=64, train_cases=3, val_cases=2, test_cases=1))"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, tmp_path]) for _ in range(3)]

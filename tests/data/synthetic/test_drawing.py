@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt, label
 
-from segmeter.data.synthetic.drawing import MITOTIC, ROUND, SPINDLE, draw_scene, touching
+from segmeter.data.synthetic import MITOTIC, ROUND, SPINDLE, draw_scene, touching
 
 
 @pytest.fixture(scope="module")

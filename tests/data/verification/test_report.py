@@ -7,7 +7,8 @@ from segmeter.classes import ClassSpec
 from segmeter.data.build import build_dataset
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folders.folder import open_images
-from segmeter.data.verification.report import check_dataset, check_splits, count_classes
+from segmeter.data.verification.counting import count_classes
+from segmeter.data.verification.report import check_dataset, check_splits
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, put
 

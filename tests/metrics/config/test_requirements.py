@@ -3,7 +3,7 @@
 import pytest
 
 from segmeter.errors import ConfigError
-from segmeter.metrics.config.requirements import RequireConfig, parse_requirements
+from segmeter.metrics.config.scores import RequireConfig, parse_requirements
 
 
 @pytest.mark.parametrize(

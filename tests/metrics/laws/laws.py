@@ -9,6 +9,7 @@ import math
 import numpy as np
 from scipy import ndimage
 
+from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import is_number
 from segmeter.metrics.measures.objects import overlaps_of
@@ -33,6 +34,8 @@ _FEW = "the target's objects of class 0 have no number, no pair of pixels, or no
 _NEAREST = "distances are to the nearest point of the other surface, and the added pixel may be the nearest"
 _MISS = "worst without any predicted object, and the added pixel is one"
 _TARGETS = "only the target's objects are looked at, or weigh, or have a size"
+_INVENTED = "classes that only the prediction contains are left out"
+_NOWHERE = "a class that neither side contains scores 0"
 _SHARES = "classes are weighted by the target's pixels"
 _VOI = ("voi", "voi_split", "voi_merge")
 _GAINS = ("boundary_gain", "extent_gain", "segment_gain")
@@ -41,6 +44,10 @@ _OBJECTS = ("instances", "average_precision", "aji", "sizes", "events", "partiti
 EXCEPTIONS = {
     "void": dict.fromkeys(_OBJECTS, _RUNS_ON) | {"error_types": "predicted segments run on through void"},
     "undefined": dict.fromkeys((*_OBJECTS, "iiou"), _FEW) | {"brats_f1": "lesions up to `least` do not count"},
+    "perfect": dict.fromkeys(
+        (f"convention {name}" for name, one in CONVENTIONS.items() if 0 in (one.iou_both_empty, one.dice_both_empty)),
+        _NOWHERE,
+    ),
     "wrong": {
         "surface": _NEAREST,
         "topology": "numbers are compared, not places: a spurious object makes up for a missed one",
@@ -59,7 +66,7 @@ EXCEPTIONS = {
         **dict.fromkeys(_GAINS, "a mended false positive leaves the union, a false negative joins the intersection"),
         **dict.fromkeys(("frequency_weighted_iou", "convention smp-weighted"), _SHARES),
         "convention smp-weighted-imagewise": _SHARES,
-        "convention monai": "classes that only the prediction holds are left out",
+        **dict.fromkeys(("convention monai", "convention ultralytics", "convention detectron2"), _INVENTED),
     },
 }
 _PARTNERS = {"precision": "recall", "fp": "fn", "object_fp": "object_fn", "autopet_fp_volume": "autopet_fn_volume"}
@@ -118,7 +125,7 @@ def perfect(rng):
             lower = direction_of(key) == "lower"
             counted = direction_of(key) is None or (is_number(metric_of(key)) and not lower)
             undefined = math.isnan(value) and (exempt("undefined", measure, key) or not _holds(maps, region_of(key)))
-            if not (counted or undefined or same(value, 0.0 if lower else 1.0)):
+            if not (counted or undefined or exempt("perfect", measure, key) or same(value, 0.0 if lower else 1.0)):
                 yield broken("perfect", measure, key, "the best", value, prediction)
 
 

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from segmeter.metrics.pixels.target_hash import TargetHash, hash_objects, hash_target
+from segmeter.metrics.measures.row import TargetHash, hash_objects, hash_target
 from tests.data.crafted import THREE
 
 RNG = np.random.default_rng(0)

@@ -39,4 +39,4 @@ def test_images_in_any_order_and_in_any_parts_have_the_same_sums():
     first.add(second)
     assert whole.sums == turned.sums == first.sums
     assert whole.compute().brier == turned.compute().brier == first.compute().brier
-    np.testing.assert_array_equal(first.counts.sweeps, whole.counts.sweeps)
+    np.testing.assert_array_equal(first.counts["sweeps"], whole.counts["sweeps"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.probabilities import _kernels as tallies
+from segmeter.metrics import _kernels as tallies
 
 LOWER = tallies.lower_ends()
 

@@ -11,8 +11,7 @@ from segmeter.metrics.arrays import divide
 from segmeter.metrics.pixels.overlap import ClassTotals, overlap_scores, score_totals
 from segmeter.metrics.statistics import bootstrap as module
 from segmeter.metrics.statistics.bootstrap import bootstrap
-from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
-from segmeter.metrics.statistics.draws import draw_pools, map_weights, to_grid
+from segmeter.metrics.statistics.columns import draw_pools, map_weights, mean_columns, mean_of_columns, to_grid
 
 SKEWED = np.random.default_rng(1).gamma(1.0, size=(80, 1))
 

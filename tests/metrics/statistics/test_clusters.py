@@ -46,7 +46,7 @@ def test_labels_come_from_a_table(tmp_path: Path, suffix: str, separator: str) -
     [
         (None, "to name a table, got .*t.csv .*No such file"),
         ("case,patient\np01_a_001,x\n", "the columns case_id and patient, got .*t.csv with case, patient"),
-        ("", "with none"),
+        ("", "Empty CSV file"),
         (
             "case_id,patient\np01_a_001,x\np02_b_001,\n",
             "a row for every case .* got 2 without: 'p01_a_002', 'p02_b_001'",

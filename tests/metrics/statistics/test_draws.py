@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.statistics import draws as module
-from segmeter.metrics.statistics.draws import map_weights
+from segmeter.metrics.statistics import columns as module
+from segmeter.metrics.statistics.columns import map_weights
 
 
 def all_weights(n_units, resamples, seed):

@@ -8,7 +8,7 @@ from scipy import stats
 
 from segmeter.errors import InputError
 from segmeter.metrics.statistics import paired_tests as module
-from segmeter.metrics.statistics.draws import to_grid
+from segmeter.metrics.statistics.columns import to_grid
 from segmeter.metrics.statistics.paired_tests import holm, sign_flip, sign_flips, wilcoxon
 
 NAN = np.nan
@@ -168,12 +168,14 @@ def test_refusals(call, message):
         call()
 
 
-def test_columns_that_are_flipped_together_in_parts_have_the_p_values_of_each_alone(monkeypatch):
-    """Against one product with all signs. Mutation seen to fail: bits that start at the part's number of cases."""
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sign_flips_are_one_product_with_all_signs(compiled, monkeypatch):
+    """Mutation seen to fail: signs of a byte in the order of its bits' values."""
     rng = np.random.default_rng(0)
     first, second = rng.random((101, 3)), rng.random((101, 3)) + np.array([0, 0.05, 0.1])
     second[5, 1], second[6, 2] = np.nan, np.inf
-    monkeypatch.setattr(module, "_CASES", 16)
+    monkeypatch.setattr(module, "_WORDS", 16)
+    monkeypatch.setattr(module, "_MANY_BYTES", 0 if compiled else 1 << 60)
     found = sign_flips(zip(first.T, second.T, strict=True), resamples=500, seed=3)
     assert np.isnan(found[2])
     for column in range(2):

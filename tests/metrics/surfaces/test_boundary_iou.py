@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from segmeter.errors import InputError
-from segmeter.metrics.surfaces.boundary_iou import boundary_iou, iou_of_bands
+from segmeter.metrics.surfaces.shape import boundary_iou, iou_of_bands
 
 
 def published(target, labels, width):

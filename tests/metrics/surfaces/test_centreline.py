@@ -7,7 +7,7 @@ from skimage.draw import line
 from skimage.morphology import skeletonize
 
 from segmeter.errors import InputError
-from segmeter.metrics.surfaces.centreline import centreline_dice
+from segmeter.metrics.surfaces.shape import centreline_dice
 
 
 def tubes(seed, shape=(60, 70)):

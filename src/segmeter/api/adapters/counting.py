@@ -9,7 +9,7 @@ from segmeter.bridge.to_numpy import to_numpy
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.map_checks import without_channel
+from segmeter.metrics.arrays import without_channel
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import AGGREGATES, overlap_scores
 

@@ -15,9 +15,8 @@ from segmeter.cli.runs.run_folder import Job
 from segmeter.data.build import open_splits
 from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.describe import describe_report
 from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings, unit_moments
-from segmeter.data.verification.report import DataReport
+from segmeter.data.verification.report import DataReport, describe_report
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
 from segmeter.losses.build import class_weights

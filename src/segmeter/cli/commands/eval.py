@@ -27,7 +27,7 @@ from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.several import read_checkpoints
+from segmeter.models.checkpoints.checkpoint import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.progress import Stages
 from segmeter.report.html import write_report

@@ -16,7 +16,7 @@ from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.several import read_checkpoints
+from segmeter.models.checkpoints.checkpoint import read_checkpoints
 from segmeter.threads import share_cores
 
 

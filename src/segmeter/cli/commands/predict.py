@@ -18,7 +18,7 @@ from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.several import read_checkpoints
+from segmeter.models.checkpoints.checkpoint import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 

@@ -14,7 +14,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.config.requirements import RequireConfig
+from segmeter.metrics.config.scores import RequireConfig
 from segmeter.models.config import MODELS
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.report.config import ReportConfig
@@ -222,10 +222,10 @@ class ScoreConfig(Measured):
     """`segmeter score`: measure masks from any tool against their references, without a model."""
 
     predictions: Path
-    """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM-SEG, GeoJSON, Zarr; multilabel: one
-    folder per class. Or a COCO file of instances or panoptic segments."""
+    """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM-SEG, GeoJSON, YOLO, Zarr; multilabel: one
+    folder per class. Or a file of COCO, Label Studio or CVAT."""
     references: Path
-    """Folder of the reference masks, with the same file names; or a COCO file."""
+    """Folder of the reference masks, with the same file names; or a file of those formats."""
     prediction_ending: str = ""
     """The end of prediction names between case name and suffix; files without it are skipped."""
     reference_ending: str = ""

@@ -1,1 +1,1 @@
-"""One file -> arrays: told by its content, limited by its header, read exactly, with its geometry."""
+"""Reads image files exactly: format by content, size by header, then pixels and geometry."""

@@ -1,7 +1,7 @@
-"""Arrays that stay in their files: what a file says about its pixels, and the reading of them by lines.
+"""Defines arrays that stay in their files: their header is known at once, and their lines are read on demand.
 
-Every format is a `FileArray`, which `segmeter.data.files.opened` opens. Formats that can be decoded in parts read the
-lines that are asked for; the others are decoded once, whole.
+Every format is a `FileArray`, which `segmeter.data.files.opened` opens. Formats that can be decoded in parts read only
+the lines that are asked for; others are decoded once, as a whole.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from segmeter.data.files.sniff import damage_named, show
 from segmeter.errors import DataError
 
 MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
-STREAMED_PIXELS = 1 << 26  # of the largest image that is decoded at once where lines can be read
+STREAMED_PIXELS = 1 << 26  # above it, images are read line by line if possible
 ALL = slice(None)
 Kind = Literal["gray", "gray+alpha", "palette", "rgb", "rgba", "cmyk", "array"]
 Axes = Literal["image", "map", "probs"]
@@ -38,11 +38,11 @@ _ONE_MAP = "Save one map per file, without axes for channels or time."
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a file says about its pixels.
+    """The size and type of a file's pixels.
 
-    `bits` is the depth of one stored sample, `dtype` what decoding gives; `channels` counts alpha; `lead` has
-    the sizes of axes before the plane, such as (depth,); `orientation` is the EXIF tag, 1 when upright; `levels` counts
-    those of a pyramid, of which this is one.
+    `bits` is the depth of one stored sample, `dtype` the result of decoding; `channels` counts alpha; `lead` holds the
+    sizes of axes before the plane, such as (depth,); `orientation` is the EXIF tag, 1 for upright; `levels` is the
+    number of levels of the pyramid that this is one of.
     """
 
     format: str
@@ -64,7 +64,7 @@ class Header:
 
     @property
     def streamed(self) -> bool:
-        """Whether it is read by lines wherever that is supported: Zarr, and large TIFF files."""
+        """Whether it is read line by line wherever possible: Zarr, and large TIFF files."""
         return self.format == "zarr" or (self.format == "tiff" and self.height * self.width > STREAMED_PIXELS)
 
 
@@ -75,16 +75,16 @@ class Opening:
     Parameters
     ----------
     key
-        Which array of an NPZ archive or Zarr group; None takes the only one.
+        The array of an NPZ archive or Zarr group; None takes the only one.
     level
-        Which level of a pyramid, 0 being the finest; other files have that alone.
+        The level of a pyramid, 0 being the finest; other files have only that.
     max_pixels
         The most pixels or voxels, checked before any is decoded.
     axes
-        What a third axis without a name is: channels of an "image", or depth of a "map". Of "probs", channels and depth
-        may lead.
+        The meaning of a third axis without a name: channels of an "image", or depth of a "map". In "probs", channels
+        and depth may come first.
     streams
-        Whether files that are read by lines may have more pixels.
+        Whether files that are read line by line may have more pixels.
     """
 
     key: str | None = None
@@ -95,7 +95,7 @@ class Opening:
 
 
 class LazyArray(Protocol):
-    """Pixels whose size is known before they are read."""
+    """Pixels whose shape is known before they are read."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -103,16 +103,16 @@ class LazyArray(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what is read."""
+        """The dtype of what is read."""
 
     @property
     def read(self) -> Callable[[int, int], NDArray[Any]]:
-        """Read the lines from the first number up to, not including, the second; threads may do so at once."""
+        """Read the lines from the first number up to, but not including, the second. Threads may do so at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """A lazy array whose lines are made of those of others, such as labels of stored values."""
+    """A lazy array that computes its lines from those of others, such as labels from stored values."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -121,7 +121,7 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class ArrayRows:
-    """The lines of an array in memory; `axis` is theirs."""
+    """The lines of an array in memory; `axis` is the one that counts lines."""
 
     array: NDArray[Any]
     axis: int = 0
@@ -139,16 +139,16 @@ class ArrayRows:
 
 
 def stack_planes(planes: list[LazyArray]) -> Lines:
-    """Planes (H, W) of one size and dtype as (K, H, W)."""
+    """Stack planes (H, W) of the same size and dtype to (K, H, W)."""
     first = planes[0]
     shape = (len(planes), *first.shape)
     return Lines(shape, first.dtype, lambda start, stop: np.stack([plane.read(start, stop) for plane in planes]))
 
 
 class FileArray:
-    """The pixels of an open file, as they are stored; see `segmeter.data.files.opened.open_array`.
+    """The stored pixels of an open file; see `segmeter.data.files.opened.open_array`.
 
-    A format overrides `_decode` where it is decoded whole, or `_lines` where it is read in parts.
+    A format overrides `_decode` if it is decoded as a whole, or `_lines` if it is read in parts.
     """
 
     header: Header
@@ -180,17 +180,17 @@ class FileArray:
         return hashlib.file_digest(self._file, "sha256").hexdigest()  # type: ignore[arg-type]
 
     def read(self, start: int = 0, stop: int | None = None, columns: slice = ALL) -> NDArray[Any]:
-        """Read lines, or a window of them, in this machine's byte order; DataError where the file is damaged there."""
+        """Read lines, or a window of them, in this machine's byte order; DataError if the file is damaged there."""
         with self._turn, damage_named(self.path):
             found = self._lines(start, self.header.height if stop is None else stop, columns)
             return found.astype(found.dtype.newbyteorder("="), copy=False)
 
     def read_colours(self, channels: int | None) -> NDArray[Any]:
-        """Read all pixels as an image of so many channels has them, where that loses nothing."""
+        """Read all pixels as an image with this number of channels, if that loses nothing."""
         return self.read()
 
     def parts(self, rows: slice, columns: slice) -> list[Path]:
-        """The files that a window is read from; of Zarr some may be absent."""
+        """Return the files that a window is read from; in Zarr, some may be absent."""
         return [self.path]
 
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
@@ -205,7 +205,7 @@ class FileArray:
 
 
 class DecodedArray(FileArray):
-    """A file of which nothing is known before all of it is decoded, or by its header; `decode` is called once."""
+    """A file that `decode` reads as a whole, once."""
 
     def __init__(
         self, path: Path, file: IO[bytes] | None, header: Header, geometry: Geometry, decode: Callable[[], NDArray[Any]]
@@ -218,18 +218,18 @@ class DecodedArray(FileArray):
 def array_header(
     path: Path, form: str, shape: tuple[int, ...], dtype: np.dtype[Any], opening: Opening, *, levels: int = 1
 ) -> Header:
-    """The header of a plain array, refused where it is none that is asked for, or too large.
+    """Build the header of a plain array, or refuse the array.
 
     Raises
     ------
     DataError
-        It holds no numbers, has too few or too many axes, or more pixels than are allowed.
+        It holds no numbers, has too few or too many axes, or more pixels than allowed.
     """
     if dtype.kind not in "biuf":
         found = "Python objects" if dtype.hasobject else str(dtype)
         raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
     axes, stored = opening.axes, shape
-    has_channels = axes == "image" and form in _NUMPY  # all others store depth first
+    has_channels = axes == "image" and form in _NUMPY  # other formats store depth first
     if form == "npy" and axes == "map" and len(shape) == 3 and shape[2] == 1:
         shape = shape[:2]
     if axes == "image" and not has_channels and len(shape) == 3 and shape[0] == 1:
@@ -252,7 +252,7 @@ def array_header(
 
 
 def check_pixel_count(path: Path, shape: tuple[int, ...], opening: Opening, *, streamed: bool = False) -> None:
-    """Refuse an array without pixels, and one of too many that is not read by lines."""
+    """Refuse an array without pixels, or one with too many that is not read line by line."""
     pixels = math.prod(shape)
     if 0 < pixels <= opening.max_pixels or (pixels and opening.streams and streamed):
         return
@@ -265,7 +265,7 @@ def check_pixel_count(path: Path, shape: tuple[int, ...], opening: Opening, *, s
 
 
 def pick_array(path: Path, names: list[str], key: str | None) -> str:
-    """The name of the array to read, where a file holds several."""
+    """Return the name of the array to read, where a file holds several."""
     if key is None and len(names) == 1:
         return names[0]
     if key is None:

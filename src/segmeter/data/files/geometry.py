@@ -1,7 +1,11 @@
-"""Where the pixels of a map lie: its spacing, and whether two maps are of the same place."""
+"""Describes where the pixels of a map lie, and whether two maps lie on the same grid.
+
+A file that states a spacing or a position is taken at its word or refused, so that no distance is silently wrong.
+"""
 
 import itertools
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -13,40 +17,74 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files.sniff import show
-from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
 
-SPACING_TOLERANCE = 1e-3  # relative: a figure in mm moves no more than this
-MOVED = 0.25  # of the smallest edge: headers in float32 move corners by less, a half-pixel shift by more
+SPACING_TOLERANCE = 1e-3  # relative; a distance in mm changes by no more than this
+MOVED = 0.25  # of the smallest edge; rounding in float32 moves corners by less, a half-pixel shift by more
 _NODATA = "nodata"
-_PATIENT = ("NIfTI header", "ITK header", "DICOM")  # the scanner's or an atlas': right, anterior, superior, in mm
+_PATIENT = ("NIfTI header", "ITK header", "DICOM")  # coordinates of a scanner or atlas: right, anterior, superior in mm
 _RESAMPLE = "data.resample=nearest brings the prediction onto the reference's grid"
 SET_SPACING = "Correct the file, or set metrics.spacing to the one that is right."
+
+_PREFIXES = {
+    "yotta": ("Y", 24), "zetta": ("Z", 21), "exa": ("E", 18), "peta": ("P", 15), "tera": ("T", 12), "giga": ("G", 9),
+    "mega": ("M", 6), "kilo": ("k", 3), "hecto": ("h", 2), "deca": ("da", 1), "": ("", 0), "deci": ("d", -1),
+    "centi": ("c", -2), "milli": ("m", -3), "micro": ("u", -6), "nano": ("n", -9), "pico": ("p", -12),
+    "femto": ("f", -15), "atto": ("a", -18), "zepto": ("z", -21), "yocto": ("y", -24),
+}  # fmt: skip
+MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFIXES.values()} | {
+    "angstrom": 1e-7,
+    "thou": 0.0254,
+    "line": 25.4 / 12,
+    "point": 25.4 / 72,
+    "inch": 25.4,
+    "foot": 304.8,
+    "yard": 914.4,
+    "mile": 1_609_344.0,
+    "astronomical unit": 149_597_870_700e3,
+    "light year": 9_460_730_472_580_800e3,
+    "parsec": 3.085_677_581_491_367_3e19,
+}
+PIXEL_NAMES = ("", "pixel", "pixels", "px", "voxel", "voxels")
+
+_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | {  # case matters: mm and Mm
+    "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "li": "line", "pt": "point",
+    "ua": "astronomical unit", "ly": "light year", "pc": "parsec",
+}  # fmt: skip
+_WORDS = {  # in any case
+    **{f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")},
+    **{name: name for name in MILLIMETRES if len(name) > 3},
+    "micron": "um",
+    "dekameter": "dam",
+    "dekametre": "dam",
+    "angstroem": "angstrom",
+    "feet": "foot",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Geometry:
-    """What a file says about the place of its pixels.
+    """What a file says about where its pixels lie.
 
     Parameters
     ----------
     spacing
-        Edge of a pixel per axis, in the order of the array's axes, > 0 and finite; None where the file says none.
+        Length of a pixel along each axis, in the order of the array's axes, > 0 and finite; None if the file has none.
     unit
-        A key of `MILLIMETRES`, or None where the file names no unit.
+        A key of `MILLIMETRES`, or None if the file names no unit.
     source
-        Where the spacing stands, for example "NIfTI header"; "" where there is none.
+        Where the spacing was found, for example "NIfTI header"; "" if there is none.
     affine : (4, 4), float64
         From indices in the file's own order (last array axis first) to millimetres, or None.
     spacing_problem
-        The line that refuses a spacing which the file states, but which can't be used; "" where there is none.
+        The message that refuses a spacing that can't be used, or "".
     place_problem
-        The line that refuses a place which the file states twice and differently, or "".
+        The message that refuses a position that the file states twice and differently, or "".
     note
-        What a user should know of the place, or "".
+        A remark for the user, or "".
     crs
         The coordinate reference system, such as "EPSG:32633", or "".
     nodata
-        The value that marks pixels without data, the tag's text where that is no number, or None.
+        The value of pixels without data; the tag's text if that is not a number; or None.
     """
 
     spacing: tuple[float, ...] | None = None
@@ -66,36 +104,36 @@ class Geometry:
 
     @property
     def world(self) -> str:
-        """What the affine leads to: places of two maps are compared only in one world."""
+        """The coordinate system that the affine leads to; only maps in the same one are compared."""
         return "patient" if self.source in _PATIENT else self.source
 
     def having(self, **changes: Any) -> "Geometry":
-        """The same with other fields."""
+        """Return a copy with other fields."""
         return replace(self, **changes)
 
 
-NOWHERE = Geometry()  # of pictures, which say nothing about it
+NOWHERE = Geometry()  # of plain pictures
 
 
 def stated_geometry(
     path: Path, edges: Sequence[object], units: Sequence[object], *, source: str, affine: NDArray[Any] | None = None
 ) -> Geometry:
-    """Take over what a file states about the edges of its pixels: the one rule for every format.
+    """Build a geometry from the pixel edges that a file states; every format goes through this one rule.
 
-    Every edge is a finite number > 0. Units are lengths that `find_unit` knows; where they differ over axes, all
-    edges are converted to the last axis' unit. Pixels as a unit, or none, is a spacing without a unit. What breaks this
-    rule is the geometry's `spacing_problem`, never an unknown spacing.
+    Every edge must be a finite number > 0, and every unit a length that `find_unit` knows. If units differ between
+    axes, all edges are converted to the last axis' unit. Without a unit, or with pixels as one, the spacing has none.
+    Anything else becomes the geometry's `spacing_problem`, never an unknown spacing.
 
     Parameters
     ----------
     path
-        Only named in messages.
+        Only used in messages.
     edges
-        One per axis of the array, as the file has them; None where it says nothing about an axis.
+        One per axis of the array, as stored; None if the file says nothing about an axis.
     units
-        Names, one per axis; None where the file names none.
+        Names, one per axis; None if the file names none.
     source
-        Where all this stands.
+        Where they were found.
     affine
         For the result.
     """
@@ -126,7 +164,7 @@ def _stated_problem(where: str, edges: Sequence[object], units: Sequence[object]
 
 
 def _known_unit(name: object) -> str | None:
-    """A key of `MILLIMETRES`, "" for none and for pixels, None for what is no length."""
+    """Return a key of `MILLIMETRES`, "" for none or pixels, or None if the name is not a length."""
     if name is None or (isinstance(name, str) and name.strip().lower() in PIXEL_NAMES):
         return ""
     return find_unit(name) if isinstance(name, str) else None
@@ -145,10 +183,10 @@ def _write_edge(edge: object) -> str:
 
 
 def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geometry, shape: Sequence[int]) -> list[str]:
-    """Say how the place of a map differs from that of its reference, beyond rounding; nothing where one says none.
+    """Report how a map's grid differs from its reference's beyond rounding, if both files state one.
 
-    Two affines agree where no corner of the map moves by more than a quarter of its smallest edge, two spacings where
-    they differ by no more than a thousandth.
+    Two affines agree if no corner moves by more than a quarter of the smallest pixel edge. Two spacings agree if they
+    differ by no more than a thousandth.
     """
     found = _differing_spacing(given, wanted) or _differing_tags(given, wanted)
     if not found and given.world == wanted.world and given.affine is not None and wanted.affine is not None:
@@ -162,19 +200,19 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
 
 
 def share_world(given: Geometry, wanted: Geometry) -> bool:
-    """Whether two places are told by the same coordinates."""
+    """Whether two geometries use the same coordinates."""
     return given.world == wanted.world and given.crs == wanted.crs
 
 
 def grid_remedy(given: Geometry, wanted: Geometry) -> str:
-    """What to do about two grids; the one can be laid onto the other where both say where they lie in one world."""
+    """Return the advice about two different grids; resampling is possible if both have an affine in the same world."""
     if given.affine is not None and wanted.affine is not None and share_world(given, wanted):
         return f"Nothing is resampled unless asked for: bring both onto one grid, or {_RESAMPLE}."
     return "Bring both onto one grid."
 
 
 def describe(geometry: Geometry, shape: Sequence[int]) -> str:
-    """Size, spacing, origin and directions of a map in one line."""
+    """Write size, spacing, origin and directions in one line."""
     parts = [" x ".join(map(str, shape))]
     if geometry.spacing is not None:
         parts.append(f"spacing {write_spacing(geometry.spacing, geometry.unit)}")
@@ -190,7 +228,7 @@ def _write_nodata(value: float | str | None) -> str:
 
 
 def _differing_tags(given: Geometry, wanted: Geometry) -> tuple[str, str, str] | None:
-    """Reference systems and values without data, where both files state them."""
+    """Compare reference systems and nodata values, where both files state them."""
     if given.crs and wanted.crs and given.crs != wanted.crs:
         return "coordinate reference system", wanted.crs, given.crs
     if None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
@@ -199,19 +237,19 @@ def _differing_tags(given: Geometry, wanted: Geometry) -> tuple[str, str, str] |
 
 
 def write_spacing(spacing: Sequence[float], unit: str | None) -> str:
-    """A spacing as a message shows it."""
+    """Write a spacing for a message."""
     return f"({', '.join(f'{edge:.6g}' for edge in spacing)}){f' {unit}' if unit else ''}"
 
 
 def agree(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether two spacings are the same but for rounding."""
+    """Whether two spacings are equal apart from rounding."""
     if len(first) != len(second):
         return False
     return all(abs(a - b) <= SPACING_TOLERANCE * max(abs(a), abs(b)) for a, b in zip(first, second, strict=True))
 
 
 def same_spacing(first: Geometry, second: Geometry) -> bool:
-    """Whether two spacings are the same but for rounding, whatever their units; numbers alone where one names none."""
+    """Whether two spacings are equal apart from rounding and units; if one has no unit, only numbers are compared."""
     if first.spacing is None or second.spacing is None:
         return first.spacing is second.spacing
     factor = MILLIMETRES[first.unit] / MILLIMETRES[second.unit] if first.unit and second.unit else 1.0
@@ -227,10 +265,10 @@ def _differing_spacing(given: Geometry, wanted: Geometry) -> tuple[str, str, str
 def differing_place(
     given: NDArray[np.float64], wanted: NDArray[np.float64], shape: Sequence[int]
 ) -> tuple[str, str, str] | None:
-    """Name what moves a corner by more than a quarter of the smallest edge, the wanted value and the given one.
+    """Return what differs, the wanted and the given value if a corner moves by more than a quarter of an edge.
 
-    Named is the origin where only that differs, else the whole affine; None where the places agree. Affines are (4, 4),
-    `shape` is the array's, the last axis of which is the affine's first.
+    That is the origin if nothing else differs, otherwise the affine; None if the two agree. Affines are (4, 4);
+    `shape` is the array's, whose last axis is the affine's first.
     """
     ends = [(0, size - 1) for size in reversed(shape)] + [(0, 0)] * (3 - len(shape))
     corners = np.array([(*corner, 1) for corner in itertools.product(*ends)], np.float64).T
@@ -246,3 +284,20 @@ def differing_place(
 
 def _write(values: NDArray[Any]) -> str:
     return np.array2string(values, precision=6, separator=", ", suppress_small=True).replace("\n", "")
+
+
+def find_unit(name: str) -> str | None:
+    """Return the symbol of a length, a key of `MILLIMETRES`, or None if the name is not that of a known length.
+
+    Known are UDUNITS' names as OME-NGFF lists them (British spellings and plurals too), OME-XML's symbols and the usual
+    abbreviations. Both code points of the Greek mu are accepted.
+
+    Examples
+    --------
+    >>> find_unit("micrometer"), find_unit("Millimetres"), find_unit("inches"), find_unit("MM")
+    ('um', 'mm', 'inch', None)
+    """
+    plain = unicodedata.normalize("NFKC", name).strip().replace("\N{GREEK SMALL LETTER MU}", "u")
+    word = plain.lower()
+    singular = word.removesuffix("es") if word.endswith("ches") else word.removesuffix("s")
+    return _SYMBOLS.get(plain) or _WORDS.get(word) or _WORDS.get(singular)

@@ -12,28 +12,32 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header
-from segmeter.data.files.geometry import Geometry, stated_geometry
+from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, show
 from segmeter.data.files.volumes import unpack_exactly
-from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 
 SOP_CLASSES = ("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7")  # segmentation, label map segmentation
 FLIPS = np.diag([-1.0, -1.0, 1.0, 1.0])  # from ITK's and DICOM's left, posterior, superior to NIfTI's right, anterior
 _ITK, _DICOM = "ITK header", "DICOM"
 _MOST_HEADER = 1 << 16  # bytes
-_MOST_AXES = 8  # more than any that is read
-_DIGITS = 19  # of a number that int64 does not hold
+_MOST_AXES = 8  # more than any file that is read
+_DIGITS = 19  # of a number beyond int64
 _ENDS = {"mha": rb"(?i)^[ \t]*ElementDataFile[^\n]*\n", "nrrd": rb"\n\r?\n"}  # of a header
-_SKIPS = {"headersize": "HeaderSize", "lineskip": "lineskip", "byteskip": "byteskip"}  # what lies before the pixels
+_SKIPS = {
+    "headersize": "HeaderSize",
+    "lineskip": "lineskip",
+    "byteskip": "byteskip",
+}  # fields that skip bytes before the pixels
+_ENCODINGS = ("raw", "gz", "gzip")
 _SPACINGS = ("elementspacing", "elementsize", "spacings", "spacedirections")
 
 Decoded = tuple[NDArray[Any], Geometry]
 
 
 def _opened(path: Path, file: IO[bytes], form: str, opening: Opening, found: Decoded) -> FileArray:
-    """An array of which nothing was known before a reader process had decoded it."""
+    """Wrap the pixels that a reader process has decoded."""
     pixels, geometry = found
     header = array_header(path, form, pixels.shape, pixels.dtype, opening)
     return DecodedArray(path, file, header, geometry, lambda: pixels)
@@ -42,8 +46,7 @@ def _opened(path: Path, file: IO[bytes], form: str, opening: Opening, found: Dec
 def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     """Open an .mha or .nrrd file: (H, W) or (D, H, W), as SimpleITK gives it.
 
-    The spacing is in mm where the file names no other unit, and the affine leads to right, anterior, superior, as that
-    of NIfTI.
+    The spacing is in mm unless the file names another unit. The affine leads to right, anterior, superior, as in NIfTI.
     """
     head, size = file.read(_MOST_HEADER), os.fstat(file.fileno()).st_size
     form = "nrrd" if head.startswith(b"NRRD") else "mha"
@@ -56,15 +59,14 @@ def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 def open_dicom(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     """Open a DICOM segmentation: (D, H, W), the number of the segment that covers each voxel, 0 being none.
 
-    Frames without an object are often left out of such a file: the volume reaches from the first slice that is there to
-    the last one.
+    Such files often omit frames without an object, so the volume reaches from the first stored slice to the last.
     """
     bounds = {"size": os.fstat(file.fileno()).st_size, "max_pixels": opening.max_pixels}
     return _opened(path, file, "dicom", opening, read_apart(path, _read_dicom, path, opening, **bounds))
 
 
 def _read_itk(path: Path, form: str, fields: Mapping[str, str], start: int, opening: Opening) -> Decoded:
-    """Decode the file, in the reader process; ITK raises RuntimeError on whatever it can't read."""
+    """Decode the file in the reader process; ITK raises RuntimeError for everything that it can't read."""
     sitk = need("SimpleITK", "itk", "MHA and NRRD files")
     units = _stated_units(path, fields)
     try:
@@ -96,13 +98,13 @@ def _decode_itk(
     units = (stated_units if len(stated_units) > 1 else stated_units * axes)[:axes]
     header = _stated_edges(fields)[:axes]
     if not header:
-        return pixels, Geometry()  # ITK then says 1 mm
-    if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # ITK would mend them
+        return pixels, Geometry()  # where ITK reports 1 mm
+    if len(header) < axes or not all(math.isfinite(edge) and edge > 0 for edge in header):  # which ITK would repair
         wrong: list[float | None] = [None] * (axes - len(header)) + header[::-1]
         return pixels, stated_geometry(path, wrong, units[::-1], source=_ITK)
     edges = image.GetSpacing()[:axes]
     geometry = stated_geometry(path, edges[::-1], units[::-1], source=_ITK)
-    if len(set(units)) > 1:  # of axes that lie in no common space
+    if len(set(units)) > 1:  # such axes share no space
         return pixels, geometry
     affine = FLIPS @ _affine(np.array(image.GetDirection()), edges, image.GetOrigin()[:axes])
     affine[:3] *= MILLIMETRES[geometry.unit] if geometry.unit else 1.0
@@ -110,12 +112,12 @@ def _decode_itk(
 
 
 def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], int]:
-    """The fields of a header, their names in small letters and without blanks, and where the pixels begin.
+    """Return the fields of a header, their names in lower case without blanks, and where the pixels begin.
 
     Raises
     ------
     DataError
-        The header keeps its pixels in another file, has no end, or a line that is no field or a field twice.
+        The pixels are in another file, the header has no end, a line is not a field, or a field occurs twice.
     """
     end = re.search(_ENDS[form], head, re.MULTILINE)
     fields: dict[str, str] = {}
@@ -124,7 +126,7 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
     for text in filter(None, lines[form == "nrrd" :]):
         key, *value = re.split("[=:]" if form == "mha" else ":", text, maxsplit=1)
         if form == "nrrd" and (text[0] == "#" or (value and value[0].startswith("="))):
-            continue  # := is a remark of the writer's own
+            continue  # := is a comment of the writer
         name = "".join(key.lower().split())
         if end and (not value or "\r" in text or name in fields):
             rule = "to name a field once" if name in fields else "to have a name and a value per line"
@@ -137,6 +139,9 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
     if end is None:
         rule = f"to end within {_MOST_HEADER} bytes"
         raise DataError(expected(show(path), "header", rule, "none that does"))
+    if fields.get("encoding", "raw").lower() not in _ENCODINGS or fields.get("binarydata", "T")[:1] not in "Tt1":
+        found, remedy = fields.get("encoding", "BinaryData = False")[:60], "Save it raw, or packed by gzip."
+        raise DataError(expected(show(path), "encoding", "to be raw or gzip", found, remedy))
     for name, shown in _SKIPS.items():
         if fields.get(name, "0") not in ("0", "-1"):
             found, remedy = f"{shown} {fields[name][:60]}", "Save it again without."
@@ -145,7 +150,7 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
 
 
 def _stated_pixels(fields: Mapping[str, str]) -> int:
-    """The number of pixels that a header states; ValueError for sizes on which ITK hangs, or that it passes over."""
+    """Return the number of pixels by the header; ValueError for sizes on which ITK hangs or that it ignores."""
     axes, sizes = (
         next((fields[name] for name in names if name in fields), "")
         for names in (("ndims", "dimension"), ("dimsize", "sizes"))
@@ -158,27 +163,21 @@ def _stated_pixels(fields: Mapping[str, str]) -> int:
 
 
 def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDArray[Any]) -> None:
-    """Compare what stands behind the header with the pixels that ITK gave.
+    """Compare the bytes behind the header with the pixels that ITK returned.
 
-    ITK takes a damaged zlib stream without a word, and what it could not unpack is then whatever lay in memory. It cuts
-    numbers in a text to the range of the dtype, and leaves bytes that are too many.
+    ITK accepts a damaged zlib stream silently and returns uninitialised memory for the rest. It ignores additional
+    bytes.
 
     Raises
     ------
     ValueError
-        The bytes are others, more or fewer, or their checksum is wrong.
+        The bytes differ, there are more or fewer of them, or their checksum is wrong.
     """
     with path.open("rb") as file:
         file.seek(start)
         body = file.read()
     coded = fields.get("encoding", "").lower()
-    is_text = coded in ("text", "txt", "ascii") or fields.get("binarydata", "T")[:1] not in "Tt1"
-    if is_text:
-        numbers, given = np.array(body.split(), np.float64), pixels.ravel().astype(np.float64)
-        good = len(numbers) == len(given) and np.allclose(numbers, given, rtol=1e-6, atol=0)  # float32 is less exact
-    elif coded == "hex":
-        good = len(bytes.fromhex(body.decode("ascii"))) == pixels.nbytes
-    elif coded in ("gz", "gzip") or fields.get("compresseddata", "F")[:1] in "Tt1":
+    if coded in ("gz", "gzip") or fields.get("compresseddata", "F")[:1] in "Tt1":
         size = fields.get("compresseddatasize", str(len(body)) if coded else "none")
         good = size == str(len(body)) and unpack_exactly(body, pixels.nbytes, is_gzip=bool(coded)) is not None
     else:
@@ -188,7 +187,7 @@ def _check_bytes(path: Path, fields: Mapping[str, str], start: int, pixels: NDAr
 
 
 def _stated_edges(fields: Mapping[str, str]) -> list[float]:
-    """The edges that a header states, first axis first, whatever they are; none where it states none."""
+    """Return the edges in a header as stored, first axis first; empty if there are none."""
     text = _stated_spacing(fields)
     vectors = re.findall(r"\(([^)]*)\)", text)
     return [math.hypot(*map(_number, each.split(","))) for each in vectors] or [*map(_number, text.split())]
@@ -206,7 +205,7 @@ def _number(text: str) -> float:
 
 
 def _spacing_fault(path: Path, fields: Mapping[str, str]) -> DataError | None:
-    """The refusal of a spacing for which ITK reads no pixel; None where that is not the fault."""
+    """Return the refusal of a spacing for which ITK reads no pixel; None if the spacing is not the problem."""
     edges = _stated_edges(fields)
     if not any(name in fields for name in _SPACINGS) or (edges and all(math.isfinite(edge) and edge for edge in edges)):
         return None
@@ -215,9 +214,10 @@ def _spacing_fault(path: Path, fields: Mapping[str, str]) -> DataError | None:
 
 
 def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
-    """The unit of each axis, first axis first, or of all: mm, as ITK takes it, where the header names none.
+    """Return the unit of each axis, first axis first, or of all: mm, like ITK, if the header names none.
 
-    NRRD names them for its axes, or for those of the space around it, which its axes may cross: these must be one.
+    NRRD names units for its axes or for those of the surrounding space, which its axes may cross, so these must be
+    equal.
     """
     if fields.get("distanceunits", "?") != "?":
         return [fields["distanceunits"]]
@@ -230,7 +230,7 @@ def _stated_units(path: Path, fields: Mapping[str, str]) -> list[str]:
 
 
 def _affine(direction: NDArray[np.float64], edges: tuple[float, ...], origin: tuple[float, ...]) -> NDArray[np.float64]:
-    """The (4, 4) affine of a direction matrix, flat and of any number of axes, spacing and origin, in index order."""
+    """Return the (4, 4) affine of a flat direction matrix of any number of axes, spacing and origin, in index order."""
     size, axes = int(np.sqrt(direction.size)), len(edges)
     affine = np.eye(4)
     affine[:axes, :axes] = direction.reshape(size, size)[:axes, :axes] * np.array(edges)
@@ -239,7 +239,7 @@ def _affine(direction: NDArray[np.float64], edges: tuple[float, ...], origin: tu
 
 
 def _read_dicom(path: Path, opening: Opening) -> Decoded:
-    """Decode the file, in the reader process."""
+    """Decode the file in the reader process."""
     highdicom = need("highdicom", "dicom", "DICOM segmentations")
     try:
         dataset = need("pydicom", "dicom", "DICOM segmentations").dcmread(path)
@@ -259,7 +259,7 @@ def _read_dicom(path: Path, opening: Opening) -> Decoded:
             raise DataError(expected(show(path), "segments", rule, "segments that overlap", remedy)) from error
         raise damaged(path, error) from error
     pixels, affine = volume.array, volume.affine[:, [2, 1, 0, 3]]  # columns of the affine: column, row, slice
-    if np.linalg.det(affine[:3, :3]) < 0:  # slices against the normal of their plane, which other readers follow
+    if np.linalg.det(affine[:3, :3]) < 0:  # slices run against the normal of their plane, which other readers follow
         affine[:3, 3] += affine[:3, 2] * (len(pixels) - 1)
         affine[:3, 2] *= -1
         pixels = pixels[::-1]

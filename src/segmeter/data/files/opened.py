@@ -1,4 +1,4 @@
-"""The one way to open an image or mask, whatever its format: its size is checked before a pixel is decoded."""
+"""Opens images and masks of every format in one way: the size is checked before a pixel is decoded."""
 
 import hashlib
 import os
@@ -27,8 +27,8 @@ from segmeter.data.files.volumes import NpyArray, open_nifti, open_npz
 from segmeter.data.files.zarr import ZarrArray, hash_folder
 from segmeter.errors import DataError
 
-_BYTES_PER_PIXEL = 16  # that a file may take for each of data.max_pixels: 8 of the widest dtype, and as many beside it
-_READ_ONCE = ("png", "jpeg", "bmp")  # formats whose hash and pixels are of the same bytes in memory
+_BYTES_PER_PIXEL = 16  # of a file for each of data.max_pixels: 8 of the widest dtype, and as many to spare
+_READ_ONCE = ("png", "jpeg", "bmp")  # hash and pixels come from the same bytes in memory
 OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     **{form: partial(PictureArray, form=form) for form in _READ_ONCE},
     "tiff": open_tiff_array,
@@ -47,16 +47,16 @@ def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator
     Parameters
     ----------
     path
-        A file of any format in `FORMATS`, but GeoJSON, or a Zarr folder.
+        A file of any format in `OPENERS`, or a Zarr folder.
     settled
-        Whether a file that is changed inside the block is refused in the end.
+        Whether to refuse a file that changes inside the block.
     options
         As for `Opening`.
 
     Raises
     ------
     DataError
-        It is missing, damaged, larger than allowed, or of a format that nothing here reads.
+        The file is missing, damaged, larger than allowed, or of an unknown format.
     """
     opening = Opening(**options)
     form = volume_format(path)
@@ -81,14 +81,14 @@ def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator
 
 
 def read_header(path: Path, **options: Any) -> Header:
-    """Read what a file says about its pixels; raises as `open_array` does."""
+    """Read the size and type of a file's pixels; raises as `open_array` does."""
     with open_array(path, **options) as array:
         return array.header
 
 
 def hash_path(path: Path) -> str:
-    """Sha256 of a file's bytes, or of the files of a Zarr folder."""
+    """Return the sha256 of a file's bytes, or of the files of a Zarr folder."""
     if path.is_dir():
         return hash_folder(path)
-    with open_regular(path) as file:
+    with open_regular(path, may_be_empty=True) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

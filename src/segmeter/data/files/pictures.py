@@ -1,10 +1,8 @@
-"""Reads PNG, JPEG and BMP files by Pillow, and most label PNGs by the compiled reader of `png`."""
+"""Reads PNG, JPEG and BMP files with Pillow, and large plain label PNGs with the compiled reader of `png`."""
 
 import hashlib
 import io
 import os
-import struct
-import zlib
 from functools import cached_property
 from io import BufferedReader
 from pathlib import Path
@@ -16,13 +14,13 @@ from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
 from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Header, Kind, Opening, check_pixel_count
-from segmeter.data.files.png import decode_samples, read_layout
+from segmeter.data.files.png import decode_samples, read_layout, split_chunks
 from segmeter.data.files.sniff import HEAD_BYTES, check_size, damage_named, show
 from segmeter.errors import DataError
 
-# Pixels of a mask; loading the compiled reader takes as long as Pillow needs for 1000 smaller ones
+# Pixels of a mask. Loading the compiled reader takes as long as Pillow needs for 1000 smaller ones
 LEAST_COMPILED = 1 << 16
-# The plug-ins themselves: only these formats can be parsed, and our limit replaces Pillow's, which is a global.
+# The plug-ins themselves, so that only these formats are parsed and our limit replaces Pillow's global one.
 _PLUGINS: dict[str, Any] = {
     "png": PngImagePlugin.PngImageFile,
     "jpeg": JpegImagePlugin.JpegImageFile,
@@ -42,7 +40,7 @@ _ORIENTATION = 0x0112
 
 
 class PictureArray(FileArray):
-    """A PNG, JPEG or BMP file, whose bytes are read once: what is hashed, checked and decoded is the same."""
+    """A PNG, JPEG or BMP file. Its bytes are read once, so hash, checks and pixels belong together."""
 
     _file: BufferedReader
 
@@ -54,7 +52,7 @@ class PictureArray(FileArray):
         if layout is None:
             header = self.header
             self._size, self._bytes = (header.height, header.width), header.channels * max(1, header.bits // 8)
-        else:  # a PNG of one channel: most masks need no more
+        else:  # a PNG of one channel, like most masks
             self._size, self._bytes = (layout.height, layout.width), max(1, layout.bits // 8)
             check_pixel_count(path, self._size, opening)
 
@@ -92,7 +90,7 @@ class PictureArray(FileArray):
 
     @cached_property
     def content(self) -> bytes:
-        """The whole file, refused where it is far larger than its pixels."""
+        """The whole file; refused if it is far larger than its pixels."""
         if len(self._head) < HEAD_BYTES:  # it ends there
             return self._head
         height, width = self._size
@@ -107,19 +105,19 @@ class PictureArray(FileArray):
         return hashlib.sha256(self.content).hexdigest()
 
     def samples(self) -> NDArray[Any] | None:
-        """The stored samples of a large plain label PNG, several times faster than by `read`; None of other files."""
+        """Return the stored samples of a large plain label PNG, several times faster than `read`; otherwise None."""
         is_large = self._size[0] * self._size[1] >= LEAST_COMPILED and self._form == "png"
         return decode_samples(self.content, max_pixels=self._opening.max_pixels) if is_large else None
 
     def _decode(self) -> NDArray[Any]:
-        """The stored samples; Pillow stretches 2 and 4-bit gray to 0..255, which is undone exactly."""
+        """Return the stored samples; Pillow stretches 2 and 4-bit gray to 0..255, which is undone exactly."""
         header, pixels = self.header, np.asarray(self._loaded())
         if header.kind == "gray" and header.format == "png" and header.bits in (2, 4):
             pixels = pixels // np.uint8(85 if header.bits == 2 else 17)
         return pixels
 
     def read_colours(self, channels: int | None) -> NDArray[Any]:
-        """Drop an alpha channel that is opaque everywhere, and turn palette indices into their colours."""
+        """Drop an alpha channel that is opaque everywhere, and replace palette indices by their colours."""
         with damage_named(self.path):
             picture, header = self._loaded(), self.header
             has_alpha = header.kind in ("rgba", "gray+alpha")
@@ -135,9 +133,10 @@ class PictureArray(FileArray):
             return np.asarray(picture.convert(plain) if header.kind == "palette" else picture)
 
     def _loaded(self) -> Any:
-        """The decoded picture, every byte of it checked."""
+        """Return the decoded picture after a check of every byte."""
         if self._form == "png":
-            _check_chunks(self.content)
+            for _ in split_chunks(self.content):  # Pillow skips the checksums of the pixels
+                pass
         with self._open() as picture:
             picture.load()
             if _orientation(picture) != self.header.orientation:
@@ -151,28 +150,12 @@ class PictureArray(FileArray):
             return picture
 
     def _open(self) -> Any:
-        """Open it with its format's own plug-in, in memory where its bytes have been read."""
+        """Open it with the plug-in of its format, from memory if its bytes have been read."""
         held = self.__dict__.get("content")
         self._file.seek(0)
         return _PLUGINS[self._form](self._file if held is None else io.BytesIO(held))
 
 
 def _orientation(picture: Any) -> int:
-    """The EXIF orientation as far as `picture` was read; a PNG's own getexif would decode all of it."""
+    """Return the EXIF orientation as far as `picture` was read; a PNG's own getexif would decode all of it."""
     return int(Image.Image.getexif(picture).get(_ORIENTATION, 1))
-
-
-def _check_chunks(content: bytes) -> None:
-    """Check every PNG chunk's CRC, which Pillow skips over where pixels are concerned."""
-    at = 8
-    while at + 12 <= len(content):
-        (length,) = struct.unpack_from(">I", content, at)
-        end = at + 8 + length
-        if end + 4 > len(content):
-            break
-        if zlib.crc32(memoryview(content)[at + 4 : end]) != struct.unpack_from(">I", content, end)[0]:
-            raise ValueError(f"checksum of the chunk at byte {at} does not fit")
-        if content[at + 4 : at + 8] == b"IEND":
-            return
-        at = end + 4
-    raise ValueError("the file ends before its IEND chunk")

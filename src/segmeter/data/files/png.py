@@ -1,8 +1,7 @@
-"""A plain label PNG -> its stored samples, several times faster than a general decoder; `images` reads all others.
+"""Reads the samples of plain label PNGs several times faster than a general decoder; `pictures` reads all others.
 
-A label map is one zlib stream of filtered rows. libdeflate inflates it, and checks its Adler sum, into a buffer whose
-size the header fixes; every chunk's CRC is checked before. Anything that is not in order gives None, so that Pillow
-decides about it: nothing is accepted here that Pillow would refuse.
+A label map is one zlib stream of filtered rows. libdeflate inflates it and verifies its checksum, into a buffer whose
+size the header fixes; the CRC of every chunk is checked first. Anything unusual gives None, so that Pillow decides.
 """
 
 import struct
@@ -20,25 +19,15 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _chunk_start = struct.Struct(">I4s").unpack_from  # length and name
 _number = struct.Struct(">I").unpack_from
 _head = struct.Struct(">8s8sIIBBBBB").unpack_from  # signature, start of the first chunk, what this holds
-LEAST_BYTES = {
-    b"gAMA": 4,
-    b"cHRM": 32,
-    b"sRGB": 1,
-    b"pHYs": 9,
-    b"tIME": 0,
-    b"bKGD": 0,
-    b"sBIT": 0,
-}  # that Pillow takes
-# Texts that say nothing about the pixels. Others may: "Raw profile type exif" holds an orientation.
-KEYWORDS = (b"Title", b"Author", b"Description", b"Copyright", b"Creation Time", b"Software", b"Source", b"Comment")
-MOST_TEXT = 1 << 16  # bytes
+# Chunks that change no sample, and the least bytes of each that Pillow accepts. Texts may hold an orientation.
+LEAST_BYTES = {b"gAMA": 4, b"cHRM": 32, b"sRGB": 1, b"pHYs": 9, b"tIME": 0, b"bKGD": 0, b"sBIT": 0}
 _GRAY, _PALETTE = 0, 3
 _DEPTHS = {_GRAY: (1, 2, 4, 8, 16), _PALETTE: (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True)
 class PngLayout:
-    """What the header of a one-channel PNG says."""
+    """The header of a one-channel PNG."""
 
     height: int
     width: int
@@ -48,12 +37,12 @@ class PngLayout:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row, without its filter's number."""
+        """Bytes of a row, without the number of its filter."""
         return (self.width * self.bits + 7) // 8
 
 
 def read_layout(head: bytes | memoryview) -> PngLayout | None:
-    """Read the first 33 bytes of a PNG; None where it is not one plain channel, not interlaced."""
+    """Read the first 33 bytes of a PNG; None if it is not one plain channel, or interlaced."""
     if len(head) < 33:
         return None
     signature, start, width, height, bits, colour, *others = _head(head)
@@ -65,7 +54,7 @@ def read_layout(head: bytes | memoryview) -> PngLayout | None:
 
 
 def decode_samples(content: bytes | memoryview, *, max_pixels: int) -> NDArray[np.uint8] | NDArray[np.uint16] | None:
-    """Decode the samples as they are stored: gray levels or palette indices, never stretched.
+    """Decode the samples as stored: gray levels or palette indices, never stretched.
 
     Parameters
     ----------
@@ -76,69 +65,57 @@ def decode_samples(content: bytes | memoryview, *, max_pixels: int) -> NDArray[n
 
     Returns
     -------
-    (H, W) uint8, or uint16 for 16 bits; None where the file is another kind of PNG, too large or not in order.
+    (H, W) uint8, or uint16 for 16 bits; None if the file is another kind of PNG, too large or damaged.
     """
     layout = read_layout(content)
-    return None if layout is None else _decode(content, layout, max_pixels=max_pixels)
-
-
-def _decode(content: bytes | memoryview, layout: PngLayout, *, max_pixels: int) -> NDArray[Any] | None:
-    parts = _collect(content, layout) if layout.height * layout.width <= max_pixels else None
-    if parts is None:
+    if layout is None or layout.height * layout.width > max_pixels:
         return None
     rows = np.empty(layout.height * (1 + layout.row_bytes), np.uint8)
     try:
-        inflated = len(_inflate(parts[0] if len(parts) == 1 else b"".join(parts), out=rows.data))
+        data = _collect(content, layout)
+        inflated = len(_inflate(data[0] if len(data) == 1 else b"".join(data), out=rows.data))
     except (RuntimeError, ValueError):  # imagecodecs.DeflateError is a RuntimeError
         return None
     return _unpack(rows, layout) if inflated == len(rows) else None
 
 
-def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview] | None:
-    """The bodies of the IDAT chunks of a file whose chunks are all intact, known and in order."""
-    data, palettes, text, after = list[memoryview](), 0, 0, False
-    for name, body in _split(content):
-        if name == b"IDAT":
-            if after:
-                return None
-            data.append(body)
-            continue
-        after = bool(data)
-        if name == b"IEND":
-            complete = after and palettes == layout.is_palette and text <= MOST_TEXT
-            return data if complete and not body else None
-        if name == b"PLTE" and not after:
-            palettes += 1
-            if not 0 < len(body) <= 768 or len(body) % 3:
-                return None
-        elif not _is_harmless(name, body, layout):
-            return None
-        text += len(body) if name == b"tEXt" else 0
-    return None
+def _collect(content: bytes | memoryview, layout: PngLayout) -> list[memoryview]:
+    """Return the bodies of the IDAT chunks; ValueError unless all chunks are intact, known and in order."""
+    (_, *names), (start, *bodies) = zip(*split_chunks(content), strict=True)
+    count, first = names.count(b"IDAT"), names.index(b"IDAT")
+    before, after = names[:first], names[first + count :]
+    is_plain = b"IDAT" not in after and b"PLTE" not in after and before.count(b"PLTE") == layout.is_palette
+    ends = not bodies[-1] and len(SIGNATURE) + sum(12 + len(body) for body in (start, *bodies)) == len(content)
+    others = ((name, len(body)) for name, body in zip(names[:-1], bodies, strict=False) if name != b"IDAT")
+    if not is_plain or not ends or not all(_is_harmless(name, size, layout) for name, size in others):
+        raise ValueError("an unusual PNG")
+    return bodies[first : first + count]
 
 
-def _split(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Name and body of every chunk after the first, up to a damaged one; IEND only where the file ends with it."""
+def split_chunks(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    """Yield name and body of every chunk up to IEND; ValueError at a damaged one, or if there is no IEND."""
     view, size, at = memoryview(content), len(content), len(SIGNATURE)
     while at + 12 <= size:
         length, name = _chunk_start(content, at)
         end = at + 8 + length
-        if end + 4 > size or _crc32(view[at + 4 : end]) != _number(content, end)[0]:
+        if end + 4 > size:
+            break
+        if _crc32(view[at + 4 : end]) != _number(content, end)[0]:
+            raise ValueError(f"checksum of the chunk at byte {at} does not fit")
+        yield name, view[at + 8 : end]
+        if name == b"IEND":
             return
-        if name == b"IEND" and end + 4 != size:
-            return
-        if at > len(SIGNATURE):
-            yield name, view[at + 8 : end]
         at = end + 4
+    raise ValueError("the file ends before its IEND chunk")
 
 
-def _is_harmless(name: bytes, body: memoryview, layout: PngLayout) -> bool:
-    """Tell whether a chunk changes no sample and is one that Pillow takes."""
+def _is_harmless(name: bytes, size: int, layout: PngLayout) -> bool:
+    """Whether a chunk changes no sample and Pillow accepts it."""
+    if name == b"PLTE":
+        return 0 < size <= 768 and size % 3 == 0
     if name == b"tRNS":
-        return (1 if layout.is_palette else 2) <= len(body) <= 256
-    if name == b"tEXt":
-        return bytes(body).partition(b"\0")[0] in KEYWORDS
-    return name in LEAST_BYTES and len(body) >= LEAST_BYTES[name]
+        return (1 if layout.is_palette else 2) <= size <= 256
+    return size >= LEAST_BYTES.get(name, size + 1)
 
 
 def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None:
@@ -157,7 +134,7 @@ def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None
 
 
 def _split_bits(rows: NDArray[np.uint8], layout: PngLayout) -> NDArray[np.uint8]:
-    """Samples of 1, 2 or 4 bits, the leftmost in the high bits."""
+    """Unpack samples of 1, 2 or 4 bits, the leftmost in the high bits."""
     shifts = np.arange(8 - layout.bits, -1, -layout.bits, dtype=np.uint8)
     samples = (rows[:, :, None] >> shifts) & np.uint8(2**layout.bits - 1)
     return np.ascontiguousarray(samples.reshape(layout.height, -1)[:, : layout.width])

@@ -1,11 +1,11 @@
-"""The compiled loops behind `png`: filtered rows -> bytes (PNG specification, third edition, section 9).
+"""Undoes the filters of PNG rows in compiled loops, for `png` (PNG specification, third edition, section 9).
 
-Label maps are mostly flat, where the residuals are 0. A Paeth row then copies the row above for as long as the pixel
-on the left equals the one above it: with a == c the predictor is b, and a residual of 0 keeps a == c. Where the row
-above is flat, b == c, the predictor is a, and the pixel on the left goes on. Eight bytes at a time are tested for
-either, and the plain recurrence does the rest.
+Label maps are mostly flat, where residuals are 0. A Paeth row then copies the row above for as long as the pixel on the
+left equals the one above it: with a == c the predictor is b, and a residual of 0 keeps a == c. Where the row above is
+flat, b == c, the predictor is a, and the pixel on the left continues. Both cases are tested for eight bytes at a time;
+the plain recurrence does the rest.
 
-Indices are unsigned, so that numba adds no test for negative ones. Rows are named by where they start: a slice of an
+Indices are unsigned, so that numba adds no test for negative ones. Rows are given by their start, because slicing an
 array takes as long as half a row.
 """
 
@@ -93,7 +93,7 @@ def undo_row(stream: Any, source: Any, pixels: Any, goal: Any, above: Any, over:
 
 @borrowing_part
 def word_at(content: Any, at: Any) -> Any:
-    """Eight bytes as a number, the first in its low bits; the compiler makes one load of it."""
+    """Return eight bytes as a number, the first in its low bits; the compiler makes one load of it."""
     word = np.uint64(0)
     for k in range(8):
         word |= np.uint64(content[at + np.uintp(k)]) << np.uint64(8 * k)
@@ -109,7 +109,7 @@ def _put_word(content: Any, at: Any, word: Any) -> None:
 
 @borrowing_part
 def copy(stream: Any, line: Any, pixels: Any, goal: Any, width: Any) -> None:
-    """Copy bytes from one place to another: a slice that is assigned takes many times as long."""
+    """Copy bytes in a loop, because assigning a slice takes many times as long."""
     for x in range(width):
         pixels[goal + x] = stream[line + x]
 
@@ -122,7 +122,7 @@ def _undo_up(stream: Any, line: Any, pixels: Any, goal: Any, above: Any, over: A
 
 @inlined_part
 def _words(line: Any) -> Any:
-    """What follows the first byte, eight bytes at a time, as far as whole words go."""
+    """Return what follows the first byte as words of eight bytes."""
     count = (line.size - 1) // 8
     return line[_ONE : np.uintp(1 + 8 * count)].view(np.uint64)
 
@@ -143,11 +143,10 @@ def _undo_sub(line: Any, row: Any, step: Any) -> Any:
 
 @borrowing_part
 def _undo_sub_words(line: Any, row: Any) -> Any:
-    """Undo Sub for what follows the first byte, as far as whole words go; where that is.
+    """Undo Sub in whole words after the first byte, and return where they end.
 
-    Only the sums of whole words wait for one another: they are added up between two loops that are vectorised. Every
-    other byte stands in a lane of 16 bits, where the sum of all lower lanes is at most 9 * 255 with what comes before,
-    so that no lane overflows.
+    Only the sums of whole words depend on each other: they are added between two vectorised loops. Every other byte
+    stands in a lane of 16 bits, where the sum of all lower lanes is at most 9 * 255, so no lane overflows.
     """
     source, goal, left = _words(line), _words(row), np.uint64(line[0])
     for i in range(source.size):
@@ -163,7 +162,7 @@ def _undo_sub_words(line: Any, row: Any) -> Any:
 
 @inlined_part
 def _sum_lanes(lanes: Any) -> Any:
-    """In each lane, the sum of it and all lower ones."""
+    """Return, in each lane, the sum of it and all lower ones."""
     lanes += lanes << np.uint64(16)
     return lanes + (lanes << np.uint64(32))
 
@@ -204,7 +203,7 @@ def _undo_paeth(stream: Any, line: Any, pixels: Any, goal: Any, above: Any, over
 @borrowing_part
 def _undo_paeth_byte(stream: Any, line: Any, pixels: Any, goal: Any, above: Any, over: Any, x: Any, step: Any) -> None:
     a, b, c = pixels[goal + x - step], above[over + x], above[over + x - step]
-    if a == c:  # this and the next are the rule in label maps, and a branch waits for nothing
+    if a == c:  # these two cases are the rule in label maps, and a branch waits for nothing
         best = b
     elif b == c:
         best = a

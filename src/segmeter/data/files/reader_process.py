@@ -1,6 +1,6 @@
-"""Decodes files in processes of their own, for libraries whose native code a damaged file can crash or hang.
+"""Decodes files in separate processes, for libraries whose native code a damaged file can crash or hang.
 
-Each such process is kept for the next file, has a limit of memory and of processor time, and ends with its parent.
+Each process is kept for the next file, has limits of memory and processor time, and ends with its parent.
 """
 
 import atexit
@@ -26,28 +26,22 @@ from segmeter.threads import count_cores
 
 Result = TypeVar("Result")
 
-SECONDS = 8.0  # of processor time for any file; more for large ones:
-_BYTES_PER_SECOND = 1 << 20  # that even numbers written as text need
+SECONDS = 8.0  # of processor time for any file, and more for large ones:
+_BYTES_PER_SECOND = 1 << 20  # which is enough even for numbers written as text
 _PIXELS_PER_SECOND = 1 << 23
-SPARE_BYTES = 1 << 30  # of memory for any file, beside its pixels
-_BYTES_PER_PIXEL = 24  # 8 of the widest dtype, and two copies
+SPARE_BYTES = 1 << 30  # of memory for any file, besides its pixels
+_BYTES_PER_PIXEL = 24  # 8 of the widest dtype, in three copies
 _START = "import sys; sys.path[:] = sys.argv[1:]; from segmeter.data.files.reader_process import serve; serve()"
 _HAS_LIMITS = hasattr(signal, "SIGIO")  # all systems but Windows
 _ENDLESS = 1 << 62  # bytes
-_LAST_SECONDS = 5.0  # that a crashed process may take to end
+_LAST_SECONDS = 5.0  # for a crashed process to end
 
 _idle: list["_Reader"] = []
 _room = threading.BoundedSemaphore(count_cores())
 
 
 def need(module: str, extra: str, what: str) -> ModuleType:
-    """Import a library.
-
-    Raises
-    ------
-    DataError
-        It is not installed; with the command that installs it.
-    """
+    """Import a library; DataError with the install command if it is missing."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -56,7 +50,7 @@ def need(module: str, extra: str, what: str) -> ModuleType:
 
 
 class _Crashed(Exception):
-    """The process of a reader ended before it answered."""
+    """The reader process ended before it answered."""
 
 
 def read_apart(
@@ -69,17 +63,17 @@ def read_apart(
     path
         The file that it decodes, for messages.
     work, arguments
-        A function of a module and what it takes, picklable, as is its result.
+        A function of a module and its arguments; they and the result must be picklable.
     size
-        Bytes of the file; they and `pixels`, as far as they are known before, add to the processor time that it may
-        take: `SECONDS`, and one for each MiB and for each 8 million pixels.
+        Bytes of the file. Size and `pixels`, as far as known, extend the limit of processor time: `SECONDS`, plus one
+        second for each MiB and for each 8 million pixels.
     max_pixels
-        Bounds the memory that it may take: 24 bytes for each, and `SPARE_BYTES`.
+        Limits the memory: 24 bytes for each, and `SPARE_BYTES`.
 
     Raises
     ------
     DataError
-        The process crashed or ran out of its time or memory. And whatever else `work` raises.
+        The process crashed or exceeded its time or memory; or whatever else `work` raises.
     """
     seconds = SECONDS + size / _BYTES_PER_SECOND + pixels / _PIXELS_PER_SECOND
     most_bytes = SPARE_BYTES + _BYTES_PER_PIXEL * max_pixels
@@ -87,7 +81,7 @@ def read_apart(
     with _room:
         reader = _take_idle()
         if reader is not None:
-            with suppress(_Crashed):  # an earlier file may have harmed it: only a crash of a fresh process counts
+            with suppress(_Crashed):  # an earlier file may have damaged it, so only a crash of a fresh process counts
                 return cast(Result, reader.ask(path, request, seconds))
         try:
             return cast(Result, _Reader().ask(path, request, seconds))
@@ -109,12 +103,12 @@ class _Reader:
             [sys.executable, "-W", "ignore", "-c", _START, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,  # nothing comes through it: see `serve`
-            process_group=0,  # Ctrl-C is for its parent
+            stderr=subprocess.PIPE,  # watched by `_end_with`; nothing is written to it
+            process_group=0,  # so that Ctrl-C reaches only its parent
         )
 
     def ask(self, path: Path, request: bytes, seconds: float) -> Any:
-        """Send a request, and return or raise what the answer holds; afterwards the process is idle, or ended."""
+        """Send a request, and return or raise the answer; afterwards the process is idle or ended."""
         to, answers = cast(IO[bytes], self.process.stdin), cast(IO[bytes], self.process.stdout)
         try:
             to.write(request)
@@ -128,7 +122,7 @@ class _Reader:
                 rule, found = f"to be decoded within {seconds:.3g} s of processor time", "none that ends"
                 raise DataError(expected(show(path), "file", rule, found, "Copy it again.")) from error
             raise _Crashed(f"its decoder ended by {_cause(self.process.returncode)}") from error
-        except BaseException:  # Ctrl-C: nobody reads the answer
+        except BaseException:  # such as Ctrl-C, after which nobody reads the answer
             self.end()
             raise
         _idle.append(self)
@@ -137,7 +131,7 @@ class _Reader:
         raise answer
 
     def end(self) -> None:
-        """End the process, and close the pipes to it."""
+        """End the process and close its pipes."""
         self.process.kill()
         self.process.wait()
         self.forget()
@@ -145,7 +139,7 @@ class _Reader:
     def forget(self) -> None:
         """Close the pipes to the process."""
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            with suppress(OSError):  # what is still to be written has no reader
+            with suppress(OSError):  # unwritten bytes have no reader
                 cast(IO[bytes], pipe).close()
 
 
@@ -154,7 +148,7 @@ def _cause(code: int) -> str:
 
 
 def serve() -> None:
-    """Answer the requests on standard input until it ends; called in the reader process."""
+    """Answer requests on standard input until it closes; runs in the reader process."""
     requests, answers, parent = sys.stdin.buffer, os.fdopen(os.dup(1), "wb"), os.dup(2)
     for stream in (1, 2):  # libraries print
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
@@ -163,15 +157,15 @@ def serve() -> None:
     with suppress(EOFError, BrokenPipeError):
         while True:
             place, work, arguments, seconds, most_bytes = pickle.load(requests)
-            os.chdir(place)  # paths may be relative to where the caller is now
+            os.chdir(place)  # paths may be relative to the caller's folder
             pickle.dump(_limited(work, arguments, seconds, most_bytes), answers, protocol=5)
             answers.flush()
 
 
 def _end_with(parent: int) -> bool:
-    """Let the system end this process when its parent, which has the other end of a pipe, does; False if it has ended.
+    """Let the system end this process when its parent closes the other end of a pipe; False if it already has.
 
-    A library that hangs would not let Python notice. Windows has no such signals, nor the limits of `_limited`.
+    A library that hangs would not let Python notice. Windows has neither such signals nor the limits of `_limited`.
     """
     if not _HAS_LIMITS:
         return True
@@ -186,11 +180,11 @@ def _end_with(parent: int) -> bool:
     ended = select.poll()
     ended.register(parent, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return not ended.poll(0)  # it was gone before it could be watched
+    return not ended.poll(0)  # else the parent had ended before it was watched
 
 
 def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, most_bytes: int) -> tuple[bool, Any]:
-    """Whether the work was done, and its result or error."""
+    """Return whether the work succeeded, and its result or error."""
     with _limits(seconds, most_bytes) if _HAS_LIMITS else nullcontext():
         try:
             return True, work(*arguments)
@@ -200,15 +194,15 @@ def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: floa
 
 @contextmanager
 def _limits(seconds: float, most_bytes: int) -> Iterator[None]:
-    """Bound the processor time and the memory that the block takes."""
+    """Limit processor time and memory inside the block."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with suppress(OSError):  # without /proc nobody knows what the process holds, so its memory has no limit
+    with suppress(OSError):  # without /proc the current size is unknown, so there is no limit
         most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + most_bytes
         limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
         resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
-    signal.setitimer(signal.ITIMER_PROF, seconds)  # the system then ends this process
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # after which the system ends this process
     try:
         yield
     finally:
@@ -222,12 +216,12 @@ def _end_all() -> None:
 
 
 def _forget_all() -> None:
-    """Leave the readers of the process that this one was forked from to it."""
+    """Leave the readers of the process that this one was forked from alone."""
     global _room
     _room = threading.BoundedSemaphore(count_cores())
     for reader in _idle:
         reader.forget()
-        reader.process.returncode = 0  # not a child of this process, so that nothing is to be waited for
+        reader.process.returncode = 0  # not a child of this process, so there is nothing to wait for
     _idle.clear()
 
 

@@ -1,4 +1,4 @@
-"""Opens files and tells their formats: by content where it says so, never by the name alone."""
+"""Tells the formats of files by their content and never by name alone, and opens them with care."""
 
 import errno
 import os
@@ -21,10 +21,10 @@ States = list[tuple[int, int, int, int]]
 
 @dataclass(frozen=True)
 class Format:
-    """How files of a format are recognised.
+    """How to recognise the files of a format.
 
-    `magic` are the first bytes that one of them begins with; a format without is known by its suffix alone. A picture
-    is always two-dimensional.
+    A file begins with one of `magic`; a format without it is known by its suffix alone. A picture is always
+    two-dimensional.
     """
 
     suffixes: tuple[str, ...]
@@ -44,14 +44,14 @@ FORMATS = {
     "itk": Format((".mha", ".nrrd")),
     "dicom": Format((".dcm",)),
     "geojson": Format((".geojson",)),
+    "yolo": Format((".txt",)),
 }
 SUFFIXES = {suffix: name for name, form in FORMATS.items() if form.is_picture for suffix in form.suffixes}
-SUFFIX_NAMES = ", ".join(sorted(SUFFIXES))
 VOLUME_SUFFIXES = {suffix: name for name, form in FORMATS.items() if not form.is_picture for suffix in form.suffixes}
-VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}))
+VOLUME_NAMES = ", ".join(sorted({**SUFFIXES, **VOLUME_SUFFIXES}.keys() - {".txt"}))  # which is for masks alone
 
-SPARE_BYTES = 1 << 26  # that a file may take beside its pixels: profiles, thumbnails, notes of other tools
-HEAD_BYTES = 1 << 16  # read at once: all of most masks
+SPARE_BYTES = 1 << 26  # of a file besides its pixels: profiles, thumbnails, notes of other tools
+HEAD_BYTES = 1 << 16  # read at once, which is all of most masks
 _MAGIC = tuple((magic, name) for name, form in FORMATS.items() for magic in form.magic)
 _FOREIGN = (
     (b"GIF8", "a GIF", "Save the one frame that counts as PNG."),
@@ -63,38 +63,38 @@ _FOREIGN = (
 _DOUBLE = (".nii.gz", ".ome.tif", ".ome.tiff", ".ome.zarr", ".seg.nrrd")
 _SIDECARS = {".txt", ".json", ".csv", ".tsv", ".md", ".xml", ".yaml", ".yml", ".html", ".log", ".ini", ".db"}
 _PICTURES = tuple(SUFFIXES)
-_JSON_MEMORY = 16  # bytes that a byte of JSON takes when it is read: a pair of numbers is a list
-_SMALL = 1 << 22  # bytes of JSON that are not worth a look at the memory
+_JSON_MEMORY = 16  # bytes in memory per byte of JSON: a pair of numbers is a list
+_SMALL = 1 << 22  # bytes of JSON that need no look at the memory
 
 
 def show(path: Path) -> str:
-    """Write a path, or the URL that it stands for, so that it stays one harmless line, whatever its name holds."""
+    """Write a path, or the URL that it stands for, as one harmless line, whatever its name holds."""
     text = origin(path)
     return text if text.isprintable() else ascii(text)
 
 
 def known_place(path: str | Path) -> str:
-    """Return what records call a place, so that it is found again from anywhere: its URL or absolute path."""
+    """Return the URL or absolute path of a place, so that records can find it again from anywhere."""
     text = origin(path)
     return text if "://" in text else str(Path(path).absolute())
 
 
 def find_place(known: str, keep: Callable[[str], bool]) -> Path:
-    """Find a place by what `known_place` calls it; of one behind a URL, fetch the files that `keep` names."""
+    """Find a place by its `known_place`; behind a URL, fetch the files that `keep` names."""
     return fetch(known, keep)
 
 
 def stored_size(path: Path) -> int:
-    """Return the bytes of a file, which is not fetched for that where it is behind a URL."""
+    """Return the size of a file in bytes, without fetching it if it is behind a URL."""
     size = listed_size(path)
     return path.stat().st_size if size is None else size
 
 
 def read_state(path: str | Path) -> tuple[int, int, int, int]:
-    """Return size, modification and status change in nanoseconds, and inode; zeros where there is no such file.
+    """Return size, modification and status change time in nanoseconds, and inode; zeros if there is no such file.
 
-    A folder, such as a Zarr array, has the sizes of its files together, their latest changes, and their number. What is
-    behind a URL has its size alone: another state of it is another path.
+    For a folder, such as a Zarr array, these are the total size of its files, their latest changes and their number. A
+    file behind a URL has only a size, because another state of it has another path.
     """
     size = listed_size(path)
     if size is not None:
@@ -111,9 +111,9 @@ def read_state(path: str | Path) -> tuple[int, int, int, int]:
 
 
 def volume_format(path: Path) -> str | None:
-    """Name the format of a file that is no picture, by its suffix, and "zarr" of a folder; None for all else.
+    """Return the format of a file that is not a picture, by its suffix; "zarr" for a folder; otherwise None.
 
-    A file with the suffix of a picture is not looked at: that would be a system call for every file.
+    Files with the suffix of a picture are not looked at, which saves a system call for every file.
     """
     name = path.name.lower()
     if name.endswith(_PICTURES):
@@ -124,7 +124,7 @@ def volume_format(path: Path) -> str | None:
 
 
 def stem_of(path: Path | str) -> str:
-    """The name of a case: that of its file without suffix, where ``.nii.gz``, ``.ome.tif`` and so on are one suffix.
+    """Return the name of a case: its file's name without suffix. ``.nii.gz``, ``.ome.tif`` and so on are one suffix.
 
     Examples
     --------
@@ -138,17 +138,17 @@ def stem_of(path: Path | str) -> str:
 
 
 def is_junk(path: Path) -> bool:
-    """Tell whether a file beside images is not part of the data: hidden, the system's, or a note about the images."""
+    """Whether a file beside images is not data: hidden, the system's own, or a note about the images."""
     return path.name.startswith((".", "__MACOSX")) or path.suffix.lower() in _SIDECARS
 
 
 def name_format(path: Path, head: bytes) -> str:
-    """Name the format of a picture by its first bytes, and check that its suffix agrees.
+    """Return the format of a picture by its first bytes, and check that its suffix agrees.
 
     Raises
     ------
     DataError
-        It is foreign or misnamed.
+        The content is foreign, or the suffix is wrong.
     """
     found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if found is None:
@@ -161,24 +161,24 @@ def name_format(path: Path, head: bytes) -> str:
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Open a file for reading after a look at its kind.
+def open_regular(path: Path, *, may_be_empty: bool = False) -> Iterator[BufferedReader]:
+    """Open a file for reading after a check of its kind.
 
     Raises
     ------
     DataError
-        It is no regular file, empty, or can't be read.
+        It is not a regular file, is empty, or can't be read.
     """
 
     def open_at_once(_: str, flags: int) -> int:
-        return os.open(path, flags | PLAIN)  # a FIFO opened so does not wait
+        return os.open(path, flags | PLAIN)  # opening a FIFO this way does not wait
 
     try:
         with cast(BufferedReader, BufferedReader(FileIO(path, opener=open_at_once), HEAD_BYTES)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _irregular(path)
-            if not status.st_size:
+            if not status.st_size and not may_be_empty:
                 found = "an empty file (0 bytes)"
                 raise DataError(expected(show(path), "file", "to hold an image", found, "Copy it again."))
             yield file
@@ -197,10 +197,10 @@ def _irregular(path: Path) -> DataError:
 def unchanged(
     paths: Sequence[Path], look: Callable[[Callable[[], States]], States] = lambda states: states()
 ) -> Iterator[None]:
-    """Refuse, in the end, a file or folder that was changed meanwhile: what was read of it may be of both contents.
+    """Refuse, at the end, a file or folder that changed inside the block: what was read may mix both contents.
 
-    Whoever writes into a file changes the time of its status, even where size and modification time are put back.
-    `look` calls what asks for the files' states, as a limit of time does.
+    Writing into a file changes its status time, even if size and modification time are put back. `look` calls the
+    function that reads the states, as a time limit does.
     """
 
     def states() -> States:
@@ -216,14 +216,14 @@ def unchanged(
 
 
 def check_size(path: Path, found: int, most: int, remedy: str) -> None:
-    """Refuse a file whose bytes are far more than its pixels can need, before they are read."""
+    """Refuse a file far larger than its pixels can need, before it is read."""
     allowed = most + SPARE_BYTES
     if found > allowed:
         raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
 
 
 def _describe(head: bytes) -> tuple[str, str]:
-    """Say what foreign bytes look like, and what to do about it."""
+    """Return what foreign bytes look like, and the advice about them."""
     for magic, what, remedy in _FOREIGN:
         if head.startswith(magic):
             return what, remedy
@@ -236,7 +236,7 @@ def _describe(head: bytes) -> tuple[str, str]:
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Turn whatever a decoder raises on hostile bytes, of many types, into one line that names the file."""
+    """Turn any exception of a decoder on hostile bytes into one line that names the file."""
     try:
         yield
     except DataError:
@@ -246,7 +246,7 @@ def damage_named(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, error: Exception) -> DataError:
-    """The refusal of a file whose bytes can't be decoded, or not in the memory that is left."""
+    """Build the refusal of a file that can't be decoded, or not in the available memory."""
     reason = " ".join(str(error).split())[:120] or type(error).__name__
     if isinstance(error, MemoryError):
         return DataError(expected(show(path), "file", "to be decoded in the memory that is left", reason))
@@ -256,13 +256,7 @@ def damaged(path: Path, error: Exception) -> DataError:
 
 
 def check_json(path: Path, size: int) -> None:
-    """Refuse JSON of `size` bytes, before it is read, where its values would not fit into the memory.
-
-    Raises
-    ------
-    DataError
-        They would not.
-    """
+    """Refuse JSON of `size` bytes whose values would not fit into memory, before it is read."""
     free = free_bytes() if size > _SMALL else None
     if free is not None and size * _JSON_MEMORY > free:
         rule = f"of at most {free // _JSON_MEMORY} bytes of JSON, as fit into the memory"

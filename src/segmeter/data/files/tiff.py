@@ -1,4 +1,4 @@
-"""Reads TIFF files: a picture of one page or level by lines or windows, and stacks of planes whole."""
+"""Reads TIFF files: an image or pyramid level in lines or windows, and stacks of planes as a whole."""
 
 import io
 import logging
@@ -31,18 +31,18 @@ from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.threads import count_cores
 
-logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in our own one line per file
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is refused in one line of ours per file
 
-# Compression tags of JPEG, JPEG 2000, JPEG XR, JPEG XL, WebP and JetRaw: files that are exact do not say so
+# Compressions JPEG, JPEG 2000, JPEG XR, JPEG XL, WebP and JetRaw, whose files don't say whether they are exact
 _LOSSY = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
-_JPEG = (6, 7, 34892, 33007)  # compressions whose tables stand once for all tiles
+_JPEG = (6, 7, 34892, 33007)  # compressions whose tables are stored once for all tiles
 _ORIENTATION = 274
 _MOST_BYTES = 1 << 62  # of a file
-_LEAST_OFFSET = 8  # of a TIFF's pixels, behind its head; tifffile takes 0 for a strip of zeros that was left out
+_LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of zeros that was left out
 
 
 def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
-    """Open a picture, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
+    """Open an image, or for maps a stack of planes: pages, or an axis that OME or ImageJ metadata call Z."""
     tiff = open_tiff(file)
     if opening.axes != "image":
         if len(tiff.series) != 1:
@@ -80,16 +80,16 @@ def _open_stack(
 
 
 class TiffArray(FileArray):
-    """The only picture of a file, or a level of its pyramid; it keeps the row of tiles, or the strip, read last."""
+    """The only image of a file, or one level of its pyramid. The row of tiles that was read last is kept."""
 
     def __init__(self, path: Path, file: IO[bytes], tiff: Any, opening: Opening) -> None:
         super().__init__(path, file)
-        self._tiff, self._io = tiff, threading.Lock()
+        self.tiff, self._io = tiff, threading.Lock()
         page, levels = pick_page(path, tiff, opening.level)
         if page.imagedepth != 1:
             raise DataError(expected(show(path), "file", "to hold one 2-D picture", f"{page.imagedepth} planes"))
         _check_strips(page, file)
-        self._page = page
+        self.page = page
         self.header = Header(
             format="tiff",
             height=page.imagelength,
@@ -116,14 +116,14 @@ class TiffArray(FileArray):
     @cached_property
     def geometry(self) -> Geometry:  # type: ignore[override]
         with damage_named(self.path):
-            return tiff_geometry(self.path, self._tiff, "YX")
+            return tiff_geometry(self.path, self.tiff, "YX")
 
     @property
     def nodata(self) -> float | str | None:  # type: ignore[override]
-        return read_nodata(self._tiff.pages.first)
+        return read_nodata(self.tiff.pages.first)
 
     def _decode(self) -> NDArray[Any]:
-        pixels = np.asarray(self._page.asarray())
+        pixels = np.asarray(self.page.asarray())
         return (np.moveaxis(pixels, 0, -1) if self._apart else pixels).astype(self.dtype, copy=False)
 
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
@@ -144,7 +144,7 @@ class TiffArray(FileArray):
         return out if header.channels > 1 else out[..., 0]
 
     def _decode_row(self, row: int, indices: list[int]) -> None:
-        """Decode what is not kept yet of a row of tiles; what is kept of another row is dropped first."""
+        """Decode the missing tiles of a row; tiles of another row are dropped first."""
         if row != self._row:
             self._row, self._kept = row, {}
         missing = [index for index in indices if index not in self._kept]
@@ -153,8 +153,8 @@ class TiffArray(FileArray):
         self._kept |= zip(missing, found or map(self._tile, missing), strict=True)
 
     def _tile(self, index: int) -> NDArray[Any]:
-        """One tile or strip, (h, w, C), without what pads it beyond the picture."""
-        page = self._page
+        """Decode one tile or strip, (h, w, C), without the padding beyond the image."""
+        page = self.page
         with self._io:
             self._file.seek(page.dataoffsets[index])  # type: ignore[union-attr]
             content = self._file.read(page.databytecounts[index])  # type: ignore[union-attr]
@@ -167,14 +167,14 @@ class TiffArray(FileArray):
 
 
 def _place(target: NDArray[Any], segment: NDArray[Any], top: int, left: int) -> None:
-    """Copy what a segment has inside the target; `top` and `left` are its place there and may be negative."""
+    """Copy the part of a segment inside the target; `top` and `left` are its position there and may be negative."""
     bottom, right = min(top + segment.shape[0], target.shape[0]), min(left + segment.shape[1], target.shape[1])
     first, before = max(top, 0), max(left, 0)
     target[first:bottom, before:right] = segment[first - top : bottom - top, before - left : right - left]
 
 
 def open_tiff(file: IO[bytes]) -> Any:
-    """Open a TIFF file by tifffile, which goes round without end where a page's successor is an earlier page.
+    """Open a TIFF file with tifffile, which would loop forever over pages that lead back to an earlier one.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def open_tiff(file: IO[bytes]) -> Any:
 
 
 def _following(file: IO[bytes], at: int, number: str, link: str, entry: int) -> int:
-    """Where the page after the one at `at` starts; 0 where the file ends before it says so."""
+    """Return where the page after the one at `at` starts; 0 if the file ends before it says so."""
     size = struct.calcsize(number)
     file.seek(min(at, _MOST_BYTES))
     count = file.read(size)
@@ -208,12 +208,12 @@ def _following(file: IO[bytes], at: int, number: str, link: str, entry: int) -> 
 
 
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
-    """The page of a level of the only picture, and how many levels it has; one without a pyramid gives its only page.
+    """Return the page of one level of the only image, and its number of levels.
 
     Raises
     ------
     DataError
-        The file holds several pictures, or has no such level.
+        The file holds several images, or has no such level.
     """
     first = tiff.pages.first
     if len(tiff.pages) == 1 and not first.subifds:
@@ -234,7 +234,7 @@ def _extent(page: Any) -> str:
 
 
 def _check_strips(page: Any, file: IO[bytes]) -> None:
-    """Refuse strips that lie outside the file or are not in it: decoding would fill them with zeros."""
+    """Refuse strips that are missing or outside the file, because decoding would fill them with zeros."""
     end = file.seek(0, io.SEEK_END)
     spans = list(zip(page.dataoffsets, page.databytecounts, strict=True))
     if (0, 0) in spans:
@@ -244,7 +244,7 @@ def _check_strips(page: Any, file: IO[bytes]) -> None:
 
 
 def _kind(path: Path, page: Any, *, is_map: bool) -> Kind:
-    """The kind of the samples; those of a map are values, whatever a viewer makes of them."""
+    """Return the kind of the samples; those of a map are values, whatever a viewer makes of them."""
     name = getattr(page.photometric, "name", str(page.photometric))
     as_stored = is_map and page.samplesperpixel == 1 and name != "PALETTE"
     if as_stored and page.dtype is not None:

@@ -1,4 +1,4 @@
-"""Reads where the pixels of a TIFF file lie: from GeoTIFF tags, or from OME or ImageJ metadata."""
+"""Reads where the pixels of a TIFF file lie, from GeoTIFF tags or from OME or ImageJ metadata."""
 
 import math
 from pathlib import Path
@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.geometry import SET_SPACING, Geometry, stated_geometry
+from segmeter.data.files.geometry import MILLIMETRES, PIXEL_NAMES, SET_SPACING, Geometry, find_unit, stated_geometry
 from segmeter.data.files.sniff import show
-from segmeter.data.units import MILLIMETRES, PIXEL_NAMES, find_unit
 
 SOURCE = "GeoTIFF tags"
-DEPTH_AXES = "ZQI"  # tifffile's letters for planes along z, and for pages that nothing is said about
+DEPTH_AXES = "ZQI"  # tifffile's letters for planes along z, and for pages without a meaning
 _RESOLUTION_UNITS = {2: "inch", 3: "cm"}  # values of the tag ResolutionUnit; 1 is none
 _PRINTING = "none (resolution tags are for printing)"
 _NODATA = 42113  # GDAL's tag
@@ -22,19 +21,23 @@ _NODATA = 42113  # GDAL's tag
 _SCALE, _TIEPOINT, _MATRIX, _KEYS, _DOUBLES = 33550, 33922, 34264, 34735, 34736
 _MODEL, _RASTER, _GEODETIC, _PROJECTED, _LINEAR, _LINEAR_SIZE = 1024, 1025, 2048, 3072, 3076, 3077  # its keys
 _GEOGRAPHIC, _POINT = 2, 2  # values of _MODEL and _RASTER
-_USER_DEFINED = 32767  # in place of a code: the system is described elsewhere in the tags
-_UNITS = {9001: ("m", 1.0), 9002: ("foot", 1.0), 9003: ("m", 1200 / 3937)}  # codes of _LINEAR; a US survey foot in m
+_USER_DEFINED = 32767  # instead of a code: other tags describe the system
+_UNITS = {
+    9001: ("m", 1.0),
+    9002: ("foot", 1.0),
+    9003: ("m", 1200 / 3937),
+}  # codes of _LINEAR; a US survey foot is given in metres
 _DEGREES = "the GeoTIFF's coordinates are degrees, so distances are counted in pixels"
-_NAMELESS = "the GeoTIFF names no unit of length, so distances are in the unit of its coordinates, whichever that is"
+_NAMELESS = "the GeoTIFF names no unit of length, so distances are in the unit of its coordinates, whatever that is"
 
 
 def read_geotiff(path: Path, page: Any) -> Geometry | None:
-    """The place of a page by GeoTIFF 1.1; None where it has no such tags.
+    """Read the geometry of a page by GeoTIFF 1.1; None if it has no such tags.
 
     Raises
     ------
     ValueError
-        A tag holds what the standard does not allow.
+        A tag holds something that the standard does not allow.
     """
     tags = page.tags
     nodata = read_nodata(page)
@@ -42,7 +45,7 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
     if matrix is None:
         return None if nodata is None else Geometry(source=SOURCE, nodata=nodata)
     keys = _read_keys(tags.valueof(_KEYS, ()), tags.valueof(_DOUBLES, ()))
-    if keys.get(_RASTER) != _POINT:  # coordinates are those of the pixel's corner, and affines go by centres
+    if keys.get(_RASTER) != _POINT:  # coordinates are of a pixel's corner, affines of its centre
         matrix[:, 3] += (matrix[:, 0] + matrix[:, 1]) / 2
     codes = (keys.get(name) for name in (_PROJECTED, _GEODETIC))
     code = next((each for each in codes if each not in (None, 0, _USER_DEFINED)), None)
@@ -58,9 +61,9 @@ def read_geotiff(path: Path, page: Any) -> Geometry | None:
 
 
 def _unit(keys: dict[int, float]) -> tuple[str | None, float]:
-    """The name of a unit of length, None where the file has none, and how many of it the unit of the coordinates is.
+    """Return the name of the unit of length, and how many of it make one unit of the coordinates.
 
-    A unit that is not known here is named by its code, which is refused as no length.
+    The name is None if the file has none. An unknown unit is named by its code, which is then refused.
     """
     code = keys.get(_LINEAR)
     if code is None:
@@ -72,7 +75,7 @@ def _unit(keys: dict[int, float]) -> tuple[str | None, float]:
 
 
 def _matrix(tags: Any) -> NDArray[np.float64] | None:
-    """From (column, row, 0, 1) to coordinates: of pixels' corners, or of their centres where pixels are points."""
+    """Return the transformation from (column, row, 0, 1) to coordinates of pixel corners, or of centres for points."""
     given = tags.valueof(_MATRIX)
     if given is not None:
         return _whole(np.array(given, np.float64).reshape(4, 4))
@@ -87,7 +90,7 @@ def _matrix(tags: Any) -> NDArray[np.float64] | None:
 
 
 def _whole(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The matrix with a third direction, which that of a plane leaves out.
+    """Add a third direction to the matrix of a plane.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def _whole(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _read_keys(directory: tuple[int, ...], doubles: Any) -> dict[int, float]:
-    """Keys whose value is a short, which stands in the directory itself, or a double, which has a tag of its own."""
+    """Return keys whose value is a short, stored in the directory itself, or a double, stored in a tag of its own."""
     entries = np.array(directory[4:], np.int64).reshape(-1, 4).tolist()
     numbers = np.atleast_1d(np.array(doubles, np.float64)).tolist()
     shorts = {key: value for key, place, _, value in entries if place == 0}
@@ -110,13 +113,13 @@ def _read_keys(directory: tuple[int, ...], doubles: Any) -> dict[int, float]:
 
 
 def tiff_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
-    """The spacing of an opened file with these axes; GeoTIFF's tags come before other metadata."""
+    """Return the geometry of an opened file with these axes; GeoTIFF tags take precedence over other metadata."""
     on_earth = read_geotiff(path, tiff.pages.first) if len(axes) == 2 else None
     return metadata_geometry(path, tiff, axes) if on_earth is None else on_earth
 
 
 def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
-    """The spacing that the OME or ImageJ metadata of an opened file give, whatever other tags say."""
+    """Return the geometry by OME or ImageJ metadata, regardless of other tags."""
     if tiff.is_ome:
         return _ome(path, tiff.ome_metadata, axes)
     if tiff.is_imagej:
@@ -126,7 +129,7 @@ def metadata_geometry(path: Path, tiff: Any, axes: str) -> Geometry:
 
 
 def _ome(path: Path, xml: str, axes: str) -> Geometry:
-    """Physical sizes of the only picture; micrometres where it names no unit, as OME-XML has it."""
+    """Read the physical sizes of the only image; OME-XML means micrometres if it names no unit."""
     source = "OME metadata"
     pictures = [node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "Pixels"]
     if len(pictures) != 1:
@@ -140,11 +143,11 @@ def _ome(path: Path, xml: str, axes: str) -> Geometry:
 
 
 def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
-    """By ImageJ's own rules: an edge is 1 where nothing says otherwise, and one unit is that of all axes."""
+    """Read the spacing by ImageJ's rules: an edge is 1 unless stated otherwise, and all axes have the same unit."""
     metadata, tags, source = tiff.imagej_metadata or {}, tiff.pages.first.tags, "ImageJ metadata"
     plane = [_edge(tags.valueof(tag, (1, 1))) for tag in (283, 282)]  # y, x: pixels per unit
     unit, per = _imagej_unit(metadata), _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
-    if unit is None and per == "inch" and plane[1] == 1 / 72:  # ImageJ's sign of a picture without a scale
+    if unit is None and per == "inch" and plane[1] == 1 / 72:  # how ImageJ marks an image without a scale
         plane, per = [1.0, 1.0], None
     if unit and per and find_unit(unit) != per:
         found = f"{unit!r} in the description and {per} in the resolution tags"
@@ -167,7 +170,7 @@ def _edge(resolution: tuple[int, int]) -> float:
 
 
 def _number(text: Any) -> Any:
-    """The number that a text is, or the text itself."""
+    """Return the number that a text is, or the text itself."""
     try:
         return text if text is None else float(text)
     except (TypeError, ValueError):
@@ -175,9 +178,9 @@ def _number(text: Any) -> Any:
 
 
 def read_nodata(page: Any) -> float | str | None:
-    """The value of pixels without data that a TIFF page names, or its text where that is no number; None without one.
+    """Return the nodata value of a TIFF page, or its text if that is not a number; None without one.
 
-    Images do without it, and `check_nodata` refuses such a text where it decides what is counted.
+    Images ignore it. `check_nodata` refuses such a text if it decides which pixels are counted.
     """
     text = page.tags.valueof(_NODATA)
     if text is None:

@@ -1,4 +1,4 @@
-"""Reads NPY, NPZ and NIfTI files: plain arrays whose headers say their size before a value is read."""
+"""Reads NPY, NPZ and NIfTI files, whose headers give the size before any value is read."""
 
 import gzip
 import io
@@ -9,7 +9,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header, pick_array
 from segmeter.data.files.geometry import (
+    MILLIMETRES,
     NOWHERE,
     SET_SPACING,
     Geometry,
@@ -31,26 +31,25 @@ from segmeter.data.files.geometry import (
 )
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import show
-from segmeter.data.units import MILLIMETRES
 from segmeter.errors import DataError
 
-_LONGEST_HEAD = 10_000  # bytes: NumPy's own limit, which it applies only after reading
-_HEADS = {348: "Nifti1Image", 540: "Nifti2Image"}  # size of the header, which is also its first number
+_LONGEST_HEAD = 10_100  # bytes: NumPy accepts 10,000 behind the first few
+_HEADS = {348: "Nifti1Image", 540: "Nifti2Image"}  # size of the header, which is its first number too
 _ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
-_MOST_EXTENSIONS = 1 << 24  # bytes between header and pixels: notes of other tools
-_UNITS = {0: "mm", 1: "m", 2: "mm", 3: "um"}  # codes of xyzt_units; mm is the rule of every reader where none is named
+_MOST_EXTENSIONS = 1 << 24  # bytes between header and pixels, for other tools' notes
+_UNITS = {0: "mm", 1: "m", 2: "mm", 3: "um"}  # codes of xyzt_units; every reader takes mm if none is named
 _SPACES = {1: "scanner", 2: "aligned", 3: "Talairach", 4: "MNI 152", 5: "template"}
-_PACKING = 1 << 16  # bytes that gzip may add to what it can't pack
-_QUIET = logging.Logger("quiet nibabel")  # what nibabel mends and prints is refused here, or harmless
+_PACKING = 1 << 16  # bytes that gzip may add to incompressible content
+_QUIET = logging.Logger("quiet nibabel")  # whatever nibabel repairs and logs is refused here, or harmless
 _QUIET.addHandler(logging.NullHandler())
 
 
 class NpyArray(FileArray):
-    """An NPY file; a part of it is mapped into memory, all of it is read."""
+    """An NPY file. A part of it is mapped into memory; the whole is read."""
 
     def __init__(self, path: Path, file: IO[bytes], opening: Opening) -> None:
         super().__init__(path, file)
-        self._shape, self._by_column, self._dtype, self._start = _read_head(path, file)
+        self._shape, self._order, self._dtype, self._start = _read_head(path, file)
         self.header = array_header(path, "npy", self._shape, self._dtype, opening)
         found, size = file.seek(0, io.SEEK_END) - self._start, math.prod(self._shape) * self._dtype.itemsize
         if found != size:
@@ -60,19 +59,18 @@ class NpyArray(FileArray):
     def _decode(self) -> NDArray[Any]:
         assert self._file is not None
         self._file.seek(self._start)
-        pixels = np.frombuffer(self._file.read(), self._dtype)
-        return pixels.reshape(self._shape, order="F" if self._by_column else "C")
+        return np.frombuffer(self._file.read(), self._dtype).reshape(self._shape, order=self._order)
 
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
         if (start, stop, columns) == (0, self.header.height, slice(None)):
             return self._whole
-        order: Literal["C", "F"] = "F" if self._by_column else "C"
-        mapped = np.memmap(self.path, self._dtype, "r", self._start, self._shape, order).reshape(self.header.shape)
-        return np.array(mapped[(*[slice(None)] * len(self.header.lead), slice(start, stop), columns)])
+        mapped = np.memmap(self.path, self._dtype, "r", self._start, self._shape, self._order)
+        lead = [slice(None)] * len(self.header.lead)
+        return np.array(mapped.reshape(self.header.shape)[(*lead, slice(start, stop), columns)])
 
 
 def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
-    """Open one array of an NPZ archive: the one called `key`, or its only one."""
+    """Open the array called `key` of an NPZ archive, or its only one."""
     archive = zipfile.ZipFile(file)
     names = [name.removesuffix(".npy") for name in archive.namelist()]
     name = f"{pick_array(path, names, opening.key)}.npy"
@@ -82,47 +80,39 @@ def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     def decode() -> NDArray[Any]:
         with archive.open(name) as member:
             found = npy_format.read_array(member, allow_pickle=False)
-            if member.read(1):  # which also makes zipfile check its sums
+            if member.read(1):  # reading to the end also makes zipfile verify its checksum
                 raise ValueError(f"more bytes than the {found.nbytes} that the header asks for")
             return found
 
     return DecodedArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
 
 
-def _read_head(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, whether columns come first, and dtype by the head of an NPY file, and where its values begin.
+def _read_head(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:
+    """Return shape, order and dtype by the head of an NPY file, and where its values begin.
 
     Raises
     ------
     DataError
         The file holds records or Python objects.
     ValueError
-        The head is damaged, or longer than any that NumPy reads.
+        The head is damaged, or longer than NumPy accepts.
     """
-    version = npy_format.read_magic(file)
-    start = file.read(2 if version == (1, 0) else 4)
-    length = int.from_bytes(start, "little")
-    if length > _LONGEST_HEAD:
-        raise ValueError(f"a header of {length} bytes")
-    shape, by_column, dtype = _parse_head(version, start + file.read(length))
+    head = io.BytesIO(file.read(_LONGEST_HEAD))  # NumPy has a limit too, but applies it after reading
+    version = npy_format.read_magic(head)
+    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    shape, by_column, dtype = read(head)
     if dtype.names or dtype.hasobject:
         found = "Python objects" if dtype.hasobject else str(dtype)
         raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
     if min(shape, default=0) < 0:
         raise ValueError(f"a head that says shape {shape}")
-    return shape, by_column, dtype, 8 + len(start) + length
-
-
-@lru_cache(maxsize=64)  # it is Python code that is parsed, and files of one folder are much alike
-def _parse_head(version: tuple[int, int], head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    return read(io.BytesIO(head))
+    return shape, "F" if by_column else "C", dtype, head.tell()
 
 
 def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
-    """Open a .nii or .nii.gz; its axes are turned to C order: (depth, height, width) = the file's (k, j, i), as ITK's.
+    """Open a .nii or .nii.gz file; its axes become (depth, height, width), the file's (k, j, i), as in ITK.
 
-    Values are scaled only where the header asks for it.
+    Values are scaled only if the header asks for it.
     """
     need("nibabel", "nifti", "NIfTI files")
     packed = file.read(2) == b"\x1f\x8b"
@@ -140,7 +130,7 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
         if body is None:
             stream.seek(0)
             body = np.frombuffer(stream.read(size), np.uint8)
-            if len(body) != size or stream.read(1):  # the one byte more makes gzip check its sums
+            if len(body) != size or stream.read(1):  # the additional byte makes gzip verify its checksum
                 found = "fewer" if len(body) < size else "more"
                 raise ValueError(f"{found} bytes than the {size} that the header asks for")
         pixels: NDArray[Any] = np.frombuffer(body, dtype, offset=int(stored["vox_offset"]))
@@ -153,10 +143,10 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
 
 def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]]:
-    """The header as nibabel mends it, and the edges as they are stored."""
+    """Return the header as nibabel repairs it, and the pixel edges as stored."""
     import nibabel
 
-    read = file.read(min(_HEADS))  # no byte more: at the end of a packed file gzip looks for another one, through zeros
+    read = file.read(min(_HEADS))  # no more: beyond the end of a packed file, gzip reads through zeros for another one
     size = next((s for s in _HEADS for order in _ORDERS if s == int.from_bytes(read[:4], order)), 0)
     read += file.read(max(0, size - len(read)))
     if not size or len(read) < size:
@@ -169,10 +159,10 @@ def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]
 
 
 def unpack_exactly(packed: bytes, size: int, *, is_gzip: bool) -> NDArray[np.uint8] | None:
-    """Unpack a zlib or gzip stream by libdeflate, in half of zlib's time; None where anything is not in order.
+    """Unpack a zlib or gzip stream with libdeflate, in half of zlib's time; None if anything is wrong.
 
-    libdeflate checks the sum with which a stream ends, but not what follows. So the sum must stand at the end of the
-    bytes; that of gzip, which is long enough for that, nowhere before.
+    libdeflate verifies the checksum at the end of a stream but ignores what follows. So the checksum must be the last
+    bytes, and that of gzip, which is long enough to be unique, must not occur before.
     """
     body = np.empty(size, np.uint8)
     try:
@@ -192,7 +182,7 @@ def _whole_of(file: IO[bytes]) -> bytes:
 
 
 def _nifti_pixels(path: Path, header: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape of the first three axes, dtype, and the bytes of the whole file, by its header."""
+    """Return the shape of the first three axes, the dtype and the size of the whole file, by its header."""
     if bytes(header["magic"])[:3] not in (b"n+1", b"n+2"):
         raise DataError(expected(show(path), "NIfTI", "to hold header and pixels in one file", "a pair of files"))
     shape, dtype = tuple(map(int, header.get_data_shape())), np.dtype(header.get_data_dtype())
@@ -206,7 +196,7 @@ def _nifti_pixels(path: Path, header: Any) -> tuple[tuple[int, ...], np.dtype[An
 
 
 def _nifti_geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[int, ...]) -> Geometry:
-    """Geometry from a header that nibabel has mended, and `pixdim` from before: it turns 0 into 1, -0.5 into 0.5."""
+    """Build the geometry from the repaired header and the stored `pixdim`, in which nibabel turns 0 into 1."""
     axes, code = len(shape), int(header["xyzt_units"]) & 7
     unit = _UNITS.get(code, f"code {code}")
     affine = np.asarray(header.get_best_affine(), np.float64)
@@ -225,9 +215,9 @@ def _nifti_geometry(path: Path, header: Any, pixdim: np.ndarray, shape: tuple[in
 
 
 def _both_forms(path: Path, header: Any, found: Geometry, shape: tuple[int, ...]) -> Geometry:
-    """Check the sform, which is the one taken, against the qform, where the header has both.
+    """Compare the sform, which is used, with the qform if the header has both.
 
-    Two forms of one space must agree. Of two spaces, such as the scanner's and an atlas', each has its own place.
+    Two forms of the same space must agree. Forms of two spaces, such as a scanner's and an atlas', may differ.
     """
     sform, qform = int(header["sform_code"]), int(header["qform_code"])
     if sform <= 0 or qform <= 0:

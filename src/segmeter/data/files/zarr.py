@@ -1,4 +1,4 @@
-"""Reads arrays of Zarr 2 and 3 folders and OME-Zarr pictures, their kind and size known before a chunk is read."""
+"""Reads arrays of Zarr 2 and 3 folders and OME-Zarr images; their type and size are known before a chunk is read."""
 
 import hashlib
 import json
@@ -17,23 +17,30 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.data.files.array import FileArray, Header, Kind, Opening, array_header, check_pixel_count, pick_array
-from segmeter.data.files.geometry import SET_SPACING, Geometry, same_spacing, stated_geometry, write_spacing
+from segmeter.data.files.geometry import (
+    MILLIMETRES,
+    SET_SPACING,
+    Geometry,
+    find_unit,
+    same_spacing,
+    stated_geometry,
+    write_spacing,
+)
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import check_size, show
-from segmeter.data.units import MILLIMETRES, find_unit
 from segmeter.errors import DataError
 from segmeter.files import sha256_file
 
-MARKS = ("zarr.json", ".zarray", ".zgroup")  # what makes a folder a Zarr array or group
-_CODECS = {  # others, pickle among them, may run what a file says
+MARKS = ("zarr.json", ".zarray", ".zgroup")  # files that make a folder a Zarr array or group
+_CODECS = {  # others, such as pickle, may execute a file's content
     *("blosc", "zstd", "gzip", "zlib", "lz4", "lzma", "bz2", "crc32c", "crc32", "bytes", "transpose"),
     *("sharding_indexed", "shuffle", "delta", "packbits", "fixedscaleoffset"),
 }
 _MOST_METADATA = 1 << 26  # bytes of one JSON file
-_FEW_CHUNKS = 4096  # are read whatever their size
-_MEAN_CHUNK = 4096  # pixels of a chunk in the largest array: zarr takes 0.2 ms and 2 KB for each, even an absent one
-_BYTES_PER_PIXEL = 16  # that a folder may take
-_BLOSC = 16  # bytes of the head of what Blosc packed
+_FEW_CHUNKS = 4096  # chunks are read, whatever their size
+_MEAN_CHUNK = 4096  # pixels per chunk of the largest array: zarr takes 0.2 ms and 2 KB even for an absent chunk
+_BYTES_PER_PIXEL = 16  # at most, of a folder
+_BLOSC = 16  # bytes of the head of a Blosc chunk
 _SPACE = ("z", "y", "x")  # names of axes in the order of arrays
 _NOT_SPACE = ("time", "channel", "t", "c")
 _KINDS: dict[int, Kind] = {1: "gray", 3: "rgb"}
@@ -45,12 +52,12 @@ def is_zarr(path: Path) -> bool:
 
 
 class ZarrArray(FileArray):
-    """The array of a folder: itself, of a group the only one or the one called `key`, or a level of OME multiscales.
+    """An array of a folder: the folder itself, a group's only array or the one called `key`, or a level of OME
+    multiscales.
 
-    An image is (height, width), with channels before or behind where the axes say so. A map has the last three axes;
-    those before, and those before an image, must have one element. The spacing is that of ``spacing`` (and ``unit``,
-    one or a list) in the array's attributes or of OME multiscales (0.4 and 0.5): the scales of the array and of all
-    arrays multiplied, and the place by their translations.
+    An image is (height, width), with channels before or behind as the axes say. A map has the last three axes. All
+    earlier axes must have one element. The spacing comes from ``spacing`` (and ``unit``, one or a list) in the array's
+    attributes, or from OME multiscales (0.4 and 0.5), where the scales of the array and of all arrays are multiplied.
     """
 
     def __init__(self, path: Path, opening: Opening) -> None:
@@ -81,7 +88,7 @@ class ZarrArray(FileArray):
     @cached_property
     def geometry(self) -> Geometry:  # type: ignore[override]
         count, attributes, scales = self._array.ndim, self._attributes, self._scales
-        if self._axes[-1] == "c":  # without what they say of channels, so that the last two are height and width
+        if self._axes[-1] == "c":  # so that the last two axes are height and width
             count, attributes, scales = _without_channels(count, attributes, scales)
         axes = len(self._axes.replace("c", ""))
         own, ome = _own_geometry(self.path, attributes, count, axes), _ome(self.path, scales, axes)
@@ -124,7 +131,7 @@ class ZarrArray(FileArray):
 
 
 def hash_folder(path: Path) -> str:
-    """Sha256 over the names and contents of all files below a folder."""
+    """Return the sha256 over the names and contents of all files below a folder."""
     digest = hashlib.sha256()
     for file in _files_below(path):
         digest.update(repr(str(file.relative_to(path))).encode("utf-8", "surrogateescape"))
@@ -143,9 +150,9 @@ def _files_below(path: Path) -> Iterator[Path]:
 
 
 def _check_chunks(path: Path, array: Any, opening: Opening) -> None:
-    """Refuse too many or too large chunks, more bytes than their pixels can need, and Blosc chunks that were cut.
+    """Refuse too many or too large chunks, more bytes than the pixels can need, and truncated Blosc chunks.
 
-    The decoder of Blosc reads what lies in memory beyond a chunk that was cut, and no sum tells.
+    Blosc's decoder reads memory beyond a truncated chunk, and no checksum notices.
     """
     stored = array.shards or array.chunks
     if math.prod(stored) > opening.max_pixels:
@@ -169,7 +176,7 @@ def _check_chunks(path: Path, array: Any, opening: Opening) -> None:
 
 
 def _codecs(note: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Names and settings of the codecs of an array, those inside shards included."""
+    """Yield names and settings of the codecs of an array, including those inside shards."""
     given = note["codecs"] if "codecs" in note else [note.get("compressor"), *(note.get("filters") or [])]
     for codec in filter(None, given):
         settings = codec.get("configuration", {})
@@ -183,7 +190,7 @@ def _folder_of(array: Any) -> Path:
 
 
 def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None:
-    """Compare the length of each chunk in a file with the one that its head says; `inside` is how many a shard has."""
+    """Compare the length of each chunk in a file with that in its head; `inside` is the number of chunks per shard."""
     spans = [(0, file.stat().st_size)]
     with file.open("rb") as opened:
         if shards is not None:
@@ -198,7 +205,7 @@ def _check_blosc(file: Path, inside: int, shards: dict[str, Any] | None) -> None
 
 
 def label_names(path: Path) -> list[str]:
-    """What `key` calls the label maps of an OME-Zarr picture: "labels/cells" and so on; none of another folder."""
+    """Return the `key` of each label map of an OME-Zarr image, such as "labels/cells"."""
     folder = path / "labels"
     if not folder.is_dir():
         return []
@@ -206,7 +213,7 @@ def label_names(path: Path) -> list[str]:
 
 
 def _find_array(path: Path, here: Path, key: str | None, level: int) -> tuple[Any, dict[str, Any], int]:
-    """The array; axes and steps of OME multiscales, its own and then those of the whole picture; how many levels."""
+    """Return the array, its OME axes and transformations (its own, then the image's), and the number of levels."""
     zarr: Any = need("zarr", "zarr", "Zarr folders")
     for file in (each for mark in (*MARKS, ".zattrs") for place in ("", "*/") for each in here.glob(place + mark)):
         if file.stat().st_size > _MOST_METADATA:
@@ -236,7 +243,7 @@ def _find_array(path: Path, here: Path, key: str | None, level: int) -> tuple[An
 
 
 def _plane_axes(path: Path, names: list[str], shape: tuple[int, ...]) -> str:
-    """Letters of the last axes, "yx", "cyx" or "yxc"; axes before them must have one element."""
+    """Return the letters of the last axes, "yx", "cyx" or "yxc"; earlier axes must have one element."""
     if not names and sum(size > 1 for size in shape[:-2]) == 0:
         return "yx"
     kept = "".join("c" if name == "channel" else name for name in names)
@@ -250,7 +257,7 @@ def _plane_axes(path: Path, names: list[str], shape: tuple[int, ...]) -> str:
 def _without_channels(
     count: int, attributes: dict[str, Any], scales: dict[str, Any]
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """The number of axes and the metadata without what they say of a last axis of channels."""
+    """Return the number of axes and the metadata without a last axis of channels."""
 
     def cut(value: Any) -> Any:
         return value[:-1] if isinstance(value, list) and len(value) == count else value
@@ -261,7 +268,7 @@ def _without_channels(
 
 
 def _check_axes(path: Path, kept: list[str], shape: tuple[int, ...]) -> None:
-    """Refuse time and channels for depth, and x, y, z for z, y, x, where OME, Zarr 3 or xarray name the axes."""
+    """Refuse time or channels for depth, and x, y, z for z, y, x, if OME, Zarr 3 or xarray name the axes."""
     sizes = dict(zip(reversed(kept), reversed(shape), strict=False))
     known = [name for name in kept if name in _SPACE]
     if known != sorted(known, key=_SPACE.index) or any(sizes[name] > 1 for name in kept if name in _NOT_SPACE):
@@ -270,7 +277,7 @@ def _check_axes(path: Path, kept: list[str], shape: tuple[int, ...]) -> None:
 
 
 def _axis_names(array: Any, attributes: dict[str, Any], scales: dict[str, Any]) -> list[str]:
-    """Names of all axes in lower case, from OME, Zarr 3 or xarray, but "channel" and "time" for axes of these kinds."""
+    """Return the names of all axes in lower case, by OME, Zarr 3 or xarray, with their type for channel and time."""
     axes = [axis for axis in scales.get("axes", []) if isinstance(axis, dict)]
     names = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
     names = names or getattr(array.metadata, "dimension_names", None) or attributes.get("_ARRAY_DIMENSIONS") or []
@@ -292,7 +299,7 @@ def _own_geometry(path: Path, attributes: dict[str, Any], count: int, axes: int)
 
 
 def _ome(path: Path, scales: dict[str, Any], axes: int) -> Geometry:
-    """Go through the transformations in their order, each of which is a scale or a translation."""
+    """Apply the transformations in their order, each of which is a scale or a translation."""
     if not scales.get("steps"):
         return Geometry()
     source, scale, shift = "OME metadata", [1.0] * axes, [0.0] * axes
@@ -318,7 +325,7 @@ def _are_numbers(values: object, axes: int) -> bool:
 
 
 def _affine(scale: Sequence[float], shift: Sequence[float], units: Sequence[Any]) -> np.ndarray:
-    """From indices, last array axis first, to millimetres."""
+    """Return the affine from indices, last array axis first, to millimetres."""
     affine = np.eye(4)
     for i, (edge, start, unit) in enumerate(zip(reversed(scale), reversed(shift), reversed(units), strict=True)):
         factor = MILLIMETRES[find_unit(unit) or "mm"]

@@ -1,1 +1,1 @@
-"""Folders and split lists -> the cases of a data set, each image with its mask."""
+"""Finds the cases of a data set in folders and split lists, each image with its mask."""

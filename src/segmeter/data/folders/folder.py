@@ -1,4 +1,4 @@
-"""folders of images and masks -> Dataset."""
+"""Builds a data set from folders of images and masks."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
-from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_strata
+from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, read_list, read_strata, split_names
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
@@ -28,11 +28,9 @@ from segmeter.data.folders.pairing import (
     unzipped,
     url_of,
 )
-from segmeter.data.folders.split_lists import read_list, split_names
 from segmeter.data.images import Orientation
 from segmeter.data.sample import Pair
-from segmeter.data.verification.headers import header_problems
-from segmeter.data.verification.verify import verify
+from segmeter.data.verification.verify import header_problems, verify
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 
@@ -43,12 +41,12 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     Returns
     -------
     Dataset
-        The cases that are complete; what is wrong with the names of others is in its `problems`.
+        The complete cases; its `problems` say what is wrong with the names of others.
 
     Raises
     ------
     DataError
-        There are no images or no masks, or the split can't be told.
+        There are no images or masks, or the split is unknown.
     """
     if config.sources:
         return join_sources(config, split=split)
@@ -56,7 +54,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     if not root.is_dir() and not url_of(root):
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images = scan_folder(root / config.images, role="images", remedy=_layout(config), zarrs=True)
+    images = scan_folder(root / config.images, role="images", remedy=_layout(config))
     masks = _mask_folders(config, root)
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
@@ -98,7 +96,7 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
     Raises
     ------
     DataError
-        Two sources have the same name, or two of their cases the same id; or a source can't be opened.
+        Two sources have the same name, two cases have the same id, or a source can't be opened.
     """
     names = {root: safe_id(Path(root).name) for root in config.sources}
     problems = [
@@ -115,7 +113,7 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
         except DataError as error:
             problems += error.problems
     pairs = [pair for part in parts for pair in part.pairs]
-    problems = problems or _same_ids(pairs)  # folders of one name have been said
+    problems = problems or _same_ids(pairs)  # folders of one name are reported already
     if problems:
         raise DataError(problems)
     return replace(
@@ -133,7 +131,7 @@ def _named_after(part: Dataset, name: str) -> Dataset:
 
 
 def _same_ids(pairs: list[Pair]) -> list[str]:
-    """Cases of two sources with one id, such as b-c of a, and c of a-b."""
+    """Report cases of two sources with one id, such as b-c of a, and c of a-b."""
     images: dict[str, list[str]] = defaultdict(list)
     for pair in pairs:
         images[pair.case_id].append(show(pair.image))
@@ -159,13 +157,13 @@ def open_images(
     Parameters
     ----------
     path
-        A folder, or a file or Zarr folder.
+        A folder, a file or a Zarr folder.
     spec, in_channels
-        What the model that will see them says.
+        Of the model that will see them.
     max_pixels, orientation
-        As in `segmeter.data.images.read_image`; larger TIFF files and Zarr folders are read by rows.
+        As in `segmeter.data.images.read_image`; larger TIFF files and Zarr folders are read line by line.
     level
-        Which level of pyramids is read.
+        The level of pyramids.
     timeout_s
         As for `Dataset`.
 
@@ -204,7 +202,7 @@ def _ordered(pairs: list[Pair]) -> tuple[Pair, ...]:
 
 
 def _layout(config: FolderConfig) -> str:
-    """The expected tree, in words."""
+    """Describe the expected files in words."""
     mask = f"<name>{config.mask_suffix}.png"
     inner = f"{config.masks}/<class>/{mask}" if config.task == "multilabel" else f"{config.masks}/{mask}"
     lists = f", {Path(config.lists) / 'train.txt'}, val.txt and test.txt" if config.lists else ""
@@ -215,13 +213,15 @@ def _layout(config: FolderConfig) -> str:
 
 
 def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
-    """The files of the mask folder, or of each class's folder for multilabel."""
+    """List the mask folder, or each class's folder for multilabel."""
     places = class_folders("data", root / config.masks, "masks", config.classes if config.task == "multilabel" else ())
     return [scan_masks(place, role=role, remedy=_layout(config)) for place, role in places]
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:
-    """The names of one split: by folds, from its list or by fractions; of those that folds join, one may be empty."""
+    """Return the names of one split by folds, by its list or by fractions; of two splits that folds join, one may be
+    empty.
+    """
     if config.fold is None or split not in ("train", "val"):
         stems = _split_stems(config, root, split, images.names)
         if not stems:
@@ -247,7 +247,7 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
 def _classes_of(
     config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing]
 ) -> dict[str, tuple[str, ...]]:
-    """The classes in each case; masks are read, or known from an earlier start."""
+    """Return the classes in each case; masks are read, unless known from an earlier start."""
     problems: list[str] = []
     pairs = _pair(config, root, stems, images, masks, problems)
     dataset = replace(_dataset(config, "train, val", pairs), streams=not config.instances)
@@ -287,7 +287,7 @@ def _empty_problem(split: str, images: int) -> str:
 
 
 def _list_name(config: FolderConfig, split: str) -> Path | None:
-    """The list of a split, as configured; None where the cases are shared out by fractions."""
+    """Return the configured list of a split; None if cases are divided by fractions."""
     if split in config.list_files:
         return Path(config.list_files[split])
     return None if config.lists is None else Path(config.lists) / f"{split}.txt"
@@ -301,7 +301,7 @@ def _source(config: FolderConfig, root: Path, split: str) -> str:
 
 
 def _listed(root: Path, name: Path) -> list[str]:
-    """The names of a list; where it is not under the root but under the working folder, the message says so."""
+    """Read the names of a list; if it is under the working folder instead of the root, the message says so."""
     here = name.absolute()
     remedy = "Relative paths of data.lists and data.list_files start at data.root."
     if here.is_file():
@@ -312,11 +312,11 @@ def _listed(root: Path, name: Path) -> list[str]:
 def _pair(
     config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing], problems: list[str]
 ) -> tuple[Pair, ...]:
-    """Pair by name what is complete, and note everything that is wrong with the names."""
+    """Pair complete cases by name, and report everything that is wrong with the names."""
     problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
     chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
     listed = config.lists is not None or config.list_files
-    problems += twice_problems(chosen if listed else images.names, "images")  # of all splits, where all are used
+    problems += twice_problems(chosen if listed else images.names, "images")  # of all splits, if all are used
     wanted = [stem + config.mask_suffix for stem in chosen]
     strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
     for mask in masks:
@@ -336,7 +336,7 @@ def _pair(
 
 
 def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
-    """The folders, and those of the wanted files in them that are links."""
+    """Return the folders, and the wanted files that are links."""
     found = [listing.folder for listing, _ in wanted]
     for listing, stems in wanted:
         if listing.links:

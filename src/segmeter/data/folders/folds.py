@@ -1,9 +1,10 @@
-"""Deals cases into the folds of a cross-validation, and compares how two configurations deal theirs.
+"""Decides which cases belong to which split: by lists, by fractions, or by the folds of a cross-validation.
 
-Groups stay whole, sizes are even, and so is the share of each stratum.
+It also compares how two configurations assign cases, so that nobody evaluates on the training cases by mistake.
 """
 
 import csv
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
@@ -12,15 +13,98 @@ from typing import Any
 
 from segmeter.checks import expected, some
 from segmeter.data.config import DATA
-from segmeter.data.files.sniff import show
-from segmeter.data.folders.split_lists import split_place
+from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, show, stem_of
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import as_plain, defaults
 
-BY_CLASS = "classes"  # of data.strata: what the masks hold
-_FOLDS = ("fold", "strata")  # decide on training and validation alone
+BY_CLASS = "classes"  # the value of data.strata that stands for the classes in the masks
+_FOLDS = ("fold", "strata")  # keys that decide only between training and validation
 _SHARES = ("split_seed", "group_until", "val_fraction", "test_fraction", "lists", "list_files")
-_ANY = ""  # what every case is counted as
+_ANY = ""  # the stratum of every case
+_EMPTY = (
+    "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
+    "are shared out by data.val_fraction and data.test_fraction."
+)
+
+
+def read_list(path: Path, *, remedy: str = "") -> list[str]:
+    """Read a list of image names, one per line, with or without suffix.
+
+    Any line ending, a byte order mark and blank lines are accepted.
+
+    Parameters
+    ----------
+    path
+        The list.
+    remedy
+        What to do if there is no such file.
+
+    Returns
+    -------
+    Names without suffix, in the order of the file.
+
+    Raises
+    ------
+    DataError
+        The file is missing, empty or not UTF-8; a name is given twice or leads to another folder.
+    """
+    if not path.is_file():
+        rule = "to be a text file with one name per line"
+        raise DataError(expected("data", "list", rule, f"no file {show(path.absolute())}", remedy))
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(expected(show(path), "list", "to be UTF-8 text", f"other bytes at {error.start}")) from error
+    names = [_without_suffix(line.strip()) for line in lines if line.strip()]
+    outside = [name for name in names if "/" in name or "\\" in name or name in (".", "..")]
+    if outside:
+        remedy = "Write file names only; folders are set by data.images and data.masks."
+        raise DataError(expected(show(path), "list", "to hold names without a folder", some(outside), remedy))
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(expected(show(path), "list", "to name each case once", f"repeated names ({some(twice)})"))
+    if not names:
+        raise DataError(expected(show(path), "list", "to name at least one case", "no names", _EMPTY))
+    return names
+
+
+def _without_suffix(name: str) -> str:
+    suffix = Path(name).suffix
+    if suffix.lower() in SUFFIXES:
+        return name[: -len(suffix)]
+    return stem_of(name) if name.lower().endswith(tuple(VOLUME_SUFFIXES)) else name
+
+
+def split_names(
+    stems: Iterable[str], *, seed: int, val_fraction: float, test_fraction: float, group_until: str = ""
+) -> dict[str, str]:
+    """Return the split of each case, which depends only on its name and the seed.
+
+    Adding or removing other cases does not move a case, except in small data sets: if no case falls into validation or
+    testing, the nearest group of the training split goes there, as long as one group is left.
+    """
+    names = list(stems)
+    places = {stem: split_place(stem, seed=seed, group_until=group_until) for stem in names}
+    splits = {stem: _split_at(place, val_fraction, test_fraction) for stem, place in places.items()}
+    rest = sorted({places[stem] for stem, split in splits.items() if split == "train"})
+    for wanted, fraction in (("val", val_fraction), ("test", test_fraction)):
+        if fraction > 0 and wanted not in splits.values() and len(rest) > 1:
+            nearest = rest.pop(0)
+            splits |= {stem: wanted for stem, place in places.items() if place == nearest}
+    return splits
+
+
+def split_place(stem: str, *, seed: int, group_until: str = "") -> float:
+    """Return a position between 0 and 1, uniformly distributed and the same for all cases of a group."""
+    group = stem.split(group_until, 1)[0] if group_until else stem
+    digest = hashlib.sha256(f"{seed}:{group}".encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8]) / 2**64
+
+
+def _split_at(place: float, val_fraction: float, test_fraction: float) -> str:
+    if place < test_fraction:
+        return "test"
+    return "val" if place < test_fraction + val_fraction else "train"
 
 
 def deal_folds(
@@ -31,12 +115,12 @@ def deal_folds(
     group_until: str = "",
     strata: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, int]:
-    """The fold, from 1, of each case.
+    """Return the fold of each case, from 1. Groups stay together, and sizes and strata are balanced.
 
-    Groups that have the largest share of a stratum are dealt first, each to the fold that has the least of what the
-    group has: shares of each stratum are multiplied and summed, so that a rare stratum counts for more than a common
-    one. The fold with the fewest cases comes first among equals, and names and seed decide the order of equal groups.
-    One more case may move others, so all folds are dealt from the same cases.
+    Groups with the largest share of a stratum come first. Each goes to the fold that has the least of the group's
+    strata: the products of shares are summed, so that rare strata count more than common ones. Ties go to the fold
+    with the fewest cases; names and seed order equal groups. An additional case may move others, so all folds must be
+    dealt from the same cases.
 
     Parameters
     ----------
@@ -45,10 +129,9 @@ def deal_folds(
     count
         Folds, >= 2.
     seed, group_until
-        As in `split_lists.split_names`: cases whose names agree up to that text stay in one fold.
+        As in `split_names`: cases whose names agree up to that text stay in one fold.
     strata
-        Name of a case -> all of which each fold should have its share, such as the classes in it; None deals by size
-        alone.
+        The strata of each case by name, such as the classes in it; None balances sizes only.
 
     Raises
     ------
@@ -89,12 +172,12 @@ def deal_folds(
 
 
 def _count_kinds(group: Iterable[str], strata: Mapping[str, Collection[str]]) -> Counter[str]:
-    """Cases of a group per stratum, and how many they are."""
+    """Count the cases of a group, in all and per stratum."""
     return Counter(kind for stem in group for kind in (_ANY, *set(strata.get(stem, ()))))
 
 
 def read_strata(path: Path) -> dict[str, tuple[str]]:
-    """Read a table of two columns, case and stratum, with a header line; DataError where it is none."""
+    """Read a CSV table of two columns, case and stratum, below a header; DataError if it is something else."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
@@ -112,23 +195,23 @@ def read_strata(path: Path) -> dict[str, tuple[str]]:
 
 
 def describe_dealing(config: Any) -> dict[str, Any]:
-    """The kind of a data set and what deals its cases, as JSON values; empty for one whose cases are not dealt."""
+    """Return the kind of a data set and the values that deal its cases; empty if they are not dealt."""
     values: dict[str, Any] = as_plain(config)
     return {key: values[key] for key in ("name", *_FOLDS, *_SHARES)} if "fold" in values else {}
 
 
 def check_dealing(given: Mapping[str, Any], trained: Mapping[str, Any], *, split: str, model: str) -> None:
-    """Refuse to evaluate a split that is dealt otherwise than when the model was trained: it may hold training cases.
+    """Refuse to evaluate a split that was dealt differently for training, because it may hold training cases.
 
-    Lists name the cases themselves, so that they are taken as they are, but for the validation of folds.
+    Lists name the cases themselves, so they are not compared, except for the validation of folds.
 
     Parameters
     ----------
     given, trained
-        Values of the group `data`, now and in training; keys that are missing have their defaults. Another kind of data
-        set, or none, is not compared.
+        Values of the group `data`, now and in training; missing keys have their defaults. Another kind of data set is
+        not compared.
     split
-        Which cases are evaluated; "all" deals none.
+        Which cases are evaluated; "all" is never dealt.
     model
         What to call the model.
 

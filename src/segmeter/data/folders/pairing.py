@@ -1,20 +1,16 @@
-"""Lists folders, here or behind a URL, and finds what pairs of their files lack, by name."""
+"""Lists the files of folders, here or behind a URL, and finds what pairs of them lack by name."""
 
-import gc
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from segmeter.checks import expected, some
-from segmeter.data.files.sniff import SUFFIX_NAMES, SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
+from segmeter.data.files.sniff import SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.files.zarr import MARKS, is_zarr
-from segmeter.data.masks.coco import coco_of, open_coco
+from segmeter.data.masks.annotations import annotations_of, open_annotations
 from segmeter.errors import DataError
 from segmeter.remote import Listed, list_place
 from segmeter.remote import fetch as fetch
@@ -25,73 +21,8 @@ Files = dict[str, list[Path]]
 Names = dict[str, list[str]]
 NO_ENTRY = ("to be a folder whose files may be opened", "one without the x permission", "Run chmod u+x on it.")
 _HIDDEN = (".", "__MACOSX")
-_ONE = "Move the others elsewhere."
+_YOLO, _YOLO_NAMES = ".txt", "classes.txt"  # label files, and the list of class names that tools write beside them
 _NO_JSON = "Name a COCO file itself, as in data.masks=annotations.json; write label maps of other JSON."
-
-
-def list_files(
-    folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False, ending: str = ""
-) -> Files:
-    """Find the image files of a folder by name without suffix.
-
-    Hidden files, a system's own and notes (.txt, .json, ...) are passed over; other files and folders are refused.
-
-    Parameters
-    ----------
-    folder
-        Where to look; its sub-folders are not searched.
-    role
-        "images" or "masks", for messages.
-    remedy
-        What to do when it is not there or empty, for example the expected layout.
-    volumes
-        Whether NPZ, NIfTI and Zarr are taken too; names are then those of `stem_of`.
-    zarrs
-        Whether these are taken too, while names of pictures stay what they have before their last dot.
-    ending
-        What the names of wanted files end in; others are passed over.
-
-    Raises
-    ------
-    DataError
-        The folder is missing or empty, or holds something else.
-    """
-    found = scan_folder(folder, role=role, remedy=remedy, volumes=volumes, zarrs=zarrs, ending=ending)
-    if found.problems:
-        raise DataError(found.problems)
-    return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
-
-
-def list_images(place: Path) -> Files:
-    """Find the images of a folder as `list_files` does; a file or Zarr folder is one image."""
-    listed = list_place(place)
-    if _is_zarr(listed) or not (listed.inside or listed.path.is_dir()):
-        return {stem_of(place): [listed.path]}
-    return list_files(place, role="images", zarrs=True)
-
-
-def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
-    """Find the one file of every stem in a folder, such as the image beside a mask.
-
-    Raises
-    ------
-    DataError
-        A stem has none or two, or the folder can't be read.
-    """
-    files = list_files(folder, role=role, remedy=remedy, volumes=True)
-    chosen = {stem: files.get(stem, []) for stem in stems}
-    problems = missing_problem(chosen, files, what=what, remedy=remedy) + twice_problems(chosen, role)
-    if problems:
-        raise DataError(problems)
-    return {stem: paths[0] for stem, paths in chosen.items()}
-
-
-def class_folders(where: str, folder: Path, role: str, classes: Sequence[str]) -> list[tuple[Path, str]]:
-    """Name the folder of each class and its role; the folder itself where there are no classes to tell apart."""
-    unsafe = [name for name in classes if Path(name).name != name or name in (".", "..")]
-    if unsafe:
-        raise DataError(expected(where, "classes", "to be usable as folder names", some(unsafe), "Rename these."))
-    return [(folder / name, f"{role} of {name}") for name in classes] or [(folder, role)]
 
 
 @dataclass(frozen=True)
@@ -103,9 +34,9 @@ class Listing:
     folder
         Where they are.
     names
-        Names of files by name without suffix; behind a URL, the paths that they will have here.
+        File names by name without suffix; behind a URL, the paths that the files will have on this machine.
     links
-        Those names that are links.
+        The names that are links.
     problems
         What is wrong with the folder, one line each.
     """
@@ -116,57 +47,30 @@ class Listing:
     problems: tuple[str, ...] = ()
 
     def path(self, stem: str) -> str:
-        """The first file of a name, as `str` of its path."""
-        name = self.names[stem][0]
-        return name if os.path.isabs(name) else self._prefix + name  # noqa: PTH117 - of a hundred thousand files
-
-    @cached_property
-    def _prefix(self) -> str:
-        return str(self.folder / "_")[:-1]  # nothing for the folder "."
+        """The path of the first file of a name; text, because a `Path` for each of 100,000 files takes longer."""
+        return os.path.join(self.folder, self.names[stem][0])  # noqa: PTH118
 
 
-_LISTED: ContextVar[dict[tuple[Path, str, str, bool, bool, str], Listing] | None] = ContextVar("listed", default=None)
+def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Listing:
+    """Find the image files of a folder by name without suffix, and collect what is wrong instead of raising it.
 
+    Hidden files, a system's own files and notes (.txt, .json, ...) are skipped; other files and folders are problems.
+    In a folder without images or label maps, .txt files are YOLO labels, unless images are wanted.
 
-@contextmanager
-def listed_once() -> Iterator[None]:
-    """Inside of the block each folder is listed once, however many splits are taken from it.
-
-    The garbage collector rests meanwhile: names and pairs all stay, and it would walk over all of them again and again,
-    for a third of the time.
+    Parameters
+    ----------
+    folder
+        Where to look; its sub-folders are not searched.
+    role
+        "images" or "masks", for messages.
+    remedy
+        What to do if the folder is missing or empty, for example the expected layout.
+    whole_suffix
+        Whether names are those of `stem_of`, so that ``a.ome.tif`` is ``a``; otherwise pictures keep everything before
+        their last dot.
+    ending
+        File names must end in this text; others are skipped.
     """
-    token, collecting = _LISTED.set({}), gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        _LISTED.reset(token)
-        if collecting:
-            gc.enable()
-
-
-def scan_folder(
-    folder: Path, *, role: str, remedy: str = "", volumes: bool = False, zarrs: bool = False, ending: str = ""
-) -> Listing:
-    """Find the image files of a folder as `list_files` does, and give back what is wrong instead of raising it."""
-    listed, key = _LISTED.get(), (folder, role, remedy, volumes, zarrs, ending)
-    found = listed.get(key) if listed is not None else None
-    if found is None:
-        found = _scan(folder, role, remedy, volumes, zarrs, ending)
-        if listed is not None:
-            listed[key] = found
-    return found
-
-
-def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
-    """Find the masks of a folder, or of the images of a COCO file, whose part for a class is named below it."""
-    annotations = coco_of(folder / "_")
-    if annotations is not None:
-        return Listing(folder, {name: [name] for name in open_coco(annotations).images})
-    return scan_folder(folder, role=role, remedy=remedy, zarrs=True)
-
-
-def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, ending: str) -> Listing:
     try:
         place = list_place(folder)
         folder, behind = (place.path, {}) if place.inside is None else (folder, place.inside)
@@ -186,16 +90,18 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, endi
     for name, _ in entries:
         stem, _, suffix = name.rpartition(".")
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
-            names[stem_of(name) if volumes else stem].append(str(behind[name].path) if behind else name)
+            names[stem_of(name) if whole_suffix else stem].append(str(behind[name].path) if behind else name)
         elif not is_junk(folder / name):
             entry = behind[name].path if behind else folder / name
-            volume = (volumes or zarrs) and volume_format(entry) not in (None, "zarr")
-            if volume or ((volumes or zarrs) and _is_zarr(behind.get(name, Listed(entry)))):
+            if volume_format(entry) not in (None, "zarr") or _is_zarr(behind.get(name, Listed(entry))):
                 names[stem_of(name)].append(str(entry) if behind else name)
             else:
                 foreign.append(name)
+    if not names and not foreign and role not in ("images", "probs"):
+        labels = [name for name, _ in entries if name.lower().endswith(_YOLO) and name.lower() != _YOLO_NAMES]
+        names |= {stem_of(name): [str(behind[name].path) if behind else name] for name in labels}
+    rule = f"to hold {VOLUME_NAMES} files"
     problems: tuple[str, ...] = ()
-    rule = f"to hold {VOLUME_NAMES if volumes or zarrs else SUFFIX_NAMES} files"
     if foreign:
         advice = f"Convert or move these. {remedy}".strip()
         problems = (expected(show(folder), role, rule, some(foreign), advice),)
@@ -208,13 +114,60 @@ def _scan(folder: Path, role: str, remedy: str, volumes: bool, zarrs: bool, endi
     return Listing(folder, dict(names), frozenset(name for name, is_link in entries if is_link), problems)
 
 
+def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
+    """Find the masks of a folder, or of an annotation file, where the part of a class is a folder below it."""
+    annotations = annotations_of(folder / "_")
+    if annotations is not None:
+        return Listing(folder, {name: [name] for name in open_annotations(annotations).images})
+    return scan_folder(folder, role=role, remedy=remedy)
+
+
+def list_files(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Files:
+    """Return the paths that `scan_folder` finds; DataError where the folder has problems."""
+    found = scan_folder(folder, role=role, remedy=remedy, whole_suffix=whole_suffix, ending=ending)
+    if found.problems:
+        raise DataError(found.problems)
+    return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
+
+
+def list_images(place: Path) -> Files:
+    """Find the images of a folder; a file or Zarr folder is one image."""
+    listed = list_place(place)
+    if _is_zarr(listed) or not (listed.inside or listed.path.is_dir()):
+        return {stem_of(place): [listed.path]}
+    return list_files(place, role="images")
+
+
+def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
+    """Find the one file of every stem in a folder, such as the image beside a mask.
+
+    Raises
+    ------
+    DataError
+        A stem has no file or two, or the folder can't be read.
+    """
+    files = list_files(folder, role=role, remedy=remedy, whole_suffix=True)
+    chosen = {stem: files.get(stem, []) for stem in stems}
+    problems = missing_problem(chosen, files, what=what, remedy=remedy) + twice_problems(chosen, role)
+    if problems:
+        raise DataError(problems)
+    return {stem: paths[0] for stem, paths in chosen.items()}
+
+
+def class_folders(where: str, folder: Path, role: str, classes: Sequence[str]) -> list[tuple[Path, str]]:
+    """Return the folder of each class and its role; without classes, the folder itself."""
+    unsafe = [name for name in classes if Path(name).name != name or name in (".", "..")]
+    if unsafe:
+        raise DataError(expected(where, "classes", "to be usable as folder names", some(unsafe), "Rename these."))
+    return [(folder / name, f"{role} of {name}") for name in classes] or [(folder, role)]
+
+
 def _is_zarr(place: Listed) -> bool:
-    """Whether a folder, here or behind a URL, is a Zarr array or group."""
     return is_zarr(place.path) or not place.files.isdisjoint(MARKS)
 
 
 def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
-    """Name the folders and files that lie outside of the root once links are followed."""
+    """Name the folders and files that links lead out of the root."""
     home = os.path.realpath(root)
     outside = [path for path in paths if os.path.commonpath([home, os.path.realpath(path)]) != home]
     if not outside:
@@ -226,15 +179,16 @@ def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
 
 
 def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list[str]:
-    """Name what has two files, and names that differ only in case."""
+    """Report names with two files, and names that differ only in case or Unicode form."""
     twice = {stem: paths for stem, paths in files.items() if len(paths) > 1}
     if not twice and len(set(map(_fold, files))) == len(files):
         return []
     alike: dict[str, list[str]] = defaultdict(list)
     for stem in files:
         alike[_fold(stem)].append(stem)
+    remedy = "Move the others elsewhere."
     found = [
-        expected("data", role, f"to have one file per name, as for {stem!r}", some(Path(p).name for p in paths), _ONE)
+        expected("data", role, f"to have one file per name, as for {stem!r}", some(Path(p).name for p in paths), remedy)
         for stem, paths in twice.items()
     ]
     rule = "to differ in more than upper and lower case or Unicode form"
@@ -244,20 +198,20 @@ def twice_problems(files: Mapping[str, Sequence[str | Path]], role: str) -> list
 
 
 def missing_problem(wanted: Iterable[str], present: Mapping[str, object], *, what: str, remedy: str) -> list[str]:
-    """Name what is wanted and not there, with names that differ only in case as a hint."""
+    """Report wanted names that are not present; the remedy names one that differs only in case or Unicode form."""
     missing = [name for name in wanted if name not in present]
     if not missing:
         return []
     by_fold = {_fold(name): name for name in present}
     close = next(((name, by_fold[_fold(name)]) for name in missing if _fold(name) in by_fold), None)
     if close:
-        one, other = (ascii(name) for name in close)  # of two Unicode forms a terminal shows one
+        one, other = (ascii(name) for name in close)  # a terminal shows two Unicode forms alike
         remedy = f"{one} and {other} differ only in upper and lower case or Unicode form. Rename one."
     return [expected("data", what, "for every name", f"none for {some(missing)}", remedy)]
 
 
 def only_alike(wanted: Iterable[str], present: Iterable[str]) -> list[str]:
-    """Those wanted names that are present in another case or Unicode form only."""
+    """Return the wanted names that are present only in another case or Unicode form."""
     names = set(present)
     folded = {_fold(name) for name in names}
     return [name for name in wanted if name not in names and _fold(name) in folded]

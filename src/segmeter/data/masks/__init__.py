@@ -1,1 +1,1 @@
-"""Turns what mask files store into label maps: values, colours, numbers of objects, or drawn objects."""
+"""Reads masks: stored values, drawn objects and annotation files become labels or object numbers."""

@@ -1,4 +1,4 @@
-"""Brings a map onto another grid of the same world, by nearest neighbour; only where a user asks for it."""
+"""Resamples a map onto another grid of the same world by nearest neighbour, if the user asks for it."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from segmeter.errors import DataError
 
 NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
 
-_DIGITS = 6  # of an index: places that differ by less are one
+_DIGITS = 6  # of an index; positions that differ by less are equal
 
 
 def onto_grid(
@@ -25,21 +25,20 @@ def onto_grid(
     wanted: Geometry,
     shape: tuple[int, ...],
 ) -> tuple[NDArray[Any], Geometry] | None:
-    """Resample a map where its grid is not that of its reference.
+    """Resample a map if its grid is not that of its reference.
 
     Parameters
     ----------
     path, reference
-        Only named in messages.
+        Only used in messages.
     values, geometry
-        The map and its place.
+        The map and where it lies.
     wanted, shape
-        Place and size of the reference.
+        Geometry and size of the reference.
 
     Returns
     -------
-    The map (shape) and its new place, with a note that says so; None where the grids are one, or where one of them is
-    not known, so that nothing can be resampled.
+    The map (shape) and its new geometry with a note, or None if the grids are equal or one of them is unknown.
 
     Raises
     ------
@@ -52,7 +51,10 @@ def onto_grid(
         return None
     if values.ndim != len(shape) or not share_world(geometry, wanted):
         return None
-    axes, step = len(shape), np.linalg.inv(geometry.affine) @ wanted.affine  # from its indices to ours, in file order
+    axes, step = (
+        len(shape),
+        np.linalg.inv(geometry.affine) @ wanted.affine,
+    )  # from the reference's indices to ours, in file order
     matrix, offset = step[:axes, :axes][::-1, ::-1], step[:axes, 3][::-1]
     beside = axes == 2 and bool(np.abs(step[2, :2] * shape[::-1]).max() + abs(step[2, 3]) >= 0.5)  # another slice
     found, inside = _nearest(values, matrix, offset, shape)
@@ -65,7 +67,7 @@ def onto_grid(
 def _nearest(
     values: NDArray[Any], matrix: NDArray[np.float64], offset: NDArray[np.float64], shape: tuple[int, ...]
 ) -> tuple[NDArray[Any], int]:
-    """The value at the nearest centre for each new pixel, 0 outside; and how many are inside. A slab at a time."""
+    """Return the value at the nearest centre for each new pixel, 0 outside, and how many are inside; slab by slab."""
     found, inside = np.zeros(shape, values.dtype), 0
     plane = np.stack(np.meshgrid(*(np.arange(size) for size in shape[1:]), indexing="ij")).reshape(len(shape) - 1, -1)
     rest = matrix[:, 1:] @ plane + offset[:, None]

@@ -1,4 +1,4 @@
-"""stored mask values -> labels: by the label map, with every value that is no label refused."""
+"""Turns stored mask values into labels by the label map, and refuses every value that is not a label."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +11,11 @@ from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
 _MANY_PARTS = 4
-_BLURRED = 8  # so many different wrong values speak for anti-aliasing
+_BLURRED = 8  # so many different wrong values suggest anti-aliasing
 
 
 def allowed_labels(spec: ClassSpec) -> list[int]:
-    """The values that a target may hold, `ignore_index` included."""
+    """Return the values that a target may hold, including `ignore_index`."""
     classes = list(range(spec.num_values))
     return classes if spec.ignore_index is None else [*classes, spec.ignore_index]
 
@@ -23,20 +23,20 @@ def allowed_labels(spec: ClassSpec) -> list[int]:
 def check_nodata(
     path: Path, nodata: float | str | None, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int] | None
 ) -> None:
-    """Refuse a map, or rows of it, in which pixels without data would be counted as a class or an object.
+    """Refuse a map, or lines of it, in which pixels without data would count as a class or object.
 
     Parameters
     ----------
     path
-        Only named in messages.
+        Only used in messages.
     nodata
-        What the file says that such pixels hold, a text where that is no number; None where it says nothing.
+        The value of such pixels by the file, a text if that is not a number; None if the file has none.
     values
-        As they are stored.
+        As stored.
     spec
         The classes.
     label_map
-        Says of every stored value what it is, so that nothing is left to say; None for numbers of objects.
+        Defines every stored value, so nothing is left to refuse; None for object numbers.
     """
     if nodata is None:
         return
@@ -65,9 +65,9 @@ def split_objects(
     Parameters
     ----------
     path
-        Only named in messages.
+        Only used in messages.
     numbers : (H, W) or (D, H, W), integer
-        The object of each pixel, 0 being none; pixels that equal the spec's `ignore_index` are ignored.
+        The object of each pixel, 0 being none; pixels equal to the spec's `ignore_index` are ignored.
     spec
         Of a binary task.
     nodata
@@ -75,12 +75,12 @@ def split_objects(
 
     Returns
     -------
-    Labels of `spec.label_dtype`, 1 inside any object, and the numbers with 0 where pixels are ignored.
+    Labels of `spec.label_dtype`, 1 inside any object, and the numbers with 0 for ignored pixels.
 
     Raises
     ------
     DataError
-        The values are colours, a number is negative, or pixels without data would be an object or none.
+        A number is negative or too large, or pixels without data would be an object or none.
     """
     check_nodata(path, nodata, numbers, spec=spec, label_map=None)
     if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
@@ -97,31 +97,31 @@ def split_objects(
 
 
 def find_labels(path: Path, numbers: np.ndarray, others: np.ndarray, side: str = "predictions") -> str:
-    """Find out whether a map of object numbers, beside another one, holds labels: one number, where there are objects.
+    """Find out whether a map of object numbers holds labels instead: one number, where the other side has objects.
 
     Parameters
     ----------
     path
-        Only named in messages.
+        Only used in messages.
     numbers, others
-        Object numbers of one side, and of the other one.
+        Object numbers of one side, and of the other side.
     side
-        Which of the two, "references" or "predictions", `numbers` are.
+        Which side `numbers` are, "references" or "predictions".
 
     Returns
     -------
-    A warning where that may be so; touching objects of a label are one part, as is the only object that was found.
+    A warning if that is possible: touching objects of a label are one part, and so is a single object.
 
     Raises
     ------
     DataError
-        It is so: the number lies in about as many separate parts as there are objects. One object may well lie in two
-        or three parts, so it takes `_MANY_PARTS` of them.
+        It is certain: the number lies in about as many separate parts as there are objects. Because one object may lie
+        in two or three parts, that takes at least `_MANY_PARTS`.
     """
     most = int(numbers.max(initial=0))
     if not most or (numbers != most).all() or ((numbers != most) & (numbers != 0)).any():
         return ""
-    from scipy import ndimage  # takes a moment to load, and is seldom needed
+    from scipy import ndimage  # slow to load and rarely needed
 
     objects = len(np.unique(others[others != 0]))
     parts = int(ndimage.label(numbers, ndimage.generate_binary_structure(numbers.ndim, numbers.ndim))[1])
@@ -150,13 +150,13 @@ def split_codes(
     path, spec, label_map, nodata
         As for `to_labels`.
     codes : (H, W) or (D, H, W), integer
-        Below `divisor` the class alone, of pixels that belong to no object.
+        Below `divisor` the class of pixels that belong to no object.
     divisor
         1000 in Cityscapes.
 
     Returns
     -------
-    Labels of `spec.label_dtype`, and the codes with 0 where there is no object or pixels are ignored.
+    Labels of `spec.label_dtype`, and the codes with 0 for ignored pixels and those without an object.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def split_codes(
     """
     check_nodata(path, nodata, codes, spec=spec, label_map=label_map)
     numbered = codes >= divisor
-    classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 is too much for 8 bits
+    classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 does not fit into 8 bits
     stored = classes.reshape(-1, codes.shape[-1])
     labels = to_labels(path, stored, spec=spec, label_map=label_map).reshape(codes.shape)
     if spec.ignore_index is not None:
@@ -181,14 +181,14 @@ def to_labels(
     Parameters
     ----------
     path
-        Only named in messages.
+        Only used in messages.
     values : (H, W) integers, or (H, W, 3) uint8 colours
     spec
-        Which labels there are.
+        The labels that exist.
     label_map
         From "value" or "red,green,blue" to a label; empty takes values as labels.
     nodata
-        What pixels without data hold, as the file says; see `check_nodata`.
+        The value of pixels without data by the file, see `check_nodata`.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def to_labels(
     Raises
     ------
     DataError
-        A value that is no label or, with a label map, not in it; or pixels without data that would be a class.
+        A value is not a label, or not in the label map; or pixels without data would be a class.
     """
     check_nodata(path, nodata, values, spec=spec, label_map=label_map)
     has_colours = values.ndim == 3
@@ -210,8 +210,14 @@ def to_labels(
         counts = counted[found]
     else:  # colours, and wide or signed integers
         found, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    table = _targets(found, spec, label_map, colours=has_colours)
-    _refuse_unknown(path, found, counts, table, spec, label_map, colours=has_colours)
+    write = _write_colour if has_colours else str
+    known = label_map or {str(label): label for label in allowed_labels(spec)}
+    table = [known.get(write(int(value)), -1) for value in found]
+    unknown = [f"{write(int(found[k]))} ({counts[k]} pixels)" for k, label in enumerate(table) if label < 0]
+    if unknown:
+        rule = f"to hold only {_allowed_text(spec, label_map)}"
+        remedy = _remedy(found, counts, len(unknown), spec, label_map)
+        raise DataError(expected(show(path), "mask", rule, shorten(unknown, rest="more values"), remedy))
     if places is not None:
         return np.asarray(np.asarray(table, spec.label_dtype)[places].reshape(codes.shape))
     lookup = np.zeros(len(counted), spec.label_dtype)
@@ -220,7 +226,7 @@ def to_labels(
 
 
 def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
-    """Whether all values are labels: compared at memory speed; counting values would take as long as decoding."""
+    """Whether all values are labels, at memory speed; counting values takes as long as decoding."""
     known = codes < spec.num_values
     if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
         known |= codes == spec.ignore_index
@@ -232,36 +238,8 @@ def _colour_codes(colours: np.ndarray) -> np.ndarray:
     return (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
 
 
-def _write(value: int, *, colours: bool) -> str:
-    """A stored value as the label map writes it."""
-    return f"{value >> 16},{value >> 8 & 255},{value & 255}" if colours else str(value)
-
-
-def _targets(found: np.ndarray, spec: ClassSpec, label_map: Mapping[str, int], *, colours: bool) -> list[int]:
-    """The label of each value found, -1 where it has none."""
-    if label_map:
-        return [label_map.get(_write(int(value), colours=colours), -1) for value in found]
-    allowed = set(allowed_labels(spec))
-    return [int(value) if int(value) in allowed else -1 for value in found]
-
-
-def _refuse_unknown(
-    path: Path,
-    found: np.ndarray,
-    counts: np.ndarray,
-    table: list[int],
-    spec: ClassSpec,
-    label_map: Mapping[str, int],
-    *,
-    colours: bool,
-) -> None:
-    unknown = [(int(v), int(n)) for v, n, label in zip(found, counts, table, strict=True) if label < 0]
-    if not unknown:
-        return
-    found_values = [f"{_write(value, colours=colours)} ({count} pixels)" for value, count in unknown]
-    rule = f"to hold only {_allowed_text(spec, label_map)}"
-    remedy = _remedy(found, counts, len(unknown), spec, label_map)
-    raise DataError(expected(show(path), "mask", rule, shorten(found_values, rest="more values"), remedy))
+def _write_colour(code: int) -> str:
+    return f"{code >> 16},{code >> 8 & 255},{code & 255}"
 
 
 def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
@@ -273,7 +251,7 @@ def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
 
 
 def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
-    """The likeliest cause of these values."""
+    """Return advice by the likeliest cause of these values."""
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:
@@ -288,9 +266,9 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
 
 
 def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether values look like numbers of objects: 1 to N nearly without gaps, and no one of them rules the others.
+    """Whether values look like object numbers: 1 to N with few gaps, and none of them in most pixels.
 
-    Where edges of labels are blurred, nearly all pixels keep the labels, and few have the values between.
+    Where edges of labels are blurred, nearly all pixels keep the labels and few have values in between.
     """
     held = found > 0
     numbers, pixels = found[held], counts[held]

@@ -1,4 +1,4 @@
-"""How the masks of a run are read: what their values mean, and what is refused."""
+"""Defines how the masks of a run are read: the meaning of their values, and what is refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.config import Instances
+from segmeter.data.classes_config import Instances
 from segmeter.data.files.sniff import show
 from segmeter.data.files.zarr import label_names
 from segmeter.errors import DataError
@@ -22,32 +22,32 @@ class Reading:
     Parameters
     ----------
     spec
-        What the labels mean.
+        The meaning of the labels.
     label_map
         From a stored value or colour to a label; empty takes stored values as labels.
     max_pixels
         The most pixels or voxels of a file, checked before it is decoded.
     key
-        Which array of an NPZ archive or Zarr group; None takes the only one.
+        The array of an NPZ archive or Zarr group; None takes the only one.
     instances
-        Whether the stored values are numbers of objects, 0 being none, and not labels: "references" and "predictions"
+        Whether the stored values are object numbers, 0 being none, instead of labels; "references" and "predictions"
         say so of one side of a pair.
     divisor
-        Where they are class * divisor + number, as Cityscapes has them; None for numbers alone.
+        If the values are class * divisor + number, as in Cityscapes; None for numbers alone.
     keeps_invalid
-        Whether values that are no label are kept, to be counted.
+        Whether values that are not labels are kept, to be counted.
     flat
         Whether a volume of depth 1 is read as an image.
     overlap
-        What pixels are that two drawn objects (COCO, GeoJSON) cover.
+        What happens to pixels that two drawn objects cover.
     resample
-        Whether a prediction on another grid than its reference's is brought onto it, by "nearest" neighbour.
+        Whether a prediction on another grid is brought onto its reference's grid, by "nearest" neighbour.
     level
-        Which level of a pyramid.
+        The level of a pyramid.
     located
-        Whether the place of the pixels is read.
+        Whether the geometry is read.
     timeout_s
-        The most seconds that whoever measures cases waits for the files of one; None for any.
+        The most seconds to wait for the files of a case; None for no limit.
     """
 
     spec: ClassSpec
@@ -70,7 +70,7 @@ class Reading:
         return not self.instances and any("," in name for name in self.label_map)
 
     def options(self, path: Path, *, is_folder: bool | None = None) -> dict[str, Any]:
-        """How `open_array` opens a map; the label map of an OME-Zarr picture has to be named."""
+        """Return the options with which `open_array` opens a map; the label map of an OME-Zarr image must be named."""
         is_folder = path.is_dir() if is_folder is None else is_folder
         names = label_names(path) if self.key is None and is_folder else []
         if names:

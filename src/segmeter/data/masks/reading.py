@@ -1,4 +1,4 @@
-"""Reads label maps from files of any format, whole or by lines, with their place and the hash of their bytes."""
+"""Reads label maps of any format, whole or line by line, with their geometry and the hash of their bytes."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from segmeter.data.files.array import ArrayRows, FileArray, Header, LazyArray, L
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
-from segmeter.data.files.sniff import open_regular, show, volume_format
+from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.images import kind_of
-from segmeter.data.masks.coco import coco_of, hash_coco, read_coco
-from segmeter.data.masks.drawn import decode_geojson
+from segmeter.data.masks.annotations import annotations_of, hash_annotated, read_annotated
 from segmeter.data.masks.label_mapping import check_nodata, split_codes, split_objects, to_labels
 from segmeter.data.masks.options import Reading
+from segmeter.data.masks.outlines import OUTLINES, read_outlines
 from segmeter.errors import DataError
 
 _MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
@@ -27,14 +27,14 @@ _MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredMap:
-    """What a file holds.
+    """The content of a file.
 
     Parameters
     ----------
     values : (H, W) or (D, H, W)
-        As `read_values` and `read_map` say.
+        As `read_values` and `read_map` return them.
     geometry
-        Where its pixels lie.
+        Where the pixels lie.
     sha256
         Hash of the file's bytes, or of all files of a Zarr folder.
     is_palette
@@ -48,13 +48,21 @@ class StoredMap:
 
 
 def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> StoredMap:
-    """Read a label map; `shape` is that of drawn objects whose file does not say it.
+    """Read a label map.
 
-    Three axes are (depth, height, width), and with ``reading.flat`` a volume of depth 1 is (height, width); colours are
-    read from pictures only, where the label map names them. Floats are taken where every one is a whole number. Without
-    a label map, uint8 and uint16 are returned as they are stored, to be counted first and checked by `check_labels`
-    only where the counts are not those of classes. Numbers of
-    objects are returned as they are stored, but floats as int64.
+    Three axes are (depth, height, width); with ``reading.flat`` a volume of depth 1 is (height, width). Colours are
+    read from images, if the label map names them. Floats are accepted if every one is a whole number. Without a label
+    map, uint8 and uint16 are returned as stored: they are counted first, and `check_labels` is needed only if the
+    counts are not those of classes. Object numbers are returned as stored, floats among them as int64.
+
+    Parameters
+    ----------
+    path
+        A file, a Zarr folder, or a path into an annotation file.
+    reading
+        How it is read.
+    shape
+        The size of the map, for drawn objects whose file does not state it.
 
     Returns
     -------
@@ -64,17 +72,18 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     Raises
     ------
     DataError
-        The file is damaged, lossy, too large, of fractions, or has a value that is no label.
+        The file is damaged, lossy or too large, or a value is a fraction or not a label.
     """
-    if coco_of(path):
-        return StoredMap(values=read_coco(path, reading), geometry=NOWHERE, sha256=hash_coco(path))
+    if annotations_of(path):
+        return StoredMap(values=read_annotated(path, reading), geometry=NOWHERE, sha256=hash_annotated(path))
     form = volume_format(path)
-    if form == "geojson":
-        return _read_geojson(path, reading, shape)
+    if form in OUTLINES:
+        values = read_outlines(path, form, reading, shape=shape)
+        return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))
     with open_array(path, settled=True, **reading.options(path, is_folder=form == "zarr")) as array:
         codes = _codes_of(array, reading)
         geometry = array.geometry if reading.located else Geometry(nodata=array.nodata)
-        has_colours = codes.ndim == 3 and array.header.channels == 3
+        has_colours = codes.ndim == 3 and array.header.channels > 1
         sha256, is_palette = array.sha256, array.is_palette
     if reading.instances or reading.keeps_invalid:
         codes = whole_numbers(path, codes) if codes.dtype.kind == "f" else codes
@@ -90,26 +99,26 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
 
 
 def _codes_of(array: FileArray, reading: Reading) -> NDArray[Any]:
-    """The stored values, or colours, of a mask."""
+    """Return the stored values, or colours, of a mask."""
     codes = array.samples() if isinstance(array, PictureArray) else None
-    if codes is not None:  # such a file has one channel, is not lossy, and says nothing about an orientation
+    if codes is not None:  # such a file has one channel, is not lossy, and has no orientation
         return codes
     check_mask_header(array.path, array.header, label_map=reading.label_map)
-    codes = array.read()
+    codes = array.read_colours(3) if array.header.kind == "rgba" else array.read()
     return codes.astype(np.uint8) if codes.dtype == np.bool_ else codes
 
 
 def has_pixels(path: Path) -> bool:
-    """Whether a mask stores pixels, and not objects that are drawn onto a map whose size comes from elsewhere."""
-    return coco_of(path) is None and volume_format(path) != "geojson"
+    """Whether a mask stores pixels, instead of objects to be drawn onto a map whose size comes from elsewhere."""
+    return annotations_of(path) is None and volume_format(path) not in OUTLINES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """A mask of one plane as training and evaluation of a model use it.
+    """A mask of one plane, as training and evaluation use it.
 
-    `labels` is (H, W) of the spec's dtype, `instances` (H, W) the number of the object of each pixel, 0 being none, or
-    None where the file holds labels.
+    `labels` is (H, W) of the spec's dtype. `instances` is (H, W), the object number of each pixel, 0 being none, or
+    None if the file holds labels.
     """
 
     labels: NDArray[Any]
@@ -118,11 +127,11 @@ class Target:
 
 
 def read_target(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> Target:
-    """Read a mask of one plane, every value checked; raises as `read_map`, and for volumes."""
+    """Read a mask of one plane and check every value; raises as `read_map`, and for volumes."""
     stored = read_map(path, reading, shape=shape)
     check_one_plane(path, stored.values.shape)
     if not reading.instances:
-        labels = check_labels(path, stored.values, replace(reading, label_map={}))  # which is used up
+        labels = check_labels(path, stored.values, replace(reading, label_map={}))  # which has been applied
         return Target(labels=labels, instances=None, stored=stored)
     if reading.divisor is None:
         labels, instances = split_objects(path, stored.values, reading.spec)
@@ -133,7 +142,7 @@ def read_target(path: Path, reading: Reading, *, shape: tuple[int, ...] | None =
 
 
 def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
-    """Refuse a volume of more than one plane, which is scored, and neither trained on nor predicted."""
+    """Refuse a volume of more than one plane, which can be scored but not used for training or prediction."""
     if len(shape) > 2 and shape[0] > 1:
         remedy = "Volumes can be scored alone: save each plane as a file of its own."
         raise DataError(expected(show(path), "mask", "to hold one plane", " x ".join(map(str, shape)), remedy))
@@ -141,14 +150,14 @@ def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
 
 @contextmanager
 def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = None) -> Iterator[LazyArray]:
-    """Open a mask of one plane, and give its lines as labels; what is not read by lines is decoded at once.
+    """Open a mask of one plane as lines of labels; formats that can't be read line by line are decoded at once.
 
     `shape` is that of drawn objects, as for `read_map`.
 
     Raises
     ------
     DataError
-        It is damaged, or not a mask; reading a line also raises it where a value is no label.
+        The file is damaged or not a mask. Reading a line also raises it for a value that is not a label.
     """
     if not has_pixels(path):
         yield ArrayRows(read_target(path, reading, shape=shape).labels)
@@ -171,29 +180,29 @@ def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
 
 
 def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
-    """Read what a volume holds, numbers of any kind: an image for pictures, or probabilities.
+    """Read the values of a volume or image as stored, such as probabilities.
 
     Returns
     -------
     StoredMap
-        (H, W) or (D, H, W) as stored.
+        (H, W) or (D, H, W).
 
     Raises
     ------
     DataError
-        The file is damaged or too large, or is no such array.
+        The file is damaged or too large, or is not such an array.
     """
     with open_array(path, settled=True, key=key, max_pixels=max_pixels, axes="map") as array:
         return StoredMap(values=array.read(), geometry=array.geometry, sha256=array.sha256)
 
 
 def hash_map(path: Path) -> str:
-    """Sha256 as `StoredMap` has it: of a file's bytes, a Zarr folder's files, or an image's part of a COCO file."""
-    return hash_coco(path) if coco_of(path) else hash_path(path)
+    """Return the sha256 as in `StoredMap`: of a file, a Zarr folder, or an image's part of an annotation file."""
+    return hash_annotated(path) if annotations_of(path) else hash_path(path)
 
 
 def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray:
-    """Turn stored values into labels of `spec.label_dtype`; DataError names every value that is none."""
+    """Turn stored values into labels of `spec.label_dtype`; DataError names every value that is not a label."""
     if values.dtype.kind == "f":
         values = whole_numbers(path, values)
     plane = values.reshape(-1, values.shape[-1])
@@ -202,14 +211,14 @@ def check_labels(path: Path, values: np.ndarray, reading: Reading) -> np.ndarray
 
 
 def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
-    """Floats as int64, where every one is a whole number that int64 and the float's own precision hold exactly.
+    """Convert floats to int64, if every one is a whole number that both types hold exactly.
 
     Raises
     ------
     DataError
-        With how many are not, and one of them.
+        With the number of other values, and one of them.
     """
-    exact = 2 ** (np.finfo(values.dtype).nmant + 1)  # beyond it a float stands for several whole numbers
+    exact = 2 ** (np.finfo(values.dtype).nmant + 1)  # beyond it, a float stands for several whole numbers
     with np.errstate(invalid="ignore"):
         good = (values == np.rint(values)) & (np.abs(values) <= exact)
     if not good.all():
@@ -221,7 +230,7 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
 
 
 def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int]) -> None:
-    """Refuse, from its header, a file that can't be a mask."""
+    """Refuse a file whose header shows that it can't be a mask."""
     name = show(path)
     if header.lossy:
         found = f"a lossy {header.format.upper()} file"
@@ -232,19 +241,9 @@ def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int
         remedy = "Turn the pixels themselves and clear the tag."
         raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
     has_colours = any("," in key for key in label_map)
-    if header.channels == 1 or (header.kind == "rgb" and header.bits == 8 and has_colours):
+    if header.channels == 1 or (header.kind in ("rgb", "rgba") and header.bits == 8 and has_colours):
         return
     remedy = "Save the labels as one channel."
-    if header.kind == "rgb":
+    if header.kind in ("rgb", "rgba"):
         remedy = 'Name the colours: data.label_map={"0,0,0": 0, "255,0,0": 1}, or save the labels as one channel.'
     raise DataError(expected(name, "mask", "to have one channel", kind_of(header), remedy))
-
-
-def _read_geojson(path: Path, reading: Reading, shape: tuple[int, ...] | None) -> StoredMap:
-    if shape is None or len(shape) != 2 or reading.spec.is_multilabel:
-        rule = "to be scored against a map (height, width) of classes, whose size it takes"
-        found = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
-        raise DataError(expected(show(path), "GeoJSON", rule, found))
-    with open_regular(path) as file:
-        values = decode_geojson(path, file, reading, shape=shape)
-    return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))

@@ -1,1 +1,1 @@
-"""Dataset -> DataReport: every file verified once, its values measured, and remembered for the next start."""
+"""Verifies the files of a data set once, measures their values, and remembers them for the next start."""

@@ -1,4 +1,4 @@
-"""target -> how many pixels each class has, and how many are decided; image -> how many have each value."""
+"""Counts the pixels of each class in targets, and of each value in images."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
     ----------
     target : (H, W), or (K, H, W) for multilabel
     spec
-        What its labels mean.
+        The meaning of its labels.
 
     Returns
     -------
-    int64 (K,). Ignored pixels are in none.
+    int64 (K,), without ignored pixels.
     """
     if spec.is_multilabel:
         return np.asarray((target == 1).sum((1, 2)), np.int64)
@@ -30,7 +30,7 @@ def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
 
 
 def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Count the pixels, int64 (K,), in which a class is decided: for multilabel each has a plane of its own."""
+    """Count the pixels, int64 (K,), that are not ignored; for multilabel each class has a plane of its own."""
     decided = spec.valid(target)
     if spec.is_multilabel:
         return np.asarray(decided.sum((1, 2)), np.int64)
@@ -38,9 +38,9 @@ def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
 
 
 def count_values(plane: NDArray[Any], *, least: int = 0) -> NDArray[np.int64]:
-    """How often each value from 0 on, and `least` of them, is in (H, W): exact, and faster than passes over the pixels.
+    """Count each value from 0 in (H, W), at least `least` of them: exact, and faster than passes over the pixels.
 
-    Some rows at a time, as `bincount` makes 8 bytes of each pixel.
+    It takes some rows at a time, as `bincount` makes 8 bytes of each pixel.
     """
     step = max(1, _AT_ONCE // plane.shape[1])
     counts = np.bincount(plane[:step].ravel(), minlength=least)

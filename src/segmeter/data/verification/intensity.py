@@ -1,4 +1,4 @@
-"""images -> their values per channel (range, percentiles, mean, deviation), and the normalisation from them."""
+"""Measures the values of images per channel (range, percentiles, mean, deviation), and derives the normalisation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from segmeter.data.config import DataConfig, channel_label
 from segmeter.data.verification.counting import count_values
 from segmeter.errors import DataError
 
-FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that a model takes as 1
+FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that becomes 1 for a model
 LEVELS = (0, 0.5, 1, 2, 5, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 100)  # percentiles kept of each image
 SHOWN = (1, 50, 99)  # percentiles of a data set
 
-_EVERY = 16  # rows of large float images, of which one is kept for the levels
-_LEAST_USE = 1 / 8  # of the full scale; below it the scale is hardly the images' own
-_FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs, which networks expect near 0 and 1
+_EVERY = 16  # of the lines of large float images is used for the levels
+_LEAST_USE = 1 / 8  # of the full scale, below which it is hardly the images' own
+_FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs; networks expect about 0 and 1
 
 Values = NDArray[np.float64]
 Limits = tuple[tuple[float, float], ...]  # lowest and highest value, per channel
@@ -37,7 +37,7 @@ class Intensity:
     low, high, mean, std : (C,)
         Exact, over every pixel, in stored units.
     levels : (L, C)
-        Percentiles at `LEVELS`, from those of each image, so exact to a part of the distance between two of them.
+        Percentiles at `LEVELS`, merged from those of each image, so approximate between two of them.
     """
 
     dtype: str
@@ -50,7 +50,7 @@ class Intensity:
 
     @property
     def percentiles(self) -> Values:
-        """Those at `SHOWN`, (P, C)."""
+        """Percentiles at `SHOWN`, (P, C)."""
         return self.levels[[LEVELS.index(level) for level in SHOWN]]
 
     @property
@@ -60,7 +60,7 @@ class Intensity:
 
 
 def measure_image(image: NDArray[Any]) -> tuple[Values, Values, Values]:
-    """Mean (C,), variance (C,) and values at `LEVELS` (L, C) of an image (H, W, C), in stored units."""
+    """Return mean (C,), variance (C,) and values at `LEVELS` (L, C) of an image (H, W, C), in stored units."""
     planes = (image[:, :, channel] for channel in range(image.shape[2]))
     measured = [
         _measure_floats(plane.ravel()) if plane.dtype.kind == "f" else _measure_counts(count_values(plane))
@@ -71,9 +71,9 @@ def measure_image(image: NDArray[Any]) -> tuple[Values, Values, Values]:
 
 
 def measure_rows(blocks: Iterable[NDArray[Any]], dtype: np.dtype[Any]) -> tuple[Values, Values, Values]:
-    """Measure an image of which some rows (h, W, C) come at a time, as `measure_image` does.
+    """Measure an image that comes in bands (h, W, C), as `measure_image` does.
 
-    Integers are measured exactly. The levels of floats are those of every row whose number is a multiple of 16.
+    Integers are measured exactly. The levels of floats are those of every 16th line.
     """
     if dtype.kind == "f":
         return _measure_float_rows(blocks)
@@ -115,12 +115,14 @@ def _measure_floats(plane: NDArray[Any]) -> tuple[float, float, Values]:
 
 
 def merge_images(dtype: str, pixels: NDArray[Any], mean: Values, variance: Values, levels: Values) -> Intensity:
-    """Put together what `measure_image` found of N images: pixels (N,), mean and variance (N, C), levels (N, L, C)."""
+    """Merge what `measure_image` found in N images: pixels (N,), mean and variance (N, C), levels (N, L, C)."""
     weight = (pixels / pixels.sum())[:, None]
     middle = (weight * mean).sum(0)
     spread = (weight * (variance + (mean - middle) ** 2)).sum(0)
     shares = np.diff(np.array(LEVELS, np.float64), prepend=0.0, append=100.0)
-    mass = np.outer(pixels, (shares[:-1] + shares[1:]) / 2)  # a value stands for the pixels half-way to the next ones
+    mass = np.outer(
+        pixels, (shares[:-1] + shares[1:]) / 2
+    )  # a value stands for the pixels up to half-way to its neighbours
     return Intensity(
         dtype=dtype,
         pixels=int(pixels.sum()),
@@ -141,10 +143,10 @@ def _percentiles(values: Values, mass: Values) -> Values:
 
 
 def unit_moments(intensities: Sequence[Intensity], clip: Limits = ()) -> tuple[Values, Values]:
-    """Mean and standard deviation (C,) of all pixels, each image on the scale on which a model takes its dtype.
+    """Return mean and standard deviation (C,) of all pixels, on the scale on which a model takes each dtype.
 
-    With limits per channel, `clip`, those of the values cut off there: these are approximate, as between two of
-    `LEVELS` the values are taken to be evenly spread.
+    With limits per channel, `clip`, they are those of clipped values. These are approximate, because values are assumed
+    to be evenly spread between two of `LEVELS`.
     """
     weight = np.array([[each.pixels] for each in intensities], np.float64)
     weight /= weight.sum()
@@ -156,7 +158,7 @@ def unit_moments(intensities: Sequence[Intensity], clip: Limits = ()) -> tuple[V
 
 
 def _clipped_moments(found: Intensity, clip: Limits) -> tuple[Values, Values]:
-    """Mean and variance (C,), in stored units, of the quantile function that is straight between its known levels."""
+    """Return mean and variance (C,), in stored units, of a quantile function that is linear between the levels."""
     low, high = np.array(clip).T * found.full_scale
     values = np.clip(found.levels, low, high)
     share = np.diff(np.array(LEVELS, np.float64))[:, None] / 100
@@ -167,14 +169,14 @@ def _clipped_moments(found: Intensity, clip: Limits) -> tuple[Values, Values]:
 
 
 def clip_limits(config: DataConfig, intensities: Sequence[Intensity]) -> Limits:
-    """The lowest and highest value of each channel that a model is shown; empty where nothing is cut off.
+    """Return the lowest and highest value of each channel that a model is shown; empty without clipping.
 
-    On the scale on which a model takes the images' dtype, so that a checkpoint can keep them.
+    They are on the scale on which a model takes the images' dtype, so that a checkpoint can keep them.
 
     Raises
     ------
     DataError
-        The images are of several dtypes, or a channel has one value between the percentiles.
+        The images have several dtypes, or both percentiles of a channel have the same value.
     """
     if config.clip is None:
         return ()
@@ -194,20 +196,20 @@ def normalisation(
     intensities: Sequence[Intensity],
     default: tuple[tuple[float, ...], tuple[float, ...]],
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean and standard deviation that a model subtracts and divides by, and that its checkpoint keeps.
+    """Return the mean and standard deviation that a model subtracts and divides by; its checkpoint keeps them.
 
     Parameters
     ----------
     config
-        `mean`, `std` and `full_scale` of it are used.
+        Its `mean`, `std` and `full_scale` are used.
     intensities
         The training split.
     default
-        Where the configuration says nothing, for images in 0 to 1.
+        Used where the configuration says nothing, for images in 0 to 1.
 
     Returns
     -------
-    Per channel, for images that are divided by their dtype's maximum (uint8 by 255, uint16 by 65535, floats by 1).
+    Per channel, for images divided by their dtype's maximum (uint8 by 255, uint16 by 65535, floats by 1).
 
     Raises
     ------
@@ -231,7 +233,7 @@ def normalisation(
 
 
 def _factor(config: DataConfig, intensities: Sequence[Intensity]) -> float:
-    """What the full scale of the configuration is on the scale of the dtype."""
+    """Return the configured full scale on the scale of the dtype."""
     if config.full_scale is None:
         return 1.0
     _refuse_mixed(config, intensities, "full_scale")
@@ -255,9 +257,9 @@ def _refuse_far(mean: Values, spread: Values, intensities: Sequence[Intensity]) 
 
 
 def _far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> str:
-    """What normalised inputs (C,) are, where that is far from 0 and 1, else nothing.
+    """Describe normalised inputs (C,) that are far from mean 0 and spread 1; otherwise "".
 
-    Of several channels some may be dark or nearly constant; not all of them, and none far beyond the scale.
+    Some of several channels may be dark or nearly constant, but not all of them, and none may be far beyond the scale.
     """
     widest = spread.max()
     if np.abs(mean).max() <= _FAR_MEAN and 1 / _FAR_SPREAD <= widest <= _FAR_SPREAD:
@@ -269,7 +271,7 @@ def _far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> str:
 def mismatch_warnings(
     intensities: Sequence[Intensity], mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = ()
 ) -> list[str]:
-    """Say that images are not on the scale that a trained model normalises by, as 8-bit copies of 12-bit images."""
+    """Warn of images whose scale differs from a trained model's, such as 8-bit copies of 12-bit images."""
     measured, spread = unit_moments(intensities, clip)
     found = _far((measured - np.array(mean)) / np.array(std), spread / np.array(std), intensities)
     advice = "The model was trained on another scale or dtype: what it says of these images means little."
@@ -277,16 +279,16 @@ def mismatch_warnings(
 
 
 class ScaleWatch:
-    """Watches images that are used unverified, some at a time, and warns once that their scale is not the model's.
+    """Watches unverified images as they are used, and warns once if their scale is not the model's.
 
     Parameters
     ----------
     mean, std, clip
-        By which the model normalises.
+        The model's normalisation.
     together
-        Images that are looked at as one, since a single one may be dark.
+        The number of images that are judged together, because a single one may be dark.
     at_once
-        Whether to look at the newest images after each one, as nothing will say which one is the last.
+        Whether to judge the newest images after each one, because nothing announces the last.
     """
 
     def __init__(
@@ -304,18 +306,18 @@ class ScaleWatch:
         self._looked = self._told = False
 
     def add(self, image: NDArray[Any]) -> list[str]:
-        """Take an image (H, W, C); give the warning where it is time for one."""
+        """Add an image (H, W, C), and return the warning if it is due."""
         if self._told:
             return []
         measured = [*self._measured, (image.dtype.name, image.shape[0] * image.shape[1], *measure_image(image))]
         full = len(measured) >= self._together
         lines = self._look(measured) if full or self._at_once else []
         rest = measured[1:] if self._at_once else []
-        self._measured = rest if full else measured  # last, so that an image that can't be looked at is forgotten
+        self._measured = rest if full else measured  # last, so that an image that fails is forgotten
         return lines
 
     def close(self) -> list[str]:
-        """Give the warning about images that are too few for `add`; a rest after others is passed over."""
+        """Return the warning about images that are too few for `add`; a remainder after others is ignored."""
         return self._look(self._measured) if self._measured and not self._looked else []
 
     def _look(self, measured: list[tuple[str, int, Values, Values, Values]]) -> list[str]:
@@ -327,7 +329,7 @@ class ScaleWatch:
 
 
 def scale_warnings(config: DataConfig, splits: Mapping[str, Sequence[Intensity]]) -> list[str]:
-    """Say which splits use less than an eighth of their dtype's range; those with one remedy share a line."""
+    """Warn of splits that use less than an eighth of their dtype's range; splits with one remedy share a line."""
     if config.full_scale is not None or "auto" in (config.mean, config.std):
         return []
     alike = dict[tuple[str, str], dict[str, float]]()

@@ -1,4 +1,4 @@
-"""Splits of a data set -> DataReport, or one refusal that lists everything that is wrong in them."""
+"""Checks the splits of a data set, and reports what they hold or everything that is wrong with them."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -6,46 +6,46 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
+from segmeter.classes import ClassSpec
+from segmeter.data.config import DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.verification.cache import Rows
-from segmeter.data.verification.counting import count_classes
-from segmeter.data.verification.intensity import Intensity, merge_images
+from segmeter.data.verification.intensity import LEVELS, Intensity, merge_images
 from segmeter.data.verification.verify import DTYPES, Verified, verify
 from segmeter.errors import DataError
-
-__all__ = ["DataReport", "check_dataset", "check_splits", "count_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport:
-    """What a split holds.
+    """The content of a split.
 
     Parameters
     ----------
     n_cases, n_known
-        Cases, and those of them whose files are unchanged since an earlier start verified them.
+        The number of cases, and of those whose files are unchanged since an earlier start.
     class_pixels, class_cases : (K,), int64
         Pixels of each class, and cases that have any.
     counted_pixels : (K,), int64
-        Pixels in which a class is decided, that is, not ignored; for multilabel each class has its own plane.
+        Pixels that are not ignored; for multilabel each class has its own plane.
     ignored_pixels, total_pixels
         Over all planes of all targets.
     presence : (N, K), bool
-        Which classes each case has.
+        The classes in each case.
     sizes, dtypes
-        Cases of each (height, width), and of each image dtype.
+        The number of cases of each (height, width), and of each image dtype.
     intensities
-        Values of the images, per dtype.
+        The values of the images, per dtype.
     content_sha256
         Over the hashes of all files in the order of the case ids.
     file_sha256
-        Hashes of the files of each case, the image first: what `Dataset.with_contents` compares when a case is read.
+        Hashes of the files of each case, the image first, which `Dataset.with_contents` compares.
     warnings
         What is odd but usable, one line each.
     """
@@ -79,24 +79,24 @@ def check_splits(
     use_cache: bool = True,
     unread: Sequence[Dataset] = (),
 ) -> tuple[DataReport, ...]:
-    """Check several splits of one data set, and that they share no case, by name or by content.
+    """Check several splits of one data set, and that they share no case by name or content.
 
     Parameters
     ----------
     datasets
-        The splits; what their `problems` say is reported with what is found in their files.
+        The splits; their `problems` are reported together with those of their files.
     problems
-        What is wrong with splits that could not be opened.
+        Problems of splits that could not be opened.
     use_cache
-        Whether a file that is unchanged since an earlier start has verified it is taken as good without decoding it,
-        see `segmeter.data.verification.cache`.
+        Whether files that are unchanged since an earlier start are not read again, see
+        `segmeter.data.verification.cache`.
     unread
-        Other splits, of which no file is read: they may not have a case of the same name.
+        Other splits, which may not have a case of the same name; none of their files is read.
 
     Raises
     ------
     DataError
-        With one line for every file that can't be used, and for every overlap.
+        One line for every file that can't be used, and for every overlap.
     """
     passes = [verify(dataset, use_cache=use_cache) for dataset in datasets]
     found = [*problems, *(line for dataset in datasets for line in dataset.problems)]
@@ -112,7 +112,7 @@ def check_splits(
 
 
 def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
-    """Say that no number of channels fits all images, as the advice for one file would lead to the next."""
+    """Report that no number of channels fits all images, where the advice for one file would lead to the next."""
     odd = sum(getattr(line, "cause", "").startswith("image to have 0 channels") for line in problems)
     if not 0 < odd < images:
         return []
@@ -129,7 +129,7 @@ def _shared_names(one: Dataset, two: Dataset) -> list[str]:
 def _shared_images(
     one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]
 ) -> list[str]:
-    """Say which images of other names are equal."""
+    """Report equal images of different names."""
     names = set(one.case_ids) & set(two.case_ids)
     here = {hashes[0]: pair for hashes, pair in zip(first, one.pairs, strict=True) if int(hashes[0], 16)}
     twins = [
@@ -216,3 +216,47 @@ def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
     if plain.any():
         found.append(f"{where}: cases of {spec.names[0]} only ({some(names[plain])}).")
     return found
+
+
+def describe_report(report: DataReport, config: DataConfig) -> dict[str, Any]:
+    """Return everything in a report as plain values for a JSON file, except the hash of each file.
+
+    A class's share is that of the pixels in which it is decided; None if there are none.
+    """
+    return {
+        "cases": report.n_cases,
+        "sizes": [{"height": h, "width": w, "cases": count} for (h, w), count in report.sizes.items()],
+        "dtypes": report.dtypes,
+        "classes": _classes(report, config.spec()),
+        "ignored_share": report.ignored_pixels / report.total_pixels if report.total_pixels else None,
+        "intensities": [_values(each, config) for each in report.intensities],
+        "content_sha256": report.content_sha256,
+        "warnings": list(report.warnings),
+    }
+
+
+def _classes(report: DataReport, spec: ClassSpec) -> dict[str, Any]:
+    return {
+        name: {
+            "pixels": int(report.class_pixels[index]),
+            "share": float(report.class_pixels[index] / counted) if (counted := report.counted_pixels[index]) else None,
+            "cases": int(report.class_cases[index]),
+        }
+        for index, name in enumerate(spec.names)
+    }
+
+
+def _values(found: Intensity, config: DataConfig) -> dict[str, Any]:
+    channels = {
+        channel_label(config, c): {
+            "low": float(found.low[c]),
+            "high": float(found.high[c]),
+            "mean": float(found.mean[c]),
+            "std": float(found.std[c]),
+            "percentiles": {
+                f"{level:g}": float(value) for level, value in zip(LEVELS, found.levels[:, c], strict=True)
+            },
+        }
+        for c in range(len(found.mean))
+    }
+    return {"dtype": found.dtype, "full_scale": found.full_scale, "pixels": found.pixels, "channels": channels}

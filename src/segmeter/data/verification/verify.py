@@ -1,8 +1,8 @@
-"""Dataset -> what every file of it holds: each file is read once, or not at all where an earlier start has read it."""
+"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged."""
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.data.dataset import Dataset, check_same_size
+from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.sniff import read_state, show
+from segmeter.data.images import check_image_header
 from segmeter.data.in_time import fetch_ahead
-from segmeter.data.masks.coco import coco_of
+from segmeter.data.masks.annotations import annotations_of
+from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
 from segmeter.data.verification.counting import count_classes, count_decided
-from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image
-from segmeter.data.verification.rows import read_rows
+from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image, measure_rows
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
@@ -32,13 +33,44 @@ from segmeter.progress import track
 Value = TypeVar("Value")
 
 DTYPES = tuple(FULL_SCALE)
-_FINDINGS = 2  # raised with every change of what is found in a file
+_FINDINGS = 2  # raise it whenever something else is found in a file
 _CHUNK = 512  # cases whose states one task reads
+_LINES = 512  # lines of a large image that are read at a time
+
+
+def header_problems(dataset: Dataset) -> list[str]:
+    """Read the header of every file and return one line for each problem.
+
+    A file may be unreadable, the wrong kind of image or mask, or of another size than its partner.
+    """
+    ahead = fetch_ahead(range(len(dataset)), lambda index: dataset.pairs[index].files)
+    checks = track(map_in_threads(partial(_header_problems, dataset), ahead), "checking headers", len(dataset))
+    return [problem for found in checks for problem in found]
+
+
+def _header_problems(dataset: Dataset, index: int) -> list[str]:
+    pair, problems = dataset.pairs[index], list[str]()
+    image = _attempt(problems, partial(dataset.header_of, index))
+    if image is not None:
+        given: dict[str, Any] = {"channels": dataset.in_channels, "orientation": dataset.orientation}
+        _attempt(problems, partial(check_image_header, pair.image, image, **given, level=dataset.level))
+    for number, path in enumerate(pair.masks, 1):
+        if not has_pixels(path):  # drawn objects take the image's size
+            continue
+        mask = _attempt(problems, partial(dataset.header_of, index, number))
+        if mask is None:
+            continue
+        _attempt(problems, partial(check_mask_header, path, mask, label_map=dataset.label_map))
+        _attempt(problems, partial(check_one_plane, path, mask.shape[: 2 + len(mask.lead)]))
+        if image is not None:
+            size = turned_size(image, dataset.orientation)
+            _attempt(problems, partial(check_same_size, pair.image, size, path, (mask.height, mask.width)))
+    return problems
 
 
 @dataclass(frozen=True)
 class Verified:
-    """One row of findings per case, see `row_dtype`, one line for everything that is wrong, and cases known before."""
+    """The findings of a data set: one row per case (see `row_dtype`), its problems, and how many cases were known."""
 
     rows: Rows
     problems: tuple[str, ...]
@@ -53,14 +85,14 @@ class Verified:
 
 
 def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
-    """Read every file that is not known to be unchanged since it was last verified.
+    """Read every file of all cases, except those unchanged since they were last verified.
 
     Parameters
     ----------
     dataset
         All its cases are read.
     use_cache
-        Whether findings of earlier starts are taken over; those of this one are kept in any case.
+        Whether to use the findings of earlier starts. The findings of this one are stored either way.
     """
     dtype = row_dtype(dataset)
     store = VerifiedFiles(_settings(dataset), dtype)
@@ -83,11 +115,12 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
 
 
 def row_dtype(dataset: Dataset) -> np.dtype[Any]:
-    """What is kept of a case.
+    """Return the dtype of the findings of a case.
 
-    `state` of each file, see `read_state`; `sha256` of each; `size` (height, width), zeros where something is wrong;
-    `dtype` of the image in `DTYPES`; `mean`, `variance` and `levels` of its values, see `measure_image`; `classes` and
-    `counted`, pixels of each class, and pixels that are not ignored where it may be; `palette`, whether a mask has one.
+    `state` of each file, see `read_state`; `sha256` of each; `size` (height, width), zeros if something is wrong;
+    `dtype` of the image as an index of `DTYPES`; `mean`, `variance` and `levels` of its values, see `measure_image`;
+    `classes`, pixels of each class; `counted`, pixels in which each class is decided; `palette`, whether a mask has
+    one.
     """
     files = _most_files(dataset)
     channels, classes = dataset.in_channels, dataset.spec.num_classes
@@ -108,7 +141,7 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
 
 
 def _settings(dataset: Dataset) -> list[Any]:
-    """All that decides what is found in a file; the images' folder keeps data sets apart."""
+    """Everything that decides what is found in a file; the images' folder keeps data sets apart."""
     spec = dataset.spec
     folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
@@ -119,7 +152,7 @@ def _settings(dataset: Dataset) -> list[Any]:
 
 
 def _read_states(dataset: Dataset) -> NDArray[np.int64]:
-    """The state of every file (N, F, 4), in chunks, as a task per file would cost more than its work."""
+    """Return the state of every file (N, F, 4), in chunks, because a task per file costs more than its work."""
     most = _most_files(dataset)
     pairs = iter(dataset.pairs)
     chunks = iter(lambda: tuple(islice(pairs, _CHUNK)), ())
@@ -128,7 +161,7 @@ def _read_states(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def _states(pair: Pair, most: int) -> list[tuple[int, int, int, int]]:
-    states = [read_state(coco_of(Path(path)) or path) for path in pair.paths]
+    states = [read_state(annotations_of(Path(path)) or path) for path in pair.paths]
     return states + [(0, 0, 0, 0)] * (most - len(states))
 
 
@@ -139,7 +172,7 @@ def _most_files(dataset: Dataset) -> int:
 def _take_known(
     store: VerifiedFiles, names: list[str], states: NDArray[np.int64], use_cache: bool
 ) -> tuple[Rows, list[int]]:
-    """Rows with the findings that still hold, and the places of the others."""
+    """Return rows filled with the findings that still hold, and the places of the other cases."""
     rows = np.zeros(len(names), store.dtype)
     known, kept = store.load() if use_cache else ({}, rows)
     places = np.array([known.get(name, -1) for name in names], np.int64)
@@ -154,18 +187,19 @@ def _take_known(
 def _verify_case(
     dataset: Dataset, dtype: np.dtype[Any], streamed: frozenset[int], index: int
 ) -> tuple[Rows, list[str]]:
-    """Read the files of a case, within the time that reading may take."""
+    """Read the files of a case within its time limit; large ones are limited line by line."""
+    row, problems, limit = np.zeros((), dtype), list[str](), dataset.limit(index)
     if index in streamed:
-        row = np.zeros((), dtype)
-        row["state"] = dataset.limit(index)(partial(_states, dataset.pairs[index], len(row["state"])))
-        return _verify_rows(dataset, row, index)
-    return dataset.limit(index)(partial(_verify_files, dataset, dtype, index))
+        row["state"] = limit(partial(_states, dataset.pairs[index], len(row["state"])))
+        _attempt(problems, partial(_verify_lines, dataset, index, row))
+    else:
+        limit(partial(_verify_files, dataset, index, row, problems))
+    return row, problems
 
 
-def _verify_files(dataset: Dataset, dtype: np.dtype[Any], index: int) -> tuple[Rows, list[str]]:
-    """Read the files of a case; whatever is wrong with one does not hide what is wrong with another."""
-    pair, problems = dataset.pairs[index], list[str]()
-    row = np.zeros((), dtype)
+def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) -> None:
+    """Read the files of a case; a problem with one file does not hide problems with others."""
+    pair = dataset.pairs[index]
     row["state"] = _states(pair, len(row["state"]))
     read = _attempt(problems, partial(dataset.read_image, index, hashed=True))
     shape = (0, 0) if read is None else read[0].shape
@@ -177,33 +211,43 @@ def _verify_files(dataset: Dataset, dtype: np.dtype[Any], index: int) -> tuple[R
     if not problems and (row["state"] != _states(pair, len(row["state"]))).any():
         problems.append(expected(show(pair.image), "files", "to stay as they are while they are checked", "changes"))
     if problems or read is None:
-        return row, problems
+        return
+    image, sha256 = read
     targets = [mask for mask in masks if mask is not None]
-    hashes = [read[1], *(mask.stored.sha256 for mask in targets)]
-    row["sha256"][: len(hashes)] = [list(bytes.fromhex(sha256)) for sha256 in hashes]
-    image = read[0]
-    row["size"], row["dtype"] = image.shape[:2], DTYPES.index(image.dtype.name)
-    row["mean"], row["variance"], row["levels"] = measure_image(image)
+    _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(image))
     if targets:
         target = dataset.stack([mask.labels for mask in targets])
         row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
         row["palette"] = any(mask.stored.is_palette for mask in targets)
-    return row, problems
 
 
-def _verify_rows(dataset: Dataset, row: Rows, index: int) -> tuple[Rows, list[str]]:
-    """The same of a case that is larger than memory."""
-    problems: list[str] = []
-    found = _attempt(problems, partial(read_rows, dataset, index))
-    if found is not None:
-        row["sha256"][: len(found.sha256)] = [list(bytes.fromhex(sha256)) for sha256 in found.sha256]
-        row["size"], row["dtype"] = found.size, DTYPES.index(found.dtype)
-        row["mean"], row["variance"], row["levels"] = found.intensity
-        row["classes"], row["counted"] = found.classes, found.counted
-    return row, problems
+def _verify_lines(dataset: Dataset, index: int, row: Rows) -> None:
+    """Read a case that is larger than memory, some lines at a time."""
+    counts = np.zeros((2, dataset.spec.num_classes), np.int64)
+    with dataset.open_rows(index) as (image, target):
+
+        def blocks() -> Iterator[NDArray[Any]]:
+            for top in range(0, image.shape[0], _LINES):
+                stop = min(top + _LINES, image.shape[0])
+                if target is not None:
+                    labels = target.read(top, stop)
+                    counts[:] += (count_classes(labels, dataset.spec), count_decided(labels, dataset.spec))
+                yield image.read(top, stop)
+
+        measured = measure_rows(blocks(), image.dtype)
+        hashes = [dataset.limit(index)(partial(hash_map, path)) for path in dataset.pairs[index].files]
+    _fill(row, hashes, image.shape, image.dtype, measured)
+    row["classes"], row["counted"] = counts
+
+
+def _fill(row: Rows, hashes: list[str], shape: tuple[int, ...], dtype: np.dtype[Any], measured: Any) -> None:
+    row["sha256"][: len(hashes)] = [list(bytes.fromhex(sha256)) for sha256 in hashes]
+    row["size"], row["dtype"] = shape[:2], DTYPES.index(dtype.name)
+    row["mean"], row["variance"], row["levels"] = measured
 
 
 def _attempt(problems: list[str], work: Callable[[], Value]) -> Value | None:
+    """Return what `work` returns, or add its problems to the list."""
     try:
         return work()
     except DataError as error:

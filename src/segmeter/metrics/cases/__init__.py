@@ -1,1 +1,1 @@
-"""One case -> one row of sufficient statistics, in memory and in the tables of a run."""
+"""Rows of sufficient statistics, one per case, in memory and in the tables of a run."""

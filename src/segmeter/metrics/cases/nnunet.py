@@ -1,4 +1,4 @@
-"""rows -> the summary.json that nnU-Net reads, and one that it wrote -> rows. Needs no nnU-Net."""
+"""Writes the summary.json that nnU-Net reads, and reads those that it wrote. Works without nnU-Net."""
 
 import json
 import math
@@ -50,12 +50,12 @@ def write_summary(
     regions
         Labels or tuples of labels; None takes every class but 0.
     references, predictions, file_ending
-        Folders, and what follows a case's name, for the names of files.
+        Folders and the suffix of the files that the summary names.
 
     Raises
     ------
     InputError
-        The task is multilabel, there is no row, a region names no class, or the folder of the file is not there.
+        The task is multilabel, there is no row, a region names no class, or the folder of the file does not exist.
     """
     target = known_file("write_summary", "path", path)
     chosen = _chosen(tuple(range(1, spec.num_classes)) if regions is None else regions)
@@ -108,20 +108,20 @@ def _means(cases: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def is_nnunet(path: str | Path) -> bool:
-    """Whether a path is that of a summary.json, and not of a run's folder or table."""
+    """Tell a summary.json from a run's folder or table by its path."""
     return isinstance(path, str | Path) and Path(path).suffix == ".json" and not Path(path).is_dir()
 
 
 def read_summary(path: str | Path) -> tuple[ClassSpec, list[CaseRow]]:
     """Read the classes and rows of a summary.json that nnU-Net 2 wrote, or `write_summary`.
 
-    It has the counts of each label or region alone, which are those of a multilabel task; the classes are called as
-    there, "1" or "(1, 2)". It does not say the size of the images: rows have a height of 1.
+    It has counts of each label or region alone, so the task is read as multilabel, and the classes have the names in
+    the file, such as "1" or "(1, 2)". The size of the images is not in the file: rows have a height of 1.
 
     Raises
     ------
     DataError
-        It is no such file; or its counts do not go together.
+        It is another kind of file, or its counts contradict each other.
     """
     file = Path(path)
     try:
@@ -135,7 +135,7 @@ def read_summary(path: str | Path) -> tuple[ClassSpec, list[CaseRow]]:
 
 
 def _read_case(case: Mapping[str, Any], names: Sequence[str]) -> CaseRow:
-    """One case; ValueError where its counts are not those of the same pixels."""
+    """Read one case; ValueError if its counts contradict each other."""
     if set(case["metrics"]) != set(names):
         raise ValueError(f"labels {', '.join(case['metrics'])} in one case and {', '.join(names)} in the first one")
     found = [{name: _whole(case["metrics"][each][name]) for name in _COUNTS} for each in names]

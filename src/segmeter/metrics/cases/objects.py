@@ -1,4 +1,4 @@
-"""objects of one case -> the part of its row that becomes objects.parquet, and back: one row per object."""
+"""Packs the objects of a case into its row, and writes those of all cases as objects.parquet, one row per object."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ SCHEMA = pa.schema([("case_id", pa.string()), ("unit", pa.string()), *_OF_A_CASE
 
 
 def pack_objects(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """Pack the objects of one case, as columns: side, region, id, pixels, size and so on; missing ones are null."""
+    """Pack the objects of one case, given as columns (side, region, id, pixels and so on); missing columns are null."""
     length = len(columns["id"])
     arrays = [pa.array(columns.get(field.name, [None] * length), field.type, from_pandas=True) for field in _OF_A_CASE]
     return _packed(pa.Table.from_arrays(arrays, schema=_OF_A_CASE))
@@ -49,30 +49,30 @@ def pack_objects(columns: Mapping[str, Sequence[Any]]) -> bytes:
 
 @cache
 def no_objects() -> bytes:
-    """What `pack_objects` gives for a case that holds none."""
+    """Pack the objects of a case that has none."""
     return pack_objects({"id": []})
 
 
 def join_objects(parts: Iterable[bytes]) -> bytes:
-    """The objects of several regions of a case, in one."""
+    """Join the packed objects of several regions of a case."""
     return _packed(pa.concat_tables([_unpacked(part) for part in parts]).combine_chunks())
 
 
 def write_objects(folder: Path, cases: Iterable[tuple[str, str, bytes]]) -> bool:
-    """Write ``objects.parquet``, one row per object, in the order of the cases; whether there was any to write.
+    """Write ``objects.parquet``, one row per object in the order of the cases; return whether any case had a table.
 
     The columns are ``case_id, unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
-    ``region`` (class or group), ``id``, ``pixels`` (void ones left out), ``size`` (in the unit's square or cube),
-    ``box`` (first pixel of each axis, then the one behind the last), ``centroid`` (in pixels, by axis),
-    ``touches_border``, ``event``, ``partner`` (the id of the matched object), and of matched ones ``iou, dice``, and on
-    request ``hd95, centroid_distance``.
+    ``region`` (class or group), ``id``, ``pixels`` (without void), ``size`` (in the unit's square or cube), ``box``
+    (the first pixel of each axis, then the end of each), ``centroid`` (in pixels, by axis), ``touches_border``,
+    ``event``, and ``partner`` (the id of the matched object). Matched objects also have ``iou, dice``, and on request
+    ``hd95, centroid_distance``.
 
     Parameters
     ----------
     folder
         Where the file appears, complete or not at all.
     cases
-        Of each case its id, the unit and what `pack_objects` gave; empty bytes where objects were not asked for.
+        The id, the unit and the packed objects of each case; empty bytes if objects were not requested.
     """
     held = [(case_id, unit, packed) for case_id, unit, packed in cases if packed]
     if not held:
@@ -85,12 +85,12 @@ def write_objects(folder: Path, cases: Iterable[tuple[str, str, bytes]]) -> bool
 
 
 def read_objects(folder: Path) -> dict[str, bytes] | None:
-    """What `write_objects` wrote, by case, without cases that hold no object; None where there is no such file.
+    """Read the packed objects of each case that has any; None if the folder has no such file.
 
     Raises
     ------
     DataError
-        The file is damaged, or not one of ours.
+        The file is damaged, or segmeter did not write it.
     """
     path = folder / NAME
     if not path.is_file():

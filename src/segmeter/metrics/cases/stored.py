@@ -1,4 +1,4 @@
-"""Tables of cases on disk: cases.parquet and cases.csv, written exactly, with the same bytes for the same rows."""
+"""Tables of cases on disk: cases.parquet and cases.csv. The same rows give the same bytes."""
 
 import itertools
 import json
@@ -45,7 +45,7 @@ _REMEDY = "Give a run's folder or its cases.parquet."
 
 
 class Batches:
-    """Reads rows from a file of batches that lie one after the other; keeps those that were read last.
+    """Reads rows from a file that consists of batches, and keeps the batches that it read last.
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ class Batches:
 
 
 def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
-    """Lay out the rows as the table that `write_cases` writes; raises as it does."""
-    return pa.concat_tables(_wide_tables(order_rows("case_table", rows, spec), spec))
+    """Lay out the rows as the table that `write_cases` writes, with the same errors."""
+    return pa.concat_tables(wide for wide, _ in _wide_tables(order_rows("case_table", rows, spec), spec))
 
 
 def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id; return the names of the files.
 
-    Where rows have objects there is ``objects.parquet`` too, see `write_objects`.
+    If rows have objects, ``objects.parquet`` is written too, see `write_objects`.
 
     The columns are ``case_id, height, width, depth, spacing, unit`` (of the spacing and of every distance of the case;
     "pixels" without a spacing), ``loss, mean_iou, mean_dice, pixel_accuracy``, ``invalid`` (pixels of no class,
@@ -106,28 +106,28 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
     """
     folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
     tables = _wide_tables(ordered, spec)
-    first = next(tables)
+    (first, part), held = next(tables), list[tuple[str, str, bytes]]()
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         shown = [name for name in first.column_names if name != "confusion"]
         text.write(csv_bytes([shown]))
         texts = [field.name for field in first.schema if field.type == pa.string()]  # numbers hardly repeat
         with pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer:
-            while first is not None:
-                writer.write_table(first)
-                pc_csv.write_csv(_as_text(first.select(shown)), text, pc_csv.WriteOptions(include_header=False))
-                first = next(tables, None)
-    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, _objects(ordered)) else []))
+            for table, kept in itertools.chain([(first, part)], tables):
+                writer.write_table(table)
+                pc_csv.write_csv(_as_text(table.select(shown)), text, pc_csv.WriteOptions(include_header=False))
+                held += _objects(kept)
+    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, held) else []))
 
 
-def _objects(rows: CaseTable) -> Iterator[tuple[str, str, bytes]]:
-    for part in rows.parts():
-        if "objects" in part.column_names:
-            columns = (part[name].to_pylist() for name in ("case_id", "unit", "objects"))
-            yield from ((case_id, unit or "", packed or b"") for case_id, unit, packed in zip(*columns, strict=True))
+def _objects(part: pa.Table) -> Iterator[tuple[str, str, bytes]]:
+    """The id, the unit and the objects of each case of a part that has any."""
+    if "objects" in part.column_names and part["objects"].null_count < len(part):
+        columns = (part[name].to_pylist() for name in ("case_id", "unit", "objects"))
+        yield from ((case_id, unit or "", packed) for case_id, unit, packed in zip(*columns, strict=True) if packed)
 
 
 def _as_text(table: pa.Table) -> pa.Table:
-    """Bring lists to text, with spaces, and guard text that a spreadsheet would run."""
+    """Turn lists into text with spaces, and put an apostrophe before text that a spreadsheet would run."""
     for place, field in enumerate(table.schema):
         column = table[field.name]
         if pa.types.is_list(field.type):
@@ -139,8 +139,8 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[pa.Table]:
-    """Lay out some thousand rows at a time; without rows, one empty table with the columns."""
+def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Lay out some thousand rows at a time, each beside its columns; without rows, one empty table with the columns."""
     names = dict.fromkeys(("case_id",))
     for part in rows.parts():
         optional = [name for name in (*TERMS, *HASHES) if name in part.column_names]
@@ -148,11 +148,11 @@ def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[pa.Table]:
         names |= dict.fromkeys(name for name in part.column_names if name.startswith((CHANGED, SCORE)))
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
     for part in rows.parts() if len(rows) else [NO_ROWS]:
-        yield _wide(part.combine_chunks(), spec, names).replace_schema_metadata({"segmeter": note})
+        yield _wide(part.combine_chunks(), spec, names).replace_schema_metadata({"segmeter": note}), part
 
 
 def _wide(kept: pa.Table, spec: ClassSpec, names: Collection[str]) -> pa.Table:
-    """Lay out the columns of a part: what it keeps, those of `names`, and all that follows from its counts."""
+    """Lay out the columns of a part: its own, those of `names`, and the scores that follow from its counts."""
     cells = math.prod(spec.counts_shape)
     flat = np.asarray(kept["confusion"].combine_chunks().flatten(), np.int64)
     counts = flat.reshape(len(kept), *spec.counts_shape)
@@ -176,7 +176,7 @@ def _wide(kept: pa.Table, spec: ClassSpec, names: Collection[str]) -> pa.Table:
 
 
 def _kept(table: pa.Table, name: str, kind: pa.DataType | None = None) -> pa.Array:
-    """A column, or nulls where a part has none."""
+    """Return a column of a part, or nulls if it has none."""
     known = kind or FIXED.get(name, pa.string())  # Parquet calls the parts of lists otherwise, which shows in the bytes
     return table[name].cast(known) if name in table.column_names else pa.nulls(len(table), known)
 
@@ -188,7 +188,7 @@ def _floats(values: Any) -> pa.Array:
 def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
     """Read the rows of a ``cases.parquet``, or of the run's folder that holds it; exact, sorted by case id.
 
-    With `objects`, what the folder's ``objects.parquet`` has of each case is read too. The path may also be that of a
+    With `objects`, the objects of each case are read from the folder's ``objects.parquet`` too. The path may also be a
     summary.json of nnU-Net, see `read_summary`.
 
     Raises
@@ -200,18 +200,18 @@ def read_cases(path: str | Path, *, objects: bool = False) -> list[CaseRow]:
 
 
 def read_spec(path: str | Path) -> ClassSpec:
-    """Read the classes that a ``cases.parquet``, or the one in a run's folder, was written with; or nnU-Net's."""
+    """Read the classes of a ``cases.parquet``, of the one in a run's folder, or of a summary.json of nnU-Net."""
     if is_nnunet(path):
         return read_summary(path)[0]
     return _describe("read_spec", path)[1]
 
 
 def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTable:
-    """Open the rows of several files as one table, sorted by case id; a case may be there several times.
+    """Open the rows of several files as one table, sorted by case id; a case may occur several times.
 
-    A path is that of a run's folder, of its ``cases.parquet``, or of a summary.json of nnU-Net. Rows of a single file
-    are read when they are asked for; the file stays open, so that another one of its name changes nothing. With
-    `objects`, what the ``objects.parquet`` beside each has of its cases is read too.
+    A path is a run's folder, its ``cases.parquet``, or a summary.json of nnU-Net. Rows of a single file are read on
+    demand from a handle that stays open, so replacing the file changes nothing. With `objects`, the objects of each
+    case are read from the ``objects.parquet`` next to it.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def _as_data_error(path: Path) -> Iterator[None]:
 
 
 def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]]:
-    """A file of ours, its classes, and the names of its columns."""
+    """Find the file, its classes and the names of its columns; DataError if segmeter did not write it."""
     path = known_path(where, "path", given)
     path = path / "cases.parquet" if path.is_dir() else path
     if not path.is_file():

@@ -1,8 +1,8 @@
-"""The table of a run: one row of sufficient statistics per case, held as columns of Arrow.
+"""The table of a run: one row of sufficient statistics per case, as Arrow columns.
 
 Summaries, intervals, tests, comparisons and merges are computed from these columns. A table lies in memory, in a run's
-cases.parquet, or in the journal of a running evaluation. Files are read some thousand rows at a time, as the counts of
-a case may take kilobytes.
+cases.parquet, or in the journal of a running evaluation. Files are read a few thousand rows at a time, because the
+counts of a case can take kilobytes.
 """
 
 import itertools
@@ -65,13 +65,13 @@ class MeasureColumn(NamedTuple):
 
     @property
     def key(self) -> ColumnKey:
-        """What distinguishes the column: metric, region, summed."""
+        """The key of the column: metric, region, summed."""
         return self.metric, self.region, self.summed
 
 
 @cache
 def encode_key(key: ColumnKey) -> str:
-    """Name of a column in a file.
+    """Name a column as files do.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def encode_key(key: ColumnKey) -> str:
 
 @cache
 def decode_key(name: str) -> ColumnKey | None:
-    """Key of the column with this name in a file; None for a score that no measure gives.
+    """Find the key of a column by its name in a file; None for a score that comes from no measure.
 
     Examples
     --------
@@ -124,11 +124,11 @@ class CaseRow:
     unit
         The name of the spacing's unit, "" where it has none or is unknown.
     objects
-        Its part of objects.parquet, from `pack_objects`; empty where that was not asked for.
+        The case's part of objects.parquet, from `pack_objects`; empty if objects were not requested.
     target_crc32
-        The checksum of its target, from `hash_target`; None where it is not known.
+        The checksum of the target, from `hash_target`; None if unknown.
     objects_crc32
-        The checksum of its target's objects, from `hash_objects`; None where their numbers are not given.
+        The checksum of the target's objects, from `hash_objects`; None without an instance map.
     """
 
     case_id: str
@@ -149,7 +149,7 @@ class CaseRow:
 
     @property
     def length_unit(self) -> str:
-        """What distances of the case are measured in: "pixels" without a spacing, "" where its unit has no name."""
+        """The unit of the case's distances: "pixels" without a spacing, "" if the spacing's unit is unknown."""
         return "pixels" if self.spacing is None else self.unit
 
     @property
@@ -164,7 +164,7 @@ class CaseRow:
 
 
 def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
-    """Lay out rows as the columns that a `CaseTable` keeps. Names that only some rows have are null in the others."""
+    """Lay out rows as the columns of a `CaseTable`. Columns that only some rows have are null in the others."""
     values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("height", "width", "depth")}
     values["spacing"] = [row.spacing and list(row.spacing) for row in rows]
     values["unit"] = [row.length_unit or None for row in rows]
@@ -187,7 +187,7 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
 
 
 class CaseTable(Sequence[CaseRow]):
-    """Rows of cases, kept as columns and read when they are asked for; threads may share it.
+    """Rows of cases, kept as columns and read on demand. Threads may share it.
 
     Parameters
     ----------
@@ -265,19 +265,19 @@ class CaseTable(Sequence[CaseRow]):
 
 
 def floats_of(column: pa.ChunkedArray) -> FloatArray:
-    """Numbers of a column; null is NaN."""
+    """Return the numbers of a column; null is NaN."""
     return np.asarray(column.cast(pa.float64()), np.float64)
 
 
 def whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Numbers of a column that files of early versions lack; null is `UNKNOWN`."""
+    """Return the numbers of a column that older files lack; null is `UNKNOWN`."""
     if name not in table.column_names:
         return np.full(len(table), UNKNOWN)
     return np.asarray(pc.fill_null(table[name], UNKNOWN), np.int64)
 
 
 def plain_columns(table: pa.Table) -> dict[str, list[Any]]:
-    """Arguments of rows that do not depend on what was measured; files of early versions lack some."""
+    """Return the arguments of `CaseRow` that every run has; older files lack some of the columns."""
     known, absent = set(table.column_names), [None] * len(table)
     columns = {name: table[name].to_pylist() if name in known else absent for name in ("case_id", *FIXED)}
     columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
@@ -293,7 +293,7 @@ def plain_columns(table: pa.Table) -> dict[str, list[Any]]:
 
 
 def _further(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Changed pixels of post-processing steps, measures, and other scores of a case."""
+    """Sort a case's further columns into pixels changed by post-processing, measures, and other scores."""
     changed, measured, extra = dict[str, int](), list[MeasureColumn](), dict[str, float]()
     for name, value in values.items():
         score, number = name.removeprefix(SCORE), np.nan if value is None else value
@@ -320,7 +320,7 @@ def order_rows(where: str, rows: Sequence[CaseRow], spec: ClassSpec) -> CaseTabl
     Raises
     ------
     InputError
-        With every duplicated id and the first rows whose counts do not fit; or these are no rows, or no ClassSpec.
+        Ids occur twice, counts do not fit `spec`, or the arguments are not rows and a ClassSpec.
     """
     known_kind(where, "spec", spec, ClassSpec)
     if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):

@@ -1,4 +1,4 @@
-"""Columns of a table as NumPy arrays: totals of classes and regions, losses, and all that runs are compared by."""
+"""Columns of a table as NumPy arrays: totals of classes and regions, losses, and facts for comparing runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -132,7 +132,7 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
 
 
 def _narrow_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.integer]]:
-    """The columns of some cases' margins, in 32 bits where they fit; regions of one map have one total."""
+    """Split margins into columns, in 32 bits where they fit; regions of one map share the column of their totals."""
     columns = list(margins.columns().T)
     if not spec.is_multilabel:
         del columns[3 * len(columns) // 4 + 1 :]
@@ -145,8 +145,8 @@ def stack_totals(
 ) -> ClassTotals:
     """Margins (N, R) of the classes, or of regions, each a class or several; int64.
 
-    They are exact, as a region's counts are sums of the matrix's cells. Only some thousand matrices are copied at a
-    time.
+    They are exact, because a region's counts are sums of the matrix's cells. Only a few thousand matrices are copied at
+    a time.
     """
     table, members = as_table(rows), list((class_regions(spec, {}) if regions is None else regions).values())
     parts = [region_margins(table.counts(part), spec, members).columns() for part in table.parts()]
@@ -173,9 +173,9 @@ def class_regions(spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> dict[
 
 
 def divide_terms(terms: NDArray[np.float64]) -> float:
-    """The loss of cases together, from the sums and denominators (N, P, 2) of its P parts.
+    """Compute the loss of all cases together from the sums and denominators (N, P, 2) of its P parts.
 
-    A part whose denominators are 0 does not add up, as it is divided already, and is averaged over the cases.
+    A part whose denominators are 0 is a mean already, and is averaged over the cases.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Settings of metrics: measures, conventions, gates, and the facts known of each score. No heavy import."""
+"""Settings of metrics: measures, conventions, gates, and facts about each score. Imports nothing heavy."""

@@ -1,23 +1,24 @@
-"""Conventions of well-known tools for the headline metrics, one table of choices each; no heavy import.
+"""Conventions of well-known tools for the headline metrics: the choices that `conventions.toml` makes for each.
 
-A convention changes the headline metrics only. The record of each case is the same under all of them, so that a run can
-be summarised under another one later.
+A convention changes the headline metrics only. The row of each case is the same under all of them, so a run can be
+summarised under another one later.
 """
 
 import hashlib
 import json
 import math
+import tomllib
 from dataclasses import asdict, dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from segmeter.metrics.surfaces.distances import SurfaceKind
 
 Figure = Literal["iou", "dice", "hd95", "assd", "nsd"]
-Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases"]
+Aggregation = Literal["dataset", "pooled", "cases", "classes", "pooled_cases", "pairs"]
 
 ALL = "all"  # as a configuration's convention: ours, and the headline metrics under every other one
 LEFT_OUT = math.nan
-BRATS_DIAGONAL = 373.12866  # of 240 x 240 x 155 voxels of 1 mm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,8 @@ class Convention:
         "dataset": counts are summed over the cases, then scored, then averaged over classes. "pooled": they are summed
         over the classes too. "cases": the mean over classes of each case, then over cases. "classes": the mean over
         cases of each class, then over classes. "pooled_cases": counts are summed over the classes of each case, then
-        scored, then averaged over cases. Distances are per case, and averaged as "classes" there, else as "cases".
+        scored, then averaged over cases. "pairs": one mean over all pairs of case and class. Distances are per case,
+        and averaged as "classes" there, else as "cases".
     weighted
         Whether the mean over classes is weighted by their shares of the target's pixels.
     background
@@ -104,151 +106,17 @@ class Convention:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_TWICE = ("class weights divided by the number of classes twice, by which a perfect prediction scores 1 / K",)
-_SMP: tuple[tuple[str, Aggregation, bool, tuple[str, ...]], ...] = (
-    ("macro", "dataset", False, ()),
-    ("weighted", "dataset", True, ()),
-    ("micro-imagewise", "pooled_cases", False, ()),
-    ("macro-imagewise", "classes", False, ()),
-    ("weighted-imagewise", "classes", True, _TWICE),
-)
+def _read_conventions() -> dict[str, Convention]:
+    """Read the table of conventions; "ours" stands for None."""
+    found: dict[str, Convention] = {}
+    for name, given in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
+        choices: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
+        choices = {key: None if one == "ours" else one for key, one in choices.items()}
+        found[name] = Convention(name=name, **choices)
+    return found
 
-_TABLE = (
-    Convention(
-        name="segmeter",
-        tool="segmeter",
-        aggregation="dataset",
-        background=None,
-        surface_background=None,
-        hd95_one_empty=None,
-        assd_one_empty=None,
-        ignore="target",
-    ),
-    Convention(
-        name="mmseg",
-        tool="mmsegmentation 1.2.2: IoUMetric(iou_metrics=['mIoU', 'mDice']), as a fraction and not rounded",
-        figures=("iou", "dice"),
-        aggregation="dataset",
-        background=True,
-        ignore="target",
-        refused=(
-            "counts in float32, in which 16777216 + 1 + 1 is 16777216",
-            "predictions outside the classes, dropped without a word",
-        ),
-    ),
-    Convention(
-        name="cityscapes",
-        tool="cityscapesScripts 2.3.0: evalPixelLevelSemanticLabeling, averageScoreClasses",
-        figures=("iou",),
-        aggregation="dataset",
-        background=True,
-        ignore="target",
-    ),
-    Convention(
-        name="nnunet",
-        tool="nnU-Net 2.8.1: evaluate_predictions, foreground_mean",
-        figures=("iou", "dice"),
-        aggregation="classes",
-        groups=True,
-        ignore="target",
-        refused=(
-            "a mean over classes that one class absent from all cases makes NaN",
-            "cases without a prediction, skipped",
-        ),
-    ),
-    Convention(
-        name="monai",
-        tool="MONAI 1.6.1: MeanIoU(), DiceMetric(), HausdorffDistanceMetric(percentile=95), "
-        "SurfaceDistanceMetric(symmetric=True), SurfaceDiceMetric(class_thresholds)",
-        background=True,
-        overlap_target_empty=LEFT_OUT,
-        hd95_one_empty=LEFT_OUT,
-        ignore="target",
-        refused=("0.0 for the mean distance when every object was missed",),
-    ),
-    Convention(
-        name="medpy",
-        tool="medpy 0.5.2: metric.binary.jc, dc, hd95, assd",
-        figures=("iou", "dice", "hd95", "assd"),
-        iou_both_empty=1.0,
-        hd95="pooled",
-        refused=("an error in place of a distance where a side is empty",),
-    ),
-    Convention(
-        name="deepmind",
-        tool="surface-distance 0.1: compute_dice_coefficient, compute_robust_hausdorff(95), "
-        "compute_average_surface_distance (the mean of its two values), compute_surface_dice_at_tolerance",
-        figures=("dice", "hd95", "assd", "nsd"),
-        surface="marching_cubes",
-        percentile="weighted",
-        assd="mean",
-        refused=("an infinite Hausdorff distance between two empty masks",),
-    ),
-    Convention(
-        name="metrics-reloaded",
-        tool="MetricsReloaded, commit ca3d352: intersection_over_union, dsc, measured_hausdorff_distance_perc, "
-        "measured_average_distance, normalised_surface_distance",
-        dice_both_empty=1.0,
-        distance_both_empty=0.0,
-        refused=("an error in place of a distance where one side is empty",),
-    ),
-    Convention(
-        name="panoptica",
-        tool="panoptica 2.1.7: IOU, DSC, HD95, ASSD, NSD of whole masks, not of matched instances",
-        hd95="pooled",
-        assd="mean",
-        nsd="mean",
-        refused=("a distance to a corner of the array where one side is empty", "0 for the Dice of two empty masks"),
-    ),
-    Convention(
-        name="smp",
-        tool="segmentation_models_pytorch 0.6.0: iou_score, f1_score with reduction='micro'",
-        figures=("iou", "dice"),
-        aggregation="pooled",
-        background=True,
-        ignore="target",
-    ),
-    *(
-        Convention(
-            name=f"smp-{reduction}",
-            tool=f"segmentation_models_pytorch 0.6.0: iou_score, f1_score with reduction='{reduction}', "
-            f"zero_division=1{', class_weights: shares of the target' * weighted}",
-            figures=("iou", "dice"),
-            aggregation=aggregation,
-            weighted=weighted,
-            background=True,
-            iou_both_empty=1.0,
-            dice_both_empty=1.0,
-            ignore="target",
-            refused=refused,
-        )
-        for reduction, aggregation, weighted, refused in _SMP
-    ),
-    Convention(
-        name="seg_metrics",
-        tool="seg_metrics 1.2.8: write_metrics: jaccard, dice",
-        figures=("iou", "dice"),
-        iou_both_empty=1.0,
-        dice_both_empty=1.0,
-        refused=(
-            "distances from borders of 8 neighbours, which have none at the image's edge and are 0.0 where one side is "
-            "empty",
-        ),
-    ),
-    Convention(
-        name="brats",
-        tool="BraTS 2020, as nnU-Net's scripts compute it: Dice and medpy's hd95 of each region",
-        figures=("dice", "hd95"),
-        aggregation="classes",
-        groups=True,
-        dice_both_empty=1.0,
-        hd95="pooled",
-        hd95_one_empty=BRATS_DIAGONAL,
-        distance_both_empty=0.0,
-    ),
-)
 
-CONVENTIONS = {convention.name: convention for convention in _TABLE}
+CONVENTIONS = _read_conventions()
 OURS = CONVENTIONS["segmeter"]
 
 
@@ -293,6 +161,7 @@ _PHRASES: dict[str, dict[str, str]] = {
         "cases": "mean per case, then over cases",
         "classes": "mean per class, then over classes",
         "pooled_cases": "pixels of each case pooled, then mean over cases",
+        "pairs": "mean over all pairs of case and class",
     },
     "surface": {"marching_cubes": "surfaces of marching squares or cubes"},
     "hd95": {"pooled": "HD95 of both directions pooled"},
@@ -309,7 +178,7 @@ def _empty_policies(convention: Convention, surfaces: bool) -> list[str]:
         if figure.lower() in convention.figures and not math.isnan(value):
             both.append(f"{figure} {value:g}")
     if math.isnan(convention.overlap_target_empty):
-        said.append("IoU and Dice without classes that only the prediction holds")
+        said.append("without classes that only the prediction contains")
     if surfaces and "hd95" in convention.figures:
         if not math.isnan(convention.distance_both_empty):
             both.append(f"distance {convention.distance_both_empty:g}")

@@ -29,12 +29,13 @@ MatchIou = Annotated[float, Unit("IoU"), Field(ge=0, lt=1)]
 
 
 class MeasureConfig(Config, title="metrics.measures"):
-    """What every measure has."""
+    """Settings that every measure has."""
 
     name: str
     """The registered name of the measure."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Which classes are measured, by name; null: those that means run over; of a binary task only the object."""
+    """Names of the classes to measure; null takes the classes that means run over, and only the object of a binary
+    task."""
 
     @rule("classes")
     @classmethod
@@ -47,24 +48,24 @@ class MeasureConfig(Config, title="metrics.measures"):
 class SurfaceConfig(MeasureConfig):
     """Distances between surfaces: hd, hd95, hd95_pooled, assd, masd, and nsd@t for each tolerance t.
 
-    For marching cubes their names end in ``_marching_cubes`` (``nsd_marching_cubes@t``). Under another convention than
-    ours both surfaces are measured.
+    With marching cubes the names end in ``_marching_cubes``, as in ``nsd_marching_cubes@t``. Both surfaces are measured
+    if a convention other than ours is requested.
     """
 
     name: str = "surface"
     tolerances: tuple[Annotated[float, Unit("unit of the spacing"), Field(ge=0)], ...] = (1.0,)
-    """Tolerances of the surface Dice, one nsd@t each."""
+    """Tolerances of the surface Dice; each gives one nsd@t."""
     penalty: Literal["inf", "diagonal", "nan"] | Annotated[float, Unit("unit of the spacing"), Field(ge=0)] = "inf"
-    """The distances where exactly one side holds the class: "inf", "diagonal" (the image's), "nan", or a number."""
+    """Distance if exactly one side contains the class: "inf", "diagonal" (of the image), "nan", or a number."""
     surface: Literal["border_pixels", "marching_cubes", "both"] = "border_pixels"
-    """Where a surface lies: "border_pixels", on the pixels of the border; "marching_cubes", between pixels, weighted by
-    area (see `surface_metrics`); "both": both, and ``nsd_mean@t``, the mean of the shares of the two masks' border
+    """Where a surface lies. "border_pixels": on the pixels of the border. "marching_cubes": between pixels, weighted by
+    area (see `surface_metrics`). "both": both of them, and ``nsd_mean@t``, the mean share of the two masks' border
     pixels, which some tools call surface Dice."""
 
     @field_validator("penalty", mode="before")
     @classmethod
     def _as_word(cls, penalty: Any) -> Any:
-        """The command line reads these words as numbers."""
+        """Take back the words that the command line has read as numbers."""
         return str(penalty) if isinstance(penalty, float) and (math.isnan(penalty) or penalty == math.inf) else penalty
 
     @rule("tolerances")
@@ -80,53 +81,51 @@ class BoundaryConfig(MeasureConfig):
 
     name: str = "boundary"
     width: Annotated[int | None, Unit("pixels")] = Field(None, ge=1)
-    """Width of the bands along every axis; null takes `ratio` of the diagonal in pixels, which in volumes of few slices
-    is often more than their depth."""
+    """Width of the bands along every axis; null takes `ratio` of the diagonal in pixels. In volumes with few slices
+    that is often more than their depth."""
     ratio: Annotated[float, Unit("share of the diagonal")] = Field(0.02, gt=0, le=1)
-    """Width of the bands where `width` is null."""
+    """Width of the bands if `width` is null."""
 
 
 @MEASURES.register("error_types", builder=f"{_MEASURES}.masks:ErrorTypes")
 class ErrorTypesConfig(MeasureConfig):
     """Wrong pixels by type (2-D): at the boundary, in the extent of a found segment, or whole segments.
 
-    boundary_errors, extent_errors and segment_errors are shares of the union, which with the IoU add up to 1; of the
-    data set also boundary_gain, extent_gain and segment_gain, by how much the IoU would rise if they were mended.
+    boundary_errors, extent_errors and segment_errors are shares of the union; with the IoU they add up to 1. The data
+    set also has boundary_gain, extent_gain and segment_gain: how much the IoU would rise without these errors.
     """
 
     name: str = "error_types"
     width: Annotated[int | None, Unit("pixels")] = Field(None, ge=1, le=16384)
-    """Within how many pixels of the border an error is one of the boundary; null takes `ratio` of the diagonal."""
+    """Errors this close to the border count as boundary errors; null takes `ratio` of the diagonal."""
     ratio: Annotated[float, Unit("share of the diagonal")] = Field(0.01, gt=0, le=1)
-    """The width where `width` is null."""
+    """The width if `width` is null."""
 
 
 class ObjectsConfig(MeasureConfig):
-    """What every measure of objects has.
+    """Settings that every measure of objects has.
 
-    One rule says what ignored pixels of the target (void) mean for objects, that of panopticapi and of
-    ``match_instances(void=)``. They belong to no object of either side: sizes and unions are without them. A predicted
-    object without a partner is left out, rather than counted as spurious, where more than half of it is void; for that
-    it is taken as it was predicted, void pixels included, which also hold its parts together.
+    Ignored pixels of the target (void) follow panopticapi's rule, as in ``match_instances(void=)``. They belong to no
+    object of either side, so sizes and unions exclude them. A predicted object without a partner is not counted as
+    spurious if more than half of it is void. For that question it keeps its void pixels, which also connect its parts.
     """
 
     connectivity: Literal[8, 4] = 8
-    """How many neighbours a pixel of an object has: 8, corners included (26 in a volume), or 4, with a side in common
-    (6 in a volume)."""
+    """Neighbours of a pixel within an object: 8 includes corners (26 in a volume), 4 does not (6 in a volume)."""
     objects: Literal["maps", "components", "by_class"] = "maps"
-    """What is one object. "maps": the instance maps that come with a case (files of object numbers, what a watershed
-    split) say so; a side without such a map is read as "components". "components": the connected pixels of a class, or
-    of a group's classes together, on both sides. "by_class": in a group, those of each of its classes, and objects of
-    different classes may match."""
+    """How objects are found. "maps": by the instance maps of a case, such as files of object numbers or the result of a
+    watershed; a side without one is read as "components". "components": the connected pixels of a class or group are an
+    object, on both sides. "by_class": the same for each class of a group, and objects of different classes may
+    match."""
 
 
 @MEASURES.register("instances", builder=f"{_MEASURES}.objects:Instances")
 class InstancesConfig(ObjectsConfig):
-    """Objects that match: pq, sq, rq (which is F1 over objects), their mean Dice, and tp, fp, fn of the data set."""
+    """Matching objects: pq, sq, rq (F1 over objects), the mean Dice of matches, and tp, fp, fn of the data set."""
 
     name: str = "instances"
     threshold: MatchIou = 0.5
-    """A match has an IoU above this."""
+    """Two objects match if their IoU is above this."""
     distances: bool = False
     """Also measure the mean surface distance of the matches (object_masd), in the unit of the spacing."""
 
@@ -135,15 +134,15 @@ class InstancesConfig(ObjectsConfig):
 class AveragePrecisionConfig(ObjectsConfig):
     """tp / (tp + fp + fn) over objects at each IoU threshold (ap@t), and its mean over the thresholds (ap).
 
-    This is what Cellpose and the Data Science Bowl of 2018 call average precision, and StarDist accuracy; it is not
-    COCO's, which needs a confidence per object.
+    Cellpose and the Data Science Bowl of 2018 call this average precision, StarDist calls it accuracy. COCO's metric of
+    that name is another one, as it needs a confidence per object.
     """
 
     name: str = "average_precision"
     thresholds: tuple[Annotated[float, Unit("IoU"), Field(ge=0.5, lt=1)], ...] = (
         0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95,
     )  # fmt: skip
-    """A match has an IoU above the threshold; ascending."""
+    """Two objects match if their IoU is above the threshold; ascending."""
 
     @rule("thresholds")
     @classmethod
@@ -161,31 +160,32 @@ class AjiConfig(ObjectsConfig):
 
 @MEASURES.register("partition", builder=f"{_MEASURES}.objects:Partition")
 class PartitionConfig(ObjectsConfig):
-    """How the prediction cuts and joins the target's objects: variation of information in bits (voi, and its parts
-    voi_split and voi_merge; infinite where one side has no object), and the adapted Rand error (are; then 1).
+    """How the prediction cuts and joins the target's objects.
+
+    voi is the variation of information in bits, with its parts voi_split and voi_merge; are is the adapted Rand error.
+    If one side has no object, the first three are infinite and are is 1.
     """
 
     name: str = "partition"
     missed: Literal["pixels", "segment"] = "pixels"
-    """What pixels of target objects are that are predicted as background: "pixels", segments of one pixel each, by
-    which an object that is missed is not one that is found whole; or one "segment" more, as in scikit-image."""
+    """How to treat pixels of target objects that are predicted as background. "pixels": each is a segment of its own,
+    so a missed object does not count as found whole. "segment": all are one more segment, as in scikit-image."""
 
 
-@MEASURES.register("events", builder=f"{_MEASURES}.events:ObjectEvents")
+@MEASURES.register("events", builder=f"{_MEASURES}.objects:ObjectEvents")
 class EventsConfig(ObjectsConfig):
-    """What became of each object: numbers of the data set.
+    """Count what happened to each object of the data set.
 
-    Every target object is one of objects_matched (IoU above the threshold), objects_split (two or more predicted
-    objects lie in it by more than half of themselves), objects_merged (the predicted object that holds more than half
-    of it holds more than half of another one too) and objects_missed; every predicted one is matched, a part of a split
-    one, one of objects_merging, or objects_spurious.
+    A target object is one of objects_matched (IoU above the threshold), objects_split (two or more predicted objects
+    lie in it by more than half), objects_merged (one predicted object covers more than half of it and of another one)
+    and objects_missed. A predicted object is matched, part of a split one, one of objects_merging, or objects_spurious.
     """
 
     name: str = "events"
     threshold: MatchIou = 0.5
-    """A match has an IoU above this."""
+    """Two objects match if their IoU is above this."""
     table: bool = True
-    """Whether objects.parquet is written: one row per object of either side."""
+    """Whether to write objects.parquet, which has one row per object of either side."""
     distances: bool = False
     """Whether its rows of matched objects have hd95 and the distance of the centroids, in the unit of the spacing."""
 
@@ -195,23 +195,23 @@ Challenge = Literal["brats", "picai", "autopet", "cc"]
 
 @MEASURES.register("lesions", builder=f"{_MEASURES}.masks:Lesions")
 class LesionsConfig(MeasureConfig):
-    """Lesions as challenges score them, empty cases included.
+    """Lesions as challenges score them, including their rules for empty cases.
 
-    BraTS: brats_dice and brats_hd95 over lesions, brats_f1, and numbers brats_tp, brats_fp, brats_fn. PI-CAI: picai_f1,
-    picai_tp, picai_fp, picai_fn, in which a second candidate on a found lesion is forgiven. autoPET: the volumes
-    autopet_fp_volume and autopet_fn_volume of parts that meet nothing. CC-metrics: cc_dice, the mean Dice in the
-    regions nearest to each lesion.
+    BraTS: brats_dice and brats_hd95 over lesions, brats_f1, and the numbers brats_tp, brats_fp, brats_fn. PI-CAI:
+    picai_f1, picai_tp, picai_fp, picai_fn, where a second candidate on a found lesion is ignored. autoPET: the volumes
+    autopet_fp_volume and autopet_fn_volume of components without any overlap. CC-metrics: cc_dice, the mean Dice within
+    the region nearest to each lesion.
     """
 
     name: str = "lesions"
     conventions: Annotated[tuple[Challenge, ...], Field(min_length=1)] = ("brats", "picai", "autopet", "cc")
-    """Which of them, each once."""
+    """Which challenges to follow, each once."""
     dilation: Annotated[int, Unit("steps")] = Field(3, ge=0, le=100)
-    """BraTS: parts that meet when they are dilated so often are one lesion; 3, or 1 for meningiomas and metastases."""
+    """BraTS: components that touch after so many dilations are one lesion; 3, or 1 for meningiomas and metastases."""
     least: Annotated[float, Unit("volume in the unit of the spacing")] = Field(50.0, ge=0)
-    """BraTS: lesions up to this volume do not count; 50, or 2 for metastases."""
+    """BraTS: lesions up to this volume are ignored; 50, or 2 for metastases."""
     overlap: MatchIou = 0.1
-    """PI-CAI: the least IoU of a candidate with the lesion that it finds."""
+    """PI-CAI: the lowest IoU with which a candidate finds a lesion."""
 
     @rule("conventions")
     @classmethod
@@ -222,26 +222,27 @@ class LesionsConfig(MeasureConfig):
 
 @MEASURES.register("topology", builder=f"{_MEASURES}.masks:Topology")
 class TopologyConfig(MeasureConfig):
-    """By how many the prediction is off in objects (betti0_error), holes or, in a volume, tunnels (betti1_error),
-    cavities (betti2_error, volumes) and in the Euler number (euler_error); infinite where one side holds nothing.
+    """Errors in the numbers of objects (betti0_error), of holes (betti1_error) and in the Euler number (euler_error).
+
+    In a volume betti1_error counts tunnels and betti2_error cavities. All are infinite if one side is empty.
     """
 
     name: str = "topology"
     connectivity: Literal[8, 4] = 8
-    """How many neighbours a pixel of the class has: 8, corners included (26 in a volume), or 4 (6 in a volume). The
+    """Neighbours of a pixel of the class: 8 includes corners (26 in a volume), 4 does not (6 in a volume). The
     background has the other connectivity."""
 
 
 @MEASURES.register("sizes", builder=f"{_MEASURES}.objects:Sizes")
 class SizesConfig(ObjectsConfig):
-    """Recall and F1 over the objects of each size, of the data set: object_recall@small, object_f1@small and so on."""
+    """Recall and F1 over the data set's objects of each size: object_recall@small, object_f1@small and so on."""
 
     name: str = "sizes"
     limits: tuple[Annotated[int, Unit("pixels"), Field(ge=1)], ...] = (32**2, 96**2)
-    """Areas (volumes in 3-D), void pixels left out, from which on an object is medium, and large; one number tells
+    """Areas (volumes in 3-D) from which an object is medium, and large, without void pixels. A single number separates
     small from large. The default is COCO's."""
     threshold: MatchIou = 0.5
-    """A match has an IoU above this."""
+    """Two objects match if their IoU is above this."""
 
     @rule("limits")
     @classmethod
@@ -252,33 +253,35 @@ class SizesConfig(ObjectsConfig):
 
 @MEASURES.register("iiou", builder=f"{_MEASURES}.objects:build_instance_iou")
 class InstanceIouConfig(ObjectsConfig):
-    """IoU in which each object of the target weighs as much as one of average size (iiou), as Cityscapes has it.
+    """IoU in which each target object weighs as much as one of average size (iiou), as in Cityscapes.
 
-    Pixels of a class that its instance map gives no number belong to no object: they are neither found nor missed.
+    Pixels of a class without a number in its instance map belong to no object. They count neither as found nor as
+    missed.
     """
 
     name: str = "iiou"
     average_sizes: Annotated[
         Literal["data", "cityscapes"] | dict[str, Annotated[float, Field(gt=0)]], Unit("pixels")
     ] = "data"
-    """Pixels of an average object, by class; the others are then not measured. "data": the mean of the objects that are
-    measured; "cityscapes": those of its ten classes with objects, in full resolution."""
+    """Pixels of an average object, by class; other classes are not measured. "data": the mean of the measured objects.
+    "cityscapes": the sizes of its ten classes with objects, in full resolution."""
 
 
-@MEASURES.register("content", builder=f"{_MEASURES}.objects:Content")
+@MEASURES.register("content", builder=f"{_MEASURES}.masks:Content")
 class ContentConfig(MeasureConfig):
-    """What a case shows, for slices: object_size, the median size of the target's objects in pixels or voxels,
-    touches_border, 1 where the class reaches the edge of the image, and with eval, or score with images=FOLDER, the
-    image's mean brightness.
+    """Facts about a case, for slices.
+
+    object_size is the median size of the target's objects in pixels or voxels. touches_border is 1 if the class reaches
+    the edge of the image. brightness is the image's mean, with eval or with score images=FOLDER.
     """
 
     name: str = "content"
     connectivity: Literal[8, 4] = 8
-    """How many neighbours a pixel of an object has: 8, corners included (26 in a volume), or 4 (6 in a volume)."""
+    """Neighbours of a pixel within an object: 8 includes corners (26 in a volume), 4 does not (6 in a volume)."""
 
 
 @MEASURES.register("cldice", builder=f"{_MEASURES}.masks:ClDice")
 class ClDiceConfig(MeasureConfig):
-    """Centreline Dice of tubes: how much of each side's skeleton lies in the other side's mask (cldice)."""
+    """Centreline Dice of tubes (cldice): how much of each side's skeleton lies within the other side's mask."""
 
     name: str = "cldice"

@@ -1,4 +1,4 @@
-"""Settings of the summary: measures, groups, slices, and how uncertainty is found. No torch, no heavy import."""
+"""Settings of the summary: measures, groups, slices, and how intervals are computed. Imports nothing heavy."""
 
 from typing import Annotated, Any
 
@@ -16,41 +16,42 @@ from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, ru
 
 
 class MetricsConfig(Config, title="metrics"):
-    """How the rows of counts become a summary, and what is measured beside the counts."""
+    """How rows of counts become a summary, and what to measure in addition to the counts."""
 
     convention: Annotated[str, OneOf(*CONVENTIONS, ALL)] = "segmeter"
-    """Whose definitions the headline figures follow; "all" shows how they move from ours to each other. What is kept of
-    each case is the same under all of them; see docs/why-tools-differ.md."""
+    """The tool whose definitions the headline metrics follow; "all" shows them under every convention. The rows of a
+    run are the same under all of them; see docs/why-tools-differ.md."""
     background: bool = True
-    """Whether class 0 counts in the means over classes (mmseg, Cityscapes) or not (nnU-Net); every class does for
-    multilabel."""
+    """Whether class 0 counts in means over classes (mmseg, Cityscapes) or not (nnU-Net). Every class of a multilabel
+    task counts."""
     groups: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    """Classes scored as one region, by the region's name: {vehicles: [Car, Bicyclist]}; not for multilabel."""
+    """Classes that are scored as one region, by the region's name: {vehicles: [Car, Bicyclist]}; not for multilabel."""
     bootstrap: Annotated[int, Unit("resamples")] = Field(10_000, ge=0, le=1_000_000)
-    """Resamples behind each 95 % interval; 0 leaves the intervals out, and below about 1000 they are too narrow."""
+    """Resamples for each 95 % interval; 0 leaves intervals out. Fewer than about 1000 make them too narrow."""
     interval: Interval = "expanded"
-    """How intervals are made: "expanded" (percentiles with Student's tails and bias correction), "bca" (bias-corrected
-    and accelerated) or "percentile"; how often each holds the true value is in docs/statistics.md."""
+    """How intervals are computed: "expanded" (percentiles with Student's tails and bias correction), "bca"
+    (bias-corrected and accelerated) or "percentile". docs/statistics.md shows how often each contains the true
+    value."""
     cluster: str | None = None
-    """Which cases are no independent units, such as slices of a patient or frames of a sequence, and are resampled
-    together: "prefix:_" (same text before the last "_" of the case id), "TABLE.csv:COLUMN" (same value there; its
-    column case_id names the cases), or a regular expression with a group (same text in its groups)."""
+    """Cases to resample together because they are not independent, such as slices of a patient or frames of a sequence.
+    "prefix:_" joins cases with the same text before the last "_" of their id. "TABLE.csv:COLUMN" joins those with the
+    same value in a table whose column case_id names the cases. A regular expression joins those whose groups match."""
     slices: str | None = None
-    """Table of facts about the cases, TABLE.csv or TABLE.parquet, whose column case_id names them; null for none."""
+    """Table of facts about the cases, TABLE.csv or TABLE.parquet; its column case_id names the cases; null for none."""
     slice_by: tuple[str, ...] = ()
-    """What the scores are also given by, with their difference to the rest of the cases: columns of `slices`, what
-    the cases themselves tell (share/car, and with the measure "content" object_size/car, touches_border/car and, where
-    there are images, brightness), or what `cluster` can be. thirds(dose) cuts a column of numbers in three parts of as
-    many cases each."""
+    """Subsets of the cases to score, each compared with the other cases: columns of `slices`, or anything that
+    `cluster` accepts. share/car slices by how much of the image a class takes. With the measure "content" there are
+    object_size/car, touches_border/car, and brightness if there are images. thirds(dose) cuts a column of numbers into
+    three equal parts."""
     seed: int = Field(0, ge=0)
     """Seed of the resampling."""
     measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()
-    """What is measured of each case beside its counts, each once: [surface, boundary], or
+    """Measures to take of each case in addition to its counts, each once: [surface, boundary], or
     [{name: surface, tolerances: [1, 2]}]."""
     spacing: tuple[Annotated[float, Unit("unit of the distances"), Field(gt=0)], ...] | None = None
-    """Pixel edge per axis, for files that do not say it: [0.5, 0.5]; null counts pixels."""
+    """Pixel edge per axis, for files that don't state it: [0.5, 0.5]; null counts pixels."""
     calibration: bool = False
-    """Whether probabilities are measured too: calibration and every threshold. Brings them to the host."""
+    """Whether to measure probabilities too: calibration and every threshold. They are copied to the host for that."""
 
     @rule("groups")
     @classmethod
@@ -94,7 +95,7 @@ class MetricsConfig(Config, title="metrics"):
 
 
 def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
-    """Refuse groups and measures of classes that there are not; call it before the first case, not after the last.
+    """Refuse groups and measures of unknown classes. Call this before the first case is measured.
 
     Raises
     ------
@@ -121,13 +122,13 @@ def check_metrics(config: MetricsConfig, spec: ClassSpec) -> None:
 
 
 def with_objects(config: MetricsConfig) -> MetricsConfig:
-    """The same, and objects measured: what masks that number objects are for, unless another measure of objects is."""
+    """Add the measure "instances" unless objects are measured already; masks that number objects are meant for it."""
     if any(isinstance(measure, ObjectsConfig) for measure in config.measures):
         return config
     return config.replace(measures=(*config.measures, InstancesConfig()))
 
 
 def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:
-    """Indices of the classes that means run over."""
+    """Return the indices of the classes that means run over."""
     first = 0 if config.background or spec.task == "multilabel" else 1
     return list(range(first, spec.num_classes))

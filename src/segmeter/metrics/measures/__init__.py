@@ -1,1 +1,1 @@
-"""Measures of a case beside its counts."""
+"""Measures of a case in addition to its counts."""

@@ -1,23 +1,24 @@
 """Measures of the masks of a case: surfaces, boundary bands, centrelines, types of errors, topology, and lesions."""
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import combinations, product
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 from scipy import ndimage
+from skimage.measure import euler_number
 
 from segmeter.checks import expected
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import BoolArray, FloatArray, divide
-from segmeter.metrics.config.scores import NUMBERS, SUFFIXES
-from segmeter.metrics.map_checks import share_of_diagonal, union_box
+from segmeter.metrics.arrays import BoolArray, FloatArray, divide, share_of_diagonal, union_box
+from segmeter.metrics.cases.table import MeasureColumn
+from segmeter.metrics.config.scores import BRIGHTNESS, NUMBERS, OF_A_CLASS, SUFFIXES
+from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
 from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
 from segmeter.metrics.pixels.error_types import TYPES, error_types, iou_gain
-from segmeter.metrics.surfaces.boundary_iou import boundary_iou
-from segmeter.metrics.surfaces.centreline import centreline_dice, cldice_of_counts
+from segmeter.metrics.surfaces.shape import boundary_iou, centreline_dice, cldice_of_counts
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics_by_class
 
 _DISTANCES = ("hd", "hd95", "hd95_pooled", "assd", "masd")
@@ -164,6 +165,25 @@ class Lesions(RegionMeasure):
         return scores
 
 
+class Content(RegionMeasure):
+    """Facts that the reference and the image of a case show, by which cases are sliced."""
+
+    def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
+        mask = maps.masks(region)[0]
+        numbered = find_objects(mask, maps.target_instances, self.config.connectivity)
+        sizes = np.unique(numbered[numbered > 0], return_counts=True)[1]
+        edges = [np.take(mask, [0, -1], axis=axis).any() for axis in range(mask.ndim)]
+        shown = (np.median(sizes), any(edges)) if sizes.size else (np.nan, np.nan)
+        return dict(zip(OF_A_CLASS, shown, strict=True)), {}
+
+    def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
+        yield from super().__call__(maps)
+        if maps.image is not None:  # the mean over pixels and channels, of integers as a share of the largest
+            image = maps.image
+            largest = np.iinfo(image.dtype).max if image.dtype.kind in "iu" else 1
+            yield MeasureColumn(*BRIGHTNESS, float(image.mean(dtype=np.float64)) / largest)
+
+
 def betti_numbers(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> tuple[int, ...]:
     """Count the objects and holes of an image, or the objects, tunnels and cavities of a volume.
 
@@ -190,26 +210,8 @@ def betti_numbers(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> tuple[int
     enclosed = _count_parts(~padded, connectivity == 4) - 1
     if mask.ndim == 2:
         return objects, enclosed
-    return objects, objects + enclosed - euler_number(mask, connectivity), enclosed
-
-
-def euler_number(mask: BoolArray, connectivity: Literal[8, 4] = 8) -> int:
-    """Vertices - edges + faces (- cubes) of the mask as a union of closed pixels, or with 4 of open ones.
-
-    Closed pixels hold a vertex, edge or face as soon as one pixel around it is there; open ones are joined only where
-    all of them are.
-    """
-    padded = np.pad(mask, 1)
-    total = 0
-    for dimension in range(mask.ndim + 1):
-        for axes in combinations(range(mask.ndim), dimension):
-            cells = padded
-            for axis in axes:
-                one, other = np.delete(cells, 0, axis), np.delete(cells, -1, axis)
-                cells = one | other if connectivity == 8 else one & other
-            sign = (-1) ** ((mask.ndim - dimension) if connectivity == 8 else dimension)
-            total += sign * int(cells.sum())
-    return total
+    euler: int = euler_number(padded, mask.ndim if connectivity == 8 else 1)  # type: ignore[no-untyped-call]
+    return objects, objects + enclosed - euler, enclosed
 
 
 def _count_parts(mask: BoolArray, corners: bool) -> int:

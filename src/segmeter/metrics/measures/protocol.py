@@ -1,4 +1,4 @@
-"""Measures turn the maps of a case into columns of its row: what a measure gets, and what it has to give."""
+"""Measures turn the maps of a case into columns of its row. This module defines their input and output."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, check_maps, check_spacing
 from segmeter.metrics.cases.table import ColumnKey, MeasureColumn, decode_key, encode_key
 from segmeter.metrics.config.conventions import OURS
 from segmeter.metrics.config.measures import MEASURES, MeasureConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
-from segmeter.metrics.map_checks import check_maps, check_spacing
 
 OBJECTS = "objects"  # in `CaseMaps.kept`: the rows of objects.parquet that a measure leaves
 
@@ -34,8 +33,9 @@ class Region:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseMaps:
-    """The maps of one case, as measures get them; they contain only classes and the ignored value, and the
-    prediction other values where the spec counts these.
+    """The maps of one case, as measures receive them.
+
+    They contain only classes and the ignored value. The prediction may contain other values if the spec counts them.
 
     Parameters
     ----------
@@ -50,15 +50,15 @@ class CaseMaps:
     target_instances, instances : as one plane of the maps, integer
         Objects of either map, where they are given and not the connected pixels; 0 is background.
     image : (H, W, C) or (H, W)
-        What was segmented, where it is at hand.
+        The image that was segmented, if it is available.
     kept
         Intermediate results of one measure that others reuse.
 
     Raises
     ------
     InputError
-        The maps differ in shape, one is not an array of integers, ids are negative, the spacing has another number of
-        axes, or the spec is no ClassSpec.
+        The maps differ in shape, one is not an array of integers, ids are negative, the spacing does not match the
+        axes, or the spec is not a ClassSpec.
     """
 
     case_id: str
@@ -95,7 +95,7 @@ class CaseMaps:
     ) -> Iterator[tuple[NDArray[Any], NDArray[Any], dict[str, Any], list[tuple[Region, int]]]]:
         """Yield target and labels: once for all regions that are single classes, then the planes of each other one.
 
-        With each come the number of classes and the ignored value of these maps, and which class each region is there.
+        Each pass also gives the number of classes and the ignored value of these maps, and the class of each region.
         """
         only_classes = not self.spec.is_multilabel and not self.spec.count_invalid
         together = [(one, one.members[0]) for one in regions if only_classes and len(one.members) == 1]
@@ -133,7 +133,7 @@ def _is_in(labels: NDArray[Any], members: list[int]) -> NDArray[np.bool_]:
 class Measure(Protocol):
     """Measures one case.
 
-    Metrics that are lengths in the unit of the spacing are named by an attribute `lengths`, where there are any.
+    An attribute `lengths`, if there is one, names the metrics that are lengths in the unit of the spacing.
     """
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
@@ -142,15 +142,15 @@ class Measure(Protocol):
     def summarise(self, sums: Mapping[Name, FloatArray]) -> Mapping[Name, FloatArray]:
         """Turn the sums over cases, of all measures, into scores of the whole data set; both by (metric, region).
 
-        Every value is an array (R,), one per resample, so that the results have intervals like everything else.
+        Every value is an array (R,), one per resample, so that the results get intervals like everything else.
         """
 
 
 @dataclass(frozen=True)
 class RegionMeasure:
-    """A measure of ours, of each of its regions, as the registry builds it from its settings.
+    """A built-in measure of each of its regions, as the registry builds it from its settings.
 
-    A subclass defines `case`, or `measure` where one pass serves several regions; and `first` and `whole` where its
+    A subclass defines `case`, or `measure` if one pass serves several regions. It defines `first` and `whole` if its
     sums give scores of the data set.
     """
 
@@ -176,7 +176,7 @@ class RegionMeasure:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Sums of which every region has one; without them there are no scores of the data set."""
+        """Sums that tell which regions have scores of the data set; without any, there are no such scores."""
         return ()
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
@@ -215,7 +215,7 @@ def build_measures(config: MetricsConfig, spec: ClassSpec) -> tuple[Measure, ...
 
 
 def find_regions(measure: MeasureConfig, config: MetricsConfig, spec: ClassSpec) -> tuple[Region, ...]:
-    """The classes that are measured, then the groups."""
+    """List the classes to measure, then the groups."""
     names = measure.classes
     if names is None:
         indices = [1] if spec.task == "binary" else mean_classes(config, spec)
@@ -232,8 +232,8 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
     Raises
     ------
     InputError
-        A measure refuses the maps (the lines name the case), gives something else than columns, gives a column twice,
-        or a sum is not finite.
+        A measure refuses the maps (the lines name the case), returns something other than columns, returns a column
+        twice, or a sum is not finite.
     """
     found: dict[ColumnKey, MeasureColumn] = {}
     for measure in measures:
@@ -263,5 +263,5 @@ def _check_column(column: MeasureColumn) -> None:
 
 
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:
-    """The metrics that are lengths, in the unit of the spacing."""
+    """Name the metrics that are lengths, in the unit of the spacing."""
     return frozenset(name for measure in measures for name in getattr(measure, "lengths", ()))

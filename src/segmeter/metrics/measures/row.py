@@ -1,9 +1,13 @@
-"""Make the row of one case, with its counts and measures, from its maps."""
+"""Makes the row of one case from its maps: its counts, its measures, and the checksum of its target.
 
-from collections.abc import Iterable, Iterator, Sequence
+The checksum tells whether two runs were scored against the same references.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,13 +17,99 @@ from segmeter.errors import DataError, InputError
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Measure, measure_case
 from segmeter.metrics.pixels.confusion import count_case_and_hidden
-from segmeter.metrics.pixels.target_hash import TargetHash, hash_objects
+
+_crc32: Callable[..., int] = imagecodecs.deflate_crc32  # 20 GB/s and more, where a pass over the pixels takes time
+_FEW = 1 << 16  # a table of so many numbers is made in no time
+
+
+class TargetHash:
+    """CRC-32 of a label map that arrives in bands of lines; for multilabel, the CRC-32 of its planes' checksums.
+
+    It depends neither on the file that the labels came from nor on its dtype.
+
+    Examples
+    --------
+    >>> spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
+    >>> target = np.eye(4, dtype=np.int64)
+    >>> parts = TargetHash(spec)
+    >>> parts.add(target[:1]), parts.add(target[1:])
+    (None, None)
+    >>> parts.value() == hash_target(target, spec) != hash_target(1 - target, spec)
+    True
+    """
+
+    def __init__(self, spec: ClassSpec) -> None:
+        self._spec = spec
+        self._sums = [0] * (spec.num_classes if spec.is_multilabel else 1)
+
+    def add(self, target: NDArray[Any]) -> None:
+        """Add the next lines, (h, W) or (K, h, W) for multilabel; a volume comes as a whole."""
+        planes = target if self._spec.is_multilabel else [target]
+        dtype = self._spec.label_dtype.newbyteorder("<")
+        self._sums = [
+            _crc32(np.ascontiguousarray(plane, dtype).reshape(-1).view(np.uint8), known)
+            for plane, known in zip(planes, self._sums, strict=True)
+        ]
+
+    def value(self) -> int:
+        """Return the checksum of the lines so far, in 0 to 2^32 - 1."""
+        return self._sums[0] if len(self._sums) == 1 else _crc32(np.array(self._sums, "<u4").view(np.uint8))
+
+
+def hash_target(target: NDArray[Any], spec: ClassSpec) -> int:
+    """Compute the checksum of a target whose values are labels; leading axes of length 1 do not matter.
+
+    Parameters
+    ----------
+    target : (H, W), (D, H, W) or multilabel (K, H, W), (K, D, H, W), integer
+        Labels.
+    spec
+        The classes.
+
+    Returns
+    -------
+    int in 0 to 2^32 - 1.
+    """
+    found = TargetHash(spec)
+    found.add(target)
+    return found.value()
+
+
+def hash_objects(objects: NDArray[Any]) -> int:
+    """Compute the checksum of an instance map, in which the position of its first pixel stands for each object's
+    number.
+
+    Parameters
+    ----------
+    objects : integer
+        The object of each pixel, 0 where there is none.
+
+    Returns
+    -------
+    int in 0 to 2^32 - 1.
+
+    Examples
+    --------
+    >>> hash_objects(np.array([[0, 7], [3, 7]])) == hash_objects(np.array([[0, 1], [2, 1]]))
+    True
+    """
+    flat = objects.reshape(-1)
+    if flat.min(initial=0) < 0 or flat.max(initial=0) > 2 * flat.size + _FEW:
+        values, first, places = np.unique(flat, return_index=True, return_inverse=True)
+        named = np.where(values == 0, 0, first + 1)[places]
+    else:
+        first = np.zeros(int(flat.max(initial=0)) + 1, np.int64)
+        first[flat[::-1]] = np.arange(flat.size, 0, -1)  # of a place that is written twice, the last value stays
+        first[0] = 0
+        named = first[flat]
+    return _crc32(np.ascontiguousarray(named, "<i8").view(np.uint8))
+
 
 _LINES = 1024  # of a map that is read by lines, counted at a time
 
 
 class Explain(Protocol):
-    """Gives one line for each thing that is wrong with a band; `hidden` where only ignored pixels are."""
+    """Describes each problem of a band in one line; `hidden` if only ignored pixels have problems."""
 
     def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]: ...
 
@@ -37,19 +127,19 @@ def make_row(maps: CaseMaps, measures: Sequence[Measure]) -> CaseRow:
     Returns
     -------
     CaseRow
-        Without loss, changed pixels and spacing, which the maps do not tell.
+        Without loss, changed pixels and spacing, which the maps do not contain.
 
     Raises
     ------
     InputError
-        A counted pixel is outside the classes, or a measure can't be taken of such maps.
+        A counted pixel is outside the classes, or a measure refuses the maps.
     """
     row = count_bands(maps.case_id, maps.shape, [(maps.target, maps.labels)], maps.spec)
     return measure_row(row, maps, measures)
 
 
 def measure_row(row: CaseRow, maps: CaseMaps, measures: Sequence[Measure]) -> CaseRow:
-    """Add the measures of a case that was counted; raises as `make_row`."""
+    """Add the measures to the row of a case, with the errors of `make_row`."""
     measured = measure_case(maps, measures)
     return replace(
         row,
@@ -66,7 +156,7 @@ def count_bands(
     spec: ClassSpec,
     explain: Explain | None = None,
 ) -> CaseRow:
-    """Count a case, some lines of target and labels at a time.
+    """Count a case, a band of lines at a time.
 
     Parameters
     ----------
@@ -75,20 +165,20 @@ def count_bands(
     bands
         Lines of target and labels, from top to bottom; a map in memory is one band.
     explain
-        Gives what is wrong with a band that can't be counted, or whose ignored pixels hide labels outside the classes
-        (`hidden`). Nothing is wrong where it gives no line.
+        Describes a band that can't be counted, or whose ignored pixels hide labels outside the classes (`hidden`). An
+        empty description means that the band is fine.
 
     Returns
     -------
     CaseRow
-        With counts and the hash of the target alone.
+        With counts and the checksum of the target only.
 
     Raises
     ------
     DataError
-        With the lines that `explain` gives.
+        With the lines of `explain`.
     InputError
-        A counted pixel is outside the classes, and nobody explains it.
+        A counted pixel is outside the classes, and there is no `explain`.
     """
     total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
     for target, labels in bands:
@@ -115,7 +205,7 @@ def count_bands(
 
 
 def bands_of(target: LazyArray, labels: LazyArray) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Read two maps of one size, the same lines of both at a time."""
+    """Read two maps of one size in bands of lines."""
     height = target.shape[-2]
     for top in range(0, height, _LINES):
         stop = min(top + _LINES, height)

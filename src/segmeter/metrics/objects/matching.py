@@ -177,13 +177,10 @@ class Events:
         Index into `TARGET_EVENTS`.
     instances : (I,), int64
         Index into `INSTANCE_EVENTS`; "void" ones lie mostly in void and are not counted.
-    partners : (T,), int64
-        Of a matched target object the index of the predicted one; -1 of the others.
     """
 
     targets: IntArray
     instances: IntArray
-    partners: IntArray
 
     def numbers(self) -> dict[str, int]:
         """How many objects each event has: of the target's, then of the predicted ones that are not matched."""
@@ -223,9 +220,7 @@ def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     instances[(host >= 0) & _at(targets == TARGET_EVENTS.index("split"), host)] = INSTANCE_EVENTS.index("part")
     instances[holds] = INSTANCE_EVENTS.index("merging")
     instances[overlaps.second[chosen]] = INSTANCE_EVENTS.index("matched")
-    partners = np.full(n_targets, -1)
-    partners[overlaps.first[chosen]] = overlaps.second[chosen]
-    return Events(targets=targets, instances=instances, partners=partners)
+    return Events(targets=targets, instances=instances)
 
 
 def _at(values: np.ndarray, index: IntArray) -> np.ndarray:

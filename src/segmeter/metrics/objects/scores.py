@@ -14,8 +14,16 @@ from scipy.special import xlogy
 
 from segmeter.checks import expected, real_number
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray
-from segmeter.metrics.map_checks import Status, check_maps, check_spacing, find_status, union_box
+from segmeter.metrics.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Status,
+    check_maps,
+    check_spacing,
+    find_status,
+    union_box,
+)
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps, renumber
 from segmeter.metrics.surfaces.distances import distances_by_class
 

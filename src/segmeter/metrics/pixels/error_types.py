@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from skimage import measure
 
-from segmeter.metrics.arrays import FloatArray, IntArray, divide
-from segmeter.metrics.map_checks import known_labels, known_width
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_labels, known_width
 
 TYPES = ("boundary", "extent", "segment")
 RATIO = 0.01  # of the diagonal: what the paper chose
@@ -112,7 +112,7 @@ def _count_types(
     counts = np.zeros((num_classes, 2, 3), np.int64)
     if not truth.size:
         return counts, counts[:, 0, 0]
-    from segmeter.metrics.pixels import _error_kernels as kernels  # numba: only where something is measured
+    from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is measured
 
     shift = max(_LEAST_SHIFT, (width - 1).bit_length() - 1)
     right, wrong, has_right, has_other = kernels.survey(truth, found, num_classes, shift)
@@ -128,13 +128,13 @@ def _count_types(
         y, x = np.divmod(places[near], own.shape[1])
         has_seed[values[places[near]], y >> shift, x >> shift] = True
         near[~near] = kernels.look_around(places[~near], own, seeds, seeds, True, reach, shift, has_seed)
-        parts = kernels.number_parts(_keep(places[near], own, num_classes), num_classes)[places[near]]
+        parts = _number_parts(_keep(places[near], own, num_classes), num_classes)[places[near]]
         adjoins = np.ones(parts.max(initial=0) + 1, bool)
         for both, held in ((True, has_right), (False, has_other)):
             beside = kernels.look_around(places[near], own, truth, found, both, neighbours, shift, held)
             adjoins &= np.bincount(parts, beside, len(adjoins)) > 0
         near[near] = adjoins[parts]
-        segments = kernels.number_parts(own, num_classes)
+        segments = _number_parts(own, num_classes)
         met = np.zeros(segments.max() + 1, bool)
         met[segments[same]] = True
         types = np.where(near, 0, np.where(met[segments[places]], 1, 2))
@@ -147,6 +147,12 @@ def _keep(places: IntArray, classes: NDArray[Any], nothing: int) -> NDArray[Any]
     kept = np.full_like(classes, nothing)
     kept.reshape(-1)[places] = classes.reshape(-1)[places]
     return kept
+
+
+def _number_parts(classes: NDArray[Any], nothing: int) -> IntArray:
+    """Number the connected parts of each class from 1 on, corners included, in the flattened map; 0 is `nothing`."""
+    numbers: IntArray = measure.label(classes, background=nothing, connectivity=2)  # type: ignore[no-untyped-call]
+    return numbers.reshape(-1)
 
 
 def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:

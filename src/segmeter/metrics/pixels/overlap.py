@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_name, real_numbers, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
-from segmeter.metrics.map_checks import known_numbers
+from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_numbers, mean_defined
 
 _EXACT = 2.0**53  # float64 holds every whole number up to it
 

@@ -9,8 +9,15 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
-from segmeter.metrics.map_checks import check_classes, known_labels, without_channel
+from segmeter.metrics.arrays import (
+    FloatArray,
+    IntArray,
+    check_classes,
+    divide,
+    known_labels,
+    mean_defined,
+    without_channel,
+)
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
 BINS = 15
@@ -78,19 +85,6 @@ class CalibrationScores:
     sweeps: tuple[PrecisionRecallCurve, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CalibrationCounts:
-    """Numbers of pixels, int64, of C channels and B bins: `tops` (2, B), `classes` (C, 2, B), `sweeps` (C, 2, STEPS).
-
-    `impossible` (1,) counts probabilities of 0 for the target's class. Of two rows the second is that of the hits.
-    """
-
-    tops: IntArray
-    classes: IntArray
-    sweeps: IntArray
-    impossible: IntArray
-
-
 class Calibration:
     """Sums over any number of images, in constant memory.
 
@@ -127,16 +121,19 @@ class Calibration:
         _check_settings(num_classes, task, bins)
         values = num_classes if task == "multiclass" else 2
         _, ignore_index = check_classes("calibration", values, ignore_index)
-        from segmeter.metrics.probabilities import _kernels as tallies  # numba: only where something is counted
+        from segmeter.metrics import _kernels as tallies  # numba: only where something is counted
 
         self.settings = (task, num_classes, bins, ignore_index)
         channels = 1 if task == "binary" else num_classes
-        self.counts = CalibrationCounts(
-            tops=np.zeros((2, bins), np.int64),
-            classes=np.zeros((channels, 2, bins), np.int64),
-            sweeps=np.zeros((channels, 2, tallies.STEPS), np.int64),
-            impossible=np.zeros(1, np.int64),
-        )
+        shapes = {
+            "tops": (2, bins),
+            "classes": (channels, 2, bins),
+            "sweeps": (channels, 2, tallies.STEPS),
+            "impossible": (1,),  # probabilities of 0 for the target's class
+        }
+        self.counts = {
+            name: np.zeros(shape, np.int64) for name, shape in shapes.items()
+        }  # of two rows the second is hits
         self.sums = [0] * ((channels + 1) * bins + 2)  # exact, in units of 2**-1074; in the order of `_parts`
 
     def update(self, target: NDArray[Any], probs: NDArray[Any]) -> None:
@@ -186,38 +183,38 @@ class Calibration:
         known_kind("calibration", "other", other, Calibration)
         if other.settings != self.settings:
             raise InputError(expected("calibration", "other", f"to have the settings {self.settings}", other.settings))
-        for own, more in zip(vars(self.counts).values(), vars(other.counts).values(), strict=True):
-            own += more
+        for name, own in self.counts.items():
+            own += other.counts[name]
         self.sums = [known + more for known, more in zip(self.sums, other.sums, strict=True)]
 
     def compute(self) -> CalibrationScores:
         """Score what was added so far; NaN where nothing was."""
-        from segmeter.metrics.probabilities import _kernels as tallies
+        from segmeter.metrics import _kernels as tallies
 
         task, counts = self.settings[0], self.counts
         top, confidence, losses = self._parts(np.array([rounded(value) for value in self.sums]))
-        classwise, lower = tuple(map(_reliability, counts.classes, confidence)), tallies.lower_ends()
-        n = int(counts.classes.sum() if task == "multilabel" else counts.classes[0].sum())
+        classwise, lower = tuple(map(_reliability, counts["classes"], confidence)), tallies.lower_ends()
+        n = int(counts["classes"].sum() if task == "multilabel" else counts["classes"][0].sum())
         squares, logarithms = divide(losses, np.array([n, n])).tolist()
         return CalibrationScores(
             n=n,
-            top_label=None if task == "multilabel" else _reliability(counts.tops, top),
+            top_label=None if task == "multilabel" else _reliability(counts["tops"], top),
             classwise=classwise,
             classwise_ece=float(mean_defined(np.array([one.ece for one in classwise]))),
             brier=squares if task == "multiclass" else squares / 2,
-            nll=float("inf") if counts.impossible[0] else logarithms,
-            n_impossible=int(counts.impossible[0]),
-            sweeps=tuple(compute_precision_recall(histogram, lower) for histogram in counts.sweeps),
+            nll=float("inf") if counts["impossible"][0] else logarithms,
+            n_impossible=int(counts["impossible"][0]),
+            sweeps=tuple(compute_precision_recall(histogram, lower) for histogram in counts["sweeps"]),
         )
 
     def _parts(self, sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Views: top confidence (B,), confidence (C, B), and squared errors and negative logarithms (2,)."""
-        channels, _, bins = self.counts.classes.shape
+        channels, _, bins = self.counts["classes"].shape
         return sums[:bins], sums[bins:-2].reshape(channels, bins), sums[-2:]
 
     def _add(self, pixels: NDArray[Any], probs: NDArray[Any], image: FloatArray) -> None:
         """Add pixels to the counts, and to the sums of an image: in the order of its pixels, the same anywhere."""
-        from segmeter.metrics.probabilities import _kernels as tallies
+        from segmeter.metrics import _kernels as tallies
 
         (task, num_classes), counts = self.settings[:2], self.counts
         top, confidence, losses = self._parts(image)
@@ -226,12 +223,14 @@ class Calibration:
         for k, plane in enumerate(probs):
             own, value = (pixels[0], k) if task == "multiclass" else (pixels[k], 1)
             tallies.find_steps(plane, steps)
-            tallies.tally_plane(own, plane, steps, value, void, counts.classes[k], confidence[k], counts.sweeps[k])
+            tallies.tally_plane(
+                own, plane, steps, value, void, counts["classes"][k], confidence[k], counts["sweeps"][k]
+            )
             if task != "multiclass":  # both outcomes of one decision, in float64, as 1 - p has to be exact
                 both = np.stack([1 - plane.astype(np.float64), plane.astype(np.float64)])
-                counts.impossible[0] += tallies.tally_all(own, both, void, counts.tops, top, losses)
+                counts["impossible"][0] += tallies.tally_all(own, both, void, counts["tops"], top, losses)
         if task == "multiclass":
-            counts.impossible[0] += tallies.tally_all(pixels[0], probs, void, counts.tops, top, losses)
+            counts["impossible"][0] += tallies.tally_all(pixels[0], probs, void, counts["tops"], top, losses)
 
 
 def calibration(

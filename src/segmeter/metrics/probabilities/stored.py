@@ -88,15 +88,11 @@ def empty_sums(spec: ClassSpec) -> Calibration:
 
 def write_sums(folder: Path, sums: Calibration) -> None:
     """Write `NAME`: the counts, those of the curves without their zeros, and the exact sums in hexadecimal."""
-    counts, content = sums.counts, io.BytesIO()
-    places = np.flatnonzero(counts.sweeps)
-    np.savez_compressed(
-        content,
-        sums=np.array([f"{value:x}" for value in sums.sums]),
-        sweep_places=places,
-        sweep_counts=counts.sweeps.reshape(-1)[places],
-        **{name: getattr(counts, name) for name in _COUNTS},
-    )
+    places, content = np.flatnonzero(sums.counts["sweeps"]), io.BytesIO()
+    arrays: dict[str, Any] = {name: sums.counts[name] for name in _COUNTS}
+    arrays["sums"] = np.array([f"{value:x}" for value in sums.sums])
+    arrays |= {"sweep_places": places, "sweep_counts": sums.counts["sweeps"].reshape(-1)[places]}
+    np.savez_compressed(content, **arrays)
     write_bytes(folder / NAME, content.getvalue())
 
 
@@ -112,8 +108,8 @@ def read_sums(folder: Path, spec: ClassSpec) -> Calibration:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             for name in _COUNTS:
-                getattr(found.counts, name)[...] = stored[name]
-            found.counts.sweeps.reshape(-1)[stored["sweep_places"]] = stored["sweep_counts"]
+                found.counts[name][...] = stored[name]
+            found.counts["sweeps"].reshape(-1)[stored["sweep_places"]] = stored["sweep_counts"]
             values = [int(text, 16) for text in stored["sums"].tolist()]
             if len(values) != len(found.sums):
                 raise ValueError("other classes")

@@ -1,9 +1,9 @@
 """Intervals of scores, by resampling cases or clusters of cases.
 
-Every aggregate here is a function of column sums: dataset scores of summed margins, means of summed values. A resample
-is then a vector of multiplicities, and all resamples together are one matrix product. The columns are first rounded to
-a grid on which every sum is exact in float64 (relative error below 1e-12), so that the result is the same to the bit
-for any number of threads and any BLAS.
+Every aggregate here is a function of column sums: scores of the data set come from summed margins, means from summed
+values. A resample is a vector of multiplicities, so all resamples together are one matrix product. Columns are first
+rounded to a grid on which every sum is exact in float64 (relative error below 1e-12). The result is therefore the same
+to the bit for any number of threads and any BLAS.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +16,17 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_kind, known_name, real_number, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, say
-from segmeter.metrics.map_checks import known_numbers
+from segmeter.metrics.arrays import FloatArray, known_numbers, say
 from segmeter.metrics.statistics.clusters import sum_by
-from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
-from segmeter.metrics.statistics.draws import check_draws, draw_pools, map_weights, to_grid
+from segmeter.metrics.statistics.columns import (
+    Columns,
+    check_draws,
+    draw_pools,
+    map_weights,
+    mean_columns,
+    mean_of_columns,
+    to_grid,
+)
 from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
@@ -39,18 +45,18 @@ class Resampled:
 
     Parameters
     ----------
-    estimate : () or (S,), as the statistic gives
-        Of the cases as they are.
+    estimate : () or (S,), as the statistic returns
+        The statistics of the cases as they are.
     low, high : as the estimate
-        The interval's ends; each is one of the resampled values. NaN where fewer than 5 cases or clusters have the
-        statistic (for a class's IoU those that contain the class), or where it is undefined without one of them.
+        The ends of the interval; each is one of the resampled values. NaN if fewer than 5 cases or clusters have the
+        statistic (for a class's IoU, those that contain the class), or if it is undefined without one of them.
     replicates : (B,) or (B, S)
         The statistics of each resample.
     n_units
-        Cases, or clusters, that were resampled, in `MOST_UNITS` pools where there are more.
+        Number of cases or clusters that were resampled, in `MOST_UNITS` pools if there are more.
     p_of_zero : as the estimate
-        Two-sided p-values of the value 0, below 0.05 where the 95 % interval leaves it out; NaN unless they were asked
-        for, and where there is no interval.
+        Two-sided p-values of the value 0, below 0.05 if the 95 % interval excludes it; NaN unless requested, and
+        without an interval.
     """
 
     estimate: FloatArray
@@ -61,7 +67,7 @@ class Resampled:
     p_of_zero: FloatArray
 
     def ends(self, place: Any) -> list[float | str | None]:
-        """The interval of one of the statistics, for JSON."""
+        """Return the interval of one of the statistics for JSON."""
         return [say(self.low[place]), say(self.high[place])]
 
 
@@ -100,7 +106,7 @@ def bootstrap(
     clusters
         One label per case; cases of a label are drawn together.
     test
-        Whether the p-values of the value 0 are wanted, as of a difference.
+        Whether to compute p-values of the value 0, as for a difference.
 
     Returns
     -------
@@ -147,7 +153,7 @@ def bootstrap_columns(
     clusters: Sequence[str] | NDArray[Any] | None = None,
     test: bool = False,
 ) -> Resampled:
-    """Do what `bootstrap` does, for columns that are made one at a time."""
+    """Do what `bootstrap` does for columns that are computed one at a time."""
     resamples, seed = check_draws("bootstrap", resamples, seed)
     _check_options(level=level, interval=interval, clusters=clusters, count=columns.count)
     score = _of_sums(columns, statistic)
@@ -249,10 +255,11 @@ def mean_interval(
 def _gather_units(
     columns: Columns, clusters: Sequence[str] | NDArray[Any] | None, seed: int
 ) -> tuple[FloatArray, list[int], int]:
-    """Distinct columns of units or pools (U, D) on a grid, which each given column is, and how many units there are.
+    """Return the distinct columns of units or pools (U, D) on a grid, the place of each column, and the number of
+    units.
 
     Columns of zeros fill D up to a multiple of 8: matrices of 63 columns take longer to multiply than those of 64.
-    Columns are made, summed and pooled one after the other: all of them together would be the largest array there is.
+    Columns are computed, summed and pooled one after the other, as all of them together would be the largest array.
     """
     index, count = None, columns.count
     if clusters is not None:
@@ -298,7 +305,7 @@ def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> N
 
 
 def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
-    """The statistic of flat float64 sums (R, M): in the columns' own shape, and whole numbers where they are."""
+    """Wrap the statistic so that it takes flat float64 sums (R, M), in the shape and kind of number of the columns."""
     whole = columns.dtype.kind in "biu"
     if not callable(statistic):
         raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
@@ -315,7 +322,7 @@ def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], F
 
 
 def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:
-    """Rows of sums, more at a time: a statistic is many small operations, each of which costs the same to begin."""
+    """Join small blocks of sums: a statistic consists of many small operations, each with a fixed cost."""
     waiting: list[FloatArray] = []
     for part in parts:
         waiting.append(part)
@@ -327,7 +334,7 @@ def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:
 
 
 def _blocks(units: FloatArray, places: Sequence[int]) -> Iterator[FloatArray]:
-    """All columns of some units at a time."""
+    """Yield all columns, a few units at a time."""
     rows = max(1, _BLOCK // (8 * max(len(places), 1)))
     for start in range(0, len(units), rows):
         yield np.take(units[start : start + rows], places, axis=1)

@@ -1,6 +1,5 @@
-"""Which cases belong together by their ids or by a table of facts, and how many units effectively decide a score."""
+"""Finds out which cases belong together, by their ids or by a table, and how many units effectively decide a score."""
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +28,9 @@ _LISTED = 8  # cases, classes or columns named in one message
 TABLES = (".csv", ".tsv", ".parquet")
 CASE_ID = "case_id"
 
-_REMEDY = "Complete the row, or put quotes around a cell that holds the separator."
-
 
 def is_cluster(cluster: str | None) -> bool:
-    """Whether `metrics.cluster` is written in one of its three ways, or not given."""
+    """Whether `metrics.cluster` has one of its three forms, or is None."""
     if cluster is None or _TABLE.fullmatch(cluster):
         return True
     if cluster.startswith(_PREFIX):
@@ -45,13 +42,13 @@ def is_cluster(cluster: str | None) -> bool:
 
 
 def table_of(cluster: str | None) -> str | None:
-    """The path of the table that TABLE.csv:COLUMN names; None where no table is named."""
+    """Return the path of the table in TABLE.csv:COLUMN; None for other forms."""
     found = _TABLE.fullmatch(cluster or "")
     return found["path"] if found else None
 
 
 def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "cluster") -> list[str] | None:
-    """The cluster of each case; None where `cluster` is None and every case is a unit.
+    """Find the cluster of each case; None if `cluster` is None, where every case is a unit.
 
     Parameters
     ----------
@@ -101,7 +98,7 @@ def _captured(pattern: re.Pattern[str], case_id: str) -> str | None:
 
 
 def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
-    """A value of `metrics.cluster` that gathers most cases into groups, and how many groups; None where none does.
+    """Suggest a value of `metrics.cluster` that groups most cases, with the number of groups; None if there is none.
 
     Examples
     --------
@@ -132,7 +129,7 @@ def sum_by(index: NDArray[np.int64], count: int, column: NDArray[Any]) -> NDArra
 
 
 def effective_units(sizes: NDArray[Any]) -> float:
-    """Kish's effective number of units of some sizes (N,): the square of the sum over the sum of squares; NaN for 0.
+    """Compute Kish's effective number of units of sizes (N,): squared sum over sum of squares; NaN for 0.
 
     Examples
     --------
@@ -147,7 +144,7 @@ def effective_units(sizes: NDArray[Any]) -> float:
 def warn_of_few(
     case_ids: Sequence[str], units: int, effective: Mapping[str, float | None], cluster: str | None
 ) -> str | None:
-    """Warn about intervals that are less certain than they look; None where there is no reason.
+    """Write a warning about intervals that are less certain than they look; None without a reason.
 
     Parameters
     ----------
@@ -178,7 +175,7 @@ def warn_of_few(
 
 
 def is_table(path: str) -> bool:
-    """Whether a file can be such a table, by its name."""
+    """Whether a file can be a table of facts, by its name."""
     return Path(path).suffix.lower() in TABLES
 
 
@@ -197,8 +194,8 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
     Raises
     ------
     InputError
-        The table can't be read, lacks a column, names one twice, has a row with more or fewer cells than its header, or
-        gives a case two values.
+        The table can't be read, lacks a column, has two columns of one name, has a row of another length than its
+        header, or gives a case two values.
     """
     names, cells = _read(Path(path), key, (CASE_ID, column))
     lacking = [name for name in (CASE_ID, column) if name not in names]
@@ -215,7 +212,7 @@ def read_column(path: str | Path, column: str, *, key: str) -> dict[str, str]:
 
 
 def take_cases(value_of: Callable[[str], str | None], case_ids: Sequence[str], *, key: str, rule: str) -> list[str]:
-    """The value of each case; equal ones are one object, as there may be a million of a few.
+    """Look up the value of each case. Equal values share one object, as a million cases may have a few values.
 
     Raises
     ------
@@ -236,60 +233,40 @@ def take_cases(value_of: Callable[[str], str | None], case_ids: Sequence[str], *
 
 
 def column_names(path: str | Path, *, key: str) -> list[str]:
-    """The columns of a table but `case_id`; raises as `read_column`."""
+    """List the columns of a table except `case_id`, with the errors of `read_column`."""
     return [name for name in _read(Path(path), key, ())[0] if name != CASE_ID]
 
 
 def _read(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """The names of all columns, and the cells of each wanted one; no cells where one of them is lacking."""
+    """Return the names of all columns, and the cells of the wanted ones as text; no cells if one is missing."""
+    from pyarrow import csv, parquet, string
+
     try:
         if path.exists() and not path.is_file():
             raise ValueError("not a regular file")
-        return (_read_parquet if path.suffix.lower() == ".parquet" else _read_text)(path, key, wanted)
-    except InputError:
-        raise
-    except (OSError, ValueError, csv.Error) as error:  # ArrowInvalid is a ValueError
+        if path.suffix.lower() == ".parquet":
+            names = parquet.read_schema(path).names
+        else:
+            tabs = path.suffix.lower() == ".tsv"
+            parsing = csv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
+            with csv.open_csv(path, parse_options=parsing) as reader:
+                names = reader.schema.names
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice or not wanted or set(wanted) - set(names):
+            table = None
+        elif path.suffix.lower() == ".parquet":
+            table = parquet.read_table(path, columns=list(wanted))
+        else:
+            as_text = csv.ConvertOptions(include_columns=list(wanted), column_types=dict.fromkeys(wanted, string()))
+            in_order = csv.ReadOptions(use_threads=False)  # only then do errors name the row
+            table = csv.read_csv(path, in_order, parsing, as_text)
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         reason = " ".join(str(error).split())
         raise InputError(expected("metrics", key, "to name a table", f"{path} ({reason})")) from error
-
-
-def _read_text(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-        names = next(reader, [])
-        _check_names(names, path, key)
-        if not wanted or set(wanted) - set(names):
-            return names, []
-        width, found = len(names), [(names.index(name), list[str]()) for name in wanted]
-        for cells in reader:
-            if len(cells) == width:
-                for place, column in found:  # no list of rows: so many would be gone through by the collector
-                    column.append(cells[place])
-            elif cells:
-                rule, remedy = f"to name a table whose rows have {width} cells, as its header", _REMEDY
-                given = f"{len(cells)} in line {reader.line_num} of {path}"
-                raise InputError(expected("metrics", key, rule, given, remedy))
-    return names, [column for _, column in found]
-
-
-def _read_parquet(path: Path, key: str, wanted: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(path) as file:
-        names = list(file.schema_arrow.names)
-        _check_names(names, path, key)
-        if not wanted or set(wanted) - set(names):
-            return names, []
-        table = file.read(columns=list(wanted))
-    return names, [[_text(cell) for cell in table[name].to_pylist()] for name in wanted]
-
-
-def _check_names(names: Sequence[str], path: Path, key: str) -> None:
-    """Refuse a header that names a column twice: which of them is meant is not known."""
-    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         given = f"{shorten([repr(name) for name in twice], most=_LISTED)} twice in {path}"
         raise InputError(expected("metrics", key, "to name a table whose columns differ in name", given, "Rename one."))
+    return names, [] if table is None else [[_text(cell) for cell in table[name].to_pylist()] for name in wanted]
 
 
 def _text(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""Columns of numbers per case whose sums give scores, made one at a time, as all of them together may not fit.
+"""The input of the bootstrap: columns of numbers per case that are added up, and how often each resample draws a case.
 
-A mean over cases is three sums: of the finite values, of how many are defined, and of how many are infinite. It is
-infinite as soon as one value is, as where an object was missed; such means are ordered by the share of values that are
-infinite, then by the mean of the others. Axis letters: N cases, M columns, R sums, V values per case.
+Columns are computed one at a time, because all of them together may not fit into memory. A mean over cases is three
+sums: of the finite values, of the number of defined values, and of the number of infinite ones. It is infinite as soon
+as one value is. Axis letters: N cases, M columns, R sums, V values per case.
 """
 
 import math
@@ -13,7 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.checks import expected, whole_number
+from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, divide, minus
+from segmeter.parallel import map_in_threads
+from segmeter.threads import count_cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +84,7 @@ def mean_columns(values: FloatArray) -> FloatArray:
 
 
 def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]]) -> Columns:
-    """Do what `mean_columns` does for values (N, V), each a function that gives one of their columns (N,)."""
+    """Do what `mean_columns` does for values (N, V), given as one function per column (N,)."""
 
     def make(place: int) -> FloatArray:
         kind, number = divmod(place, len(values))
@@ -92,7 +96,7 @@ def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]]) -> Column
 
 
 def mean_of_columns(sums: FloatArray) -> FloatArray:
-    """Means (R, V) of the defined values; inf as soon as one is infinite, NaN where none is defined."""
+    """Compute means (R, V) of the defined values: inf if one value is infinite, NaN if none is defined."""
     return join_means(split_means(sums))
 
 
@@ -103,15 +107,101 @@ def split_means(sums: FloatArray) -> FloatArray:
 
 
 def join_means(parts: FloatArray) -> FloatArray:
-    """Give the means themselves from what `split_means` gives: infinite as soon as one value is."""
+    """Turn the result of `split_means` into means, which are infinite as soon as one value is."""
     return np.where(parts[0] > 0, np.inf, parts[1])
 
 
 def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
-    """Subtract what `split_means` gives, new minus base.
+    """Subtract results of `split_means`, new minus base.
 
-    The one with the larger share of infinite values is larger, by inf. With equal shares the other values decide.
+    The mean with the larger share of infinite values is larger by inf. If the shares are equal, the other values
+    decide.
     """
     apart = new[0] - base[0]
     finite = np.where((new[0] == 1) & (base[0] == 1), 0.0, minus(new[1], base[1]))
     return np.where(np.abs(apart) > 0, np.copysign(np.inf, apart), finite)
+
+
+MOST_RESAMPLES = 10**8
+
+_DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
+_LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
+_MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
+_POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
+_MOST_THREADS = 4  # that draw and sum; one scores what they give
+
+
+def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
+    """Check the number of resamples and the seed, and return both as ints."""
+    resamples, seed = whole_number(where, "resamples", resamples), whole_number(where, "seed", seed)
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise InputError(expected(where, "resamples", f"between 1 and {MOST_RESAMPLES}", resamples))
+    if seed < 0:
+        raise InputError(expected(where, "seed", ">= 0", seed))
+    return resamples, seed
+
+
+def to_grid(column: NDArray[Any]) -> FloatArray:
+    """Round a column to a power of two so coarse that sums of N draws are exact; integers stay as they are."""
+    values: FloatArray = column.astype(np.float64)
+    largest = max(values.max(initial=0), -values.min(initial=0)) * max(len(values), 1)
+    quantum = np.exp2(np.ceil(np.log2(max(largest, np.finfo(float).tiny))) - 52)
+    values /= quantum  # in place: with many cases these are the largest arrays there are
+    np.round(values, out=values)
+    values *= quantum
+    return values
+
+
+def draw_pools(count: int, pools: int, seed: int) -> NDArray[np.int64]:
+    """Put units into random pools of equal size (or one apart), and return the pool of each unit.
+
+    Resampling pools takes the same time for any number of units. As pools are random, the variance between them is that
+    of independent units, up to a relative error of about sqrt(2 / P) for P pools: 0.4 % for `MOST_UNITS`. This holds
+    for means and ratios, which do not depend on a pool's size. If P does not divide N, intervals of totals, such as
+    numbers of objects, are too wide, because the sizes of the drawn pools vary too.
+    """
+    order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(count), kind="stable")
+    pool = np.empty(count, np.int64)
+    pool[order] = np.arange(count) % pools
+    return pool
+
+
+def map_weights(
+    work: Callable[[FloatArray], FloatArray], n_units: int, resamples: int, seed: int
+) -> Iterator[FloatArray]:
+    """Map `work` over blocks of multiplicities (b, N), in order: each row is one multinomial draw of N among N.
+
+    Indices come from the raw 64-bit stream, 32 bits each by multiplication (a bias below N / 2**32): NumPy promises the
+    stream for all versions, but not its distributions. Each row has a fixed place in the stream, so threads can draw
+    different rows at the same time.
+    """
+    is_long = resamples * n_units >= _MANY_DRAWS
+    size, words = max(_LEAST_ROWS, _DRAWN // n_units), (n_units + 1) // 2
+
+    def draw(rows: range) -> FloatArray:
+        source = np.random.PCG64(seed).advance(rows.start * words)
+        raw = source.random_raw(len(rows) * words).astype("<u8", copy=False)
+        halves = raw.view("<u4").reshape(len(rows), 2 * words)[:, :n_units]
+        return work((_tally_compiled if is_long else _tally)(halves))
+
+    blocks = (range(start, min(start + size, resamples)) for start in range(0, resamples, size))
+    threads = min(count_cores(), _MOST_THREADS) if is_long else 1
+    if threads == 1:
+        return map(draw, blocks)
+    return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")  # what waits may be large
+
+
+def _tally(halves: NDArray[np.uint32]) -> FloatArray:
+    """Count how often each row of draws (R, N) names each of N units."""
+    count, n_units = halves.shape
+    drawn = ((halves * np.uint64(n_units)) >> np.uint64(32)).astype(np.intp)
+    drawn += np.arange(count)[:, None] * n_units
+    return np.bincount(drawn.reshape(-1), minlength=count * n_units).reshape(count, n_units).astype(np.float64)
+
+
+def _tally_compiled(halves: NDArray[np.uint32]) -> FloatArray:
+    from segmeter.metrics._kernels import tally_draws
+
+    weights = np.empty(halves.shape)
+    tally_draws(halves, weights)
+    return weights

@@ -1,7 +1,7 @@
-"""The ends of an interval, each one of the replicates of `bootstrap`, with the influence of single units.
+"""Finds the ends of intervals among the replicates of `bootstrap`, given the influence of single units.
 
-Order statistics never leave the range of the statistic, mix nothing finite with the infinite, and need no formula for
-the statistic; how often each method holds the true value is in docs/statistics.md.
+Order statistics never leave the range of the statistic, never mix finite and infinite values, and need no formula for
+the statistic. docs/statistics.md shows how often each method contains the true value.
 """
 
 from collections.abc import Iterator

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import FloatArray, minus
-from segmeter.metrics.map_checks import known_numbers
-from segmeter.metrics.statistics.draws import check_draws, to_grid
+from segmeter.metrics.arrays import FloatArray, known_numbers, minus
+from segmeter.metrics.statistics.columns import check_draws, to_grid
 
-_BLOCK = 1 << 20  # signs drawn at a time
-_CASES = 4096  # of which they are used at a time; a multiple of 8
-_LEAST_ROWS = 128  # resamples at a time, so that many cases are not gone through once for each
+_WORDS = 1 << 17  # of 64 signs, drawn at a time
+_MANY_BYTES = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 _ROUNDING = 1e-12  # of the sum of sizes: 0.3 - 0.2 and 0.2 - 0.1 differ in their last bit, and count as equal
 
 
@@ -90,56 +88,52 @@ def sign_flip(
         raise InputError(
             expected("sign_flip", "second", rule, f"{int(np.isinf(differences).sum())} infinite differences")
         )
-    p_values, exact = _flip([to_grid(differences)], resamples=resamples, seed=seed)
-    return PairedTest(p_value=p_values[0], n_used=differences.size, n_undefined=n_undefined, exact=exact)
+    p_value, exact = _flip(differences, resamples=resamples, seed=seed)
+    return PairedTest(p_value=p_value, n_used=differences.size, n_undefined=n_undefined, exact=exact)
 
 
 def sign_flips(
     pairs: Iterable[tuple[FloatArray, FloatArray]], *, resamples: int = 10_000, seed: int = 0
 ) -> list[float]:
-    """P-value of `sign_flip` for each pair of values (N,) and (N,); NaN where a difference is infinite.
+    """P-value of `sign_flip` for each pair of arrays (N,); NaN where a difference is infinite."""
+    differences = (_differences("sign_flips", *pair)[0] for pair in pairs)
+    return [
+        _flip(each, resamples=resamples, seed=seed)[0] if np.isfinite(each).all() else math.nan for each in differences
+    ]
 
-    Pairs without a NaN go through the same sign vectors together.
+
+def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float, bool]:
+    """The p-value of differences (n,), and whether it covers all sign vectors.
+
+    Signs are random bits, eight to a byte, and a table has the signed sum of eight cases for every byte. The
+    differences lie on a grid on which every sum is exact, so that equal sums count as equal.
     """
-    p_values, whole = list[float](), dict[int, FloatArray]()
-    for number, (one, other) in enumerate(pairs):
-        differences, n_undefined = _differences("sign_flips", one, other)
-        p_values.append(math.nan)
-        if np.isfinite(differences).all():
-            whole[number] = to_grid(differences)
-            if n_undefined:
-                p_values[number] = _flip([whole.pop(number)], resamples=resamples, seed=seed)[0][0]
-    if whole:
-        for number, p_value in zip(whole, _flip([*whole.values()], resamples=resamples, seed=seed)[0], strict=True):
-            p_values[number] = p_value
-    return p_values
-
-
-def _flip(values: list[FloatArray], *, resamples: int, seed: int) -> tuple[list[float], bool]:
-    """P-values of columns of differences (n,), and whether they are of all sign vectors.
-
-    Each column is on a grid, so that sums are exact, in whatever parts they are taken: equal sums count as equal.
-    """
-    n = len(values[0])
-    observed = np.array([np.abs(each.sum()) - _ROUNDING * np.abs(each).sum() for each in values])
+    values = to_grid(differences)
+    n, observed = len(values), np.abs(values.sum()) - _ROUNDING * np.abs(values).sum()
     if n < resamples.bit_length():  # 2**n <= resamples, without the huge number
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
-        return (np.abs(signs @ np.stack(values, axis=1)) >= observed).mean(axis=0).tolist(), True
-    source, hits, rows = np.random.PCG64(seed), np.zeros(len(values), np.int64), max(_LEAST_ROWS, _BLOCK // n)
+        return float((np.abs(signs @ values) >= observed).mean()), True
+    eights = np.pad(values, (0, -n % 8)).reshape(-1, 8)
+    table = eights @ (2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) - 1).T
+    source, hits, words = np.random.PCG64(seed), 0, (n + 63) // 64
+    rows = max(1, _WORDS // words)
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
-        words = source.random_raw(count * ((n + 63) // 64)).astype("<u8", copy=False)
-        hits += (np.abs(_signed_sums(words.view(np.uint8).reshape(count, -1), values)) >= observed).sum(axis=0)
-    return ((hits + 1) / (resamples + 1)).tolist(), False
+        drawn = source.random_raw(count * words).astype("<u8", copy=False).view(np.uint8).reshape(count, -1)
+        sums = _signed_sums(drawn[:, : len(table)], table, compiled=resamples * len(table) >= _MANY_BYTES)
+        hits += int((np.abs(sums) >= observed).sum())
+    return (hits + 1) / (resamples + 1), False
 
 
-def _signed_sums(packed: NDArray[np.uint8], values: list[FloatArray]) -> FloatArray:
-    """Sums (R, V) of columns (n,) by the signs that are packed in bits (R, n / 8): some cases at a time, for caches."""
-    n, sums = len(values[0]), np.zeros((len(packed), len(values)))
-    for start in range(0, n, _CASES):
-        part = np.stack([each[start : start + _CASES] for each in values], axis=1)
-        bits = np.unpackbits(packed[:, start // 8 : (start + _CASES) // 8], axis=1)[:, : len(part)]
-        sums += (2.0 * bits - 1) @ part
+def _signed_sums(drawn: NDArray[np.uint8], table: FloatArray, *, compiled: bool) -> FloatArray:
+    """Sums (R,) of the entries of a table (P, 256) that the bytes (R, P) name."""
+    if not compiled:
+        chosen: FloatArray = table[np.arange(len(table)), drawn]
+        return np.asarray(chosen.sum(axis=1))
+    from segmeter.metrics._kernels import add_named  # numba takes a moment to load
+
+    sums = np.zeros(len(drawn))
+    add_named(drawn, table, sums)
     return sums
 
 

@@ -1,4 +1,4 @@
-"""Runs may be compared where they have the same cases and targets and, for lengths, the same spacing."""
+"""Checks whether runs can be compared: they need the same cases and targets and, for lengths, the same spacing."""
 
 import logging
 import math
@@ -66,7 +66,7 @@ def _check_ids(ids: Mapping[str, list[str]]) -> None:
 
 
 def _differences(one: RunColumns, other: RunColumns) -> list[tuple[int, str]]:
-    """The cases whose targets differ, and in what, as far as that is known."""
+    """List the cases whose targets are known to differ, and in what."""
     ours, theirs = _flat(one.shapes), _flat(other.shapes)
     shapes = (ours != theirs).any(axis=1)
     labels, objects = (_known_apart(one.hashes[:, k], other.hashes[:, k]) for k in range(2))
@@ -83,7 +83,7 @@ def _differences(one: RunColumns, other: RunColumns) -> list[tuple[int, str]]:
 
 
 def _flat(shapes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A volume of depth 1 is an image."""
+    """Turn volumes of depth 1 into images."""
     flat = shapes.copy()
     flat[flat[:, 0] == 1, 0] = UNKNOWN
     return flat
@@ -106,7 +106,7 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
     runs
         Name of a run to its cases, which are those of the others.
     names
-        The scores that are compared. Of one that is not ours nothing says that it is no length.
+        The scores that are compared. An unknown score may be a length.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
 
 
 def _spaced_apart(one: RunColumns, other: RunColumns) -> BoolArray:
-    """The cases (N,) whose spacings differ."""
+    """Mark the cases (N,) whose spacings differ."""
     pairs, index = np.unique(np.stack([one.spacing, other.spacing]), axis=1, return_inverse=True)
     apart = [not _same_spacing(one.spacings[i], other.spacings[j]) for i, j in pairs.T.tolist()]
     found: BoolArray = np.array(apart)[index.reshape(-1)]
@@ -138,7 +138,7 @@ def _spaced_apart(one: RunColumns, other: RunColumns) -> BoolArray:
 
 
 def _same_spacing(one: Edges, other: Edges) -> bool:
-    """Files keep a spacing in 32 bits or in 64."""
+    """Compare two spacings, of which files may keep 32 or 64 bits."""
     (ours, unit), (theirs, its_unit) = one, other
     pairs = zip(ours or (), theirs or (), strict=False)
     close = len(ours or ()) == len(theirs or ()) and all(math.isclose(*edges, rel_tol=1e-6) for edges in pairs)

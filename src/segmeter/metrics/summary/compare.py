@@ -1,4 +1,4 @@
-"""Runs on the same cases are compared pair by pair: differences (new minus base), tests, and a ranking of all."""
+"""Compares runs on the same cases pair by pair: differences (new minus base), tests, and a ranking of all runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +14,14 @@ from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.config.requirements import Requirement, parse_requirements
-from segmeter.metrics.config.scores import find_direction, is_overall, may_be_infinite, name_change
+from segmeter.metrics.config.scores import (
+    Requirement,
+    find_direction,
+    is_overall,
+    may_be_infinite,
+    name_change,
+    parse_requirements,
+)
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (
@@ -111,7 +117,7 @@ def compare_runs(
 
 @dataclass(frozen=True, kw_only=True)
 class LaidOut:
-    """The columns of runs that are compared: once they are there, the rows are needed no more.
+    """The columns of the runs to compare. Once they exist, the rows can be released.
 
     Parameters
     ----------
@@ -134,7 +140,7 @@ class LaidOut:
 def lay_out(
     runs: Mapping[str, Sequence[CaseRow]], spec: ClassSpec, config: MetricsConfig, *, require: Sequence[str] = ()
 ) -> LaidOut:
-    """Check that runs may be compared, and lay out what is; parameters and errors are those of `compare_runs`."""
+    """Check that runs can be compared, and lay out their columns; takes arguments and raises as `compare_runs`."""
     known_kind("compare", "config", config, MetricsConfig)
     known_kind("compare", "spec", spec, ClassSpec)
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
@@ -159,16 +165,31 @@ def lay_out(
     return LaidOut(boards=boards, not_shared=not_shared, labels=labels, required=required)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
+    """The scores of one run: of all cases, then of each resample.
+
+    Parameters
+    ----------
+    whole : (1 + B, D)
+        Scores of the data set.
+    means : (1 + B, V, 2)
+        Shares of infinite values, and means over cases of the others.
+    """
+
+    whole: FloatArray
+    means: FloatArray
+
+
 def compare_laid_out(given: LaidOut) -> dict[str, Any]:
-    """Do the statistics of `compare_runs`, and return what it returns."""
+    """Compute the statistics and the result of `compare_runs`."""
     boards, labels = given.boards, given.labels
     first = next(iter(boards.values()))
-    pairs, whole = list[dict[str, dict[str, Any]]](), dict[str, FloatArray]()
+    pairs, drawn = list[dict[str, dict[str, Any]]](), dict[str, _Drawn]()
     for base, new in combinations(boards, 2):
         compared, scores = _compare_pair(boards[base], boards[new], (base, new))
         pairs.append(compared)
-        whole |= scores  # the same in every pair
-    drawn = whole, {run: _draw_means(board) for run, board in boards.items()}
+        drawn |= scores  # the same in every pair
     for overall in (True, False):
         tested = [pair[metric] for pair in pairs for metric in first.names if is_overall(metric) == overall]
         for test in _TESTS:
@@ -193,7 +214,7 @@ def compare_laid_out(given: LaidOut) -> dict[str, Any]:
 
 
 def _check_gate(runs: int, config: MetricsConfig) -> None:
-    """Refuse to decide about another number of runs than two, or by intervals whose ends are hardly drawn."""
+    """Refuse a gate on other than two runs, or with too few resamples for reliable ends of intervals."""
     problems = []
     if runs != 2:
         problems.append(expected("compare", "runs", "to be [BASE,NEW] where `require` is given", f"{runs} runs"))
@@ -206,47 +227,52 @@ def _check_gate(runs: int, config: MetricsConfig) -> None:
 
 def _compare_pair(
     old: Scoreboard, now: Scoreboard, names: tuple[str, str]
-) -> tuple[dict[str, dict[str, Any]], dict[str, FloatArray]]:
-    """Find the differences of two runs by metric, with intervals and tests.
+) -> tuple[dict[str, dict[str, Any]], dict[str, _Drawn]]:
+    """Find the differences of two runs by metric, with intervals and tests, all from one set of resamples.
 
     Returns
     -------
     dict
         Metric to its differences.
     dict
-        Run to its scores of the data set: of all cases, then of the resamples, (1 + B, D).
+        Run to its scores of all cases, then of the resamples.
     """
+    boards, n_whole, n_means = (old, now), len(old.whole), len(old.per_case)
+    paired = old.means(old.per_case, now), now.means(old.per_case, old)
+    columns = [*(board.columns for board in boards), *paired, *(board.means(old.per_case) for board in boards)]
+    ends = np.cumsum([part.width for part in columns])[:-1]
 
-    def whole_scores(sums: FloatArray) -> FloatArray:
-        """Sums (R, 2 C) to differences, then the scores of base and new run: (R, 3, D)."""
-        base, new = (old.score(np.ascontiguousarray(part), old.whole) for part in np.split(sums, 2, axis=1))
-        return np.stack([minus(new, base), base, new], axis=1)
+    def score(sums: FloatArray) -> FloatArray:
+        """Turn sums (R, C) into differences (D + V), then the base's scores and the new run's, (D + 2 V) each."""
+        parts = [np.ascontiguousarray(part) for part in np.split(sums, ends, axis=1)]
+        whole = [board.score(part, old.whole) for board, part in zip(boards, parts, strict=False)]
+        compared, own = [split_means(part) for part in parts[2:4]], [split_means(part) for part in parts[4:]]
+        differences = minus(whole[1], whole[0]), minus_means(compared[1], compared[0])
+        return np.concatenate([*differences, whole[0], *own[0], whole[1], *own[1]], axis=1)
 
-    def differences(sums: FloatArray) -> FloatArray:
-        base, new = (split_means(part) for part in np.split(sums, 2, axis=1))
-        return minus_means(new, base)
-
-    whole = old.resample(Columns.join(old.columns, now.columns), whole_scores, test=True)
-    mean = old.resample(Columns.join(old.means(old.per_case, now), now.means(old.per_case, old)), differences)
+    drawn = old.resample(Columns.join(*columns), score, test=True)
     found: dict[str, dict[str, Any]] = {name: {"base": names[0], "new": names[1]} for name in old.names}
     for d, metric in enumerate(old.whole):
-        found[metric] |= _difference("dataset", metric, whole, (0, d)) | {"dataset_p": plain(whole.p_of_zero[0, d])}
+        found[metric] |= _difference("dataset", metric, drawn, d) | {"dataset_p": plain(drawn.p_of_zero[d])}
     flips = sign_flips(_paired_units(old, now), resamples=old.config.bootstrap, seed=old.config.seed)
     ranked = (wilcoxon(*pair).p_value for pair in _paired_units(old, now))
     for i, (metric, flip, p_value) in enumerate(zip(old.per_case, flips, ranked, strict=True)):
         values = old.values(metric), now.values(metric)
         lost = int((np.isnan(values[0]) | np.isnan(values[1])).sum())
         infinite = [int(np.isinf(each).sum()) for each in values] if may_be_infinite(metric) else []
-        found[metric] |= _difference("per_case", metric, mean, (i,))
+        found[metric] |= _difference("per_case", metric, drawn, n_whole + i)
         found[metric] |= {"wilcoxon_p": p_value, "sign_flip_p": plain(flip)}
         found[metric] |= {"n_used": len(values[0]) - lost, "n_undefined": lost}
         found[metric] |= {"n_infinite": dict(zip(("base", "new"), infinite, strict=True))} if any(infinite) else {}
-    scores = np.concatenate([whole.estimate[None], whole.replicates])
-    return found, {run: scores[:, 1 + side] for side, run in enumerate(names)}
+    scores = np.concatenate([drawn.estimate[None], drawn.replicates])[:, n_whole + n_means :]
+    return found, {
+        run: _Drawn(whole=part[:, :n_whole], means=np.stack(np.split(part[:, n_whole:], 2, axis=1), axis=2))
+        for run, part in zip(names, np.split(scores, 2, axis=1), strict=True)
+    }
 
 
 def _paired_units(one: Scoreboard, other: Scoreboard) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """The values of both runs where both are defined, of each score in turn: per case, or their means per cluster."""
+    """Yield the values of both runs for each score, where both are defined: per case, or as means per cluster."""
     for name in one.per_case:
         values = one.values(name), other.values(name)
         undefined = np.isnan(values[0]) | np.isnan(values[1])
@@ -263,7 +289,7 @@ def _of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray:
     ]
 
 
-def _difference(name: str, metric: str, resampled: Resampled, place: tuple[int, ...]) -> dict[str, Any]:
+def _difference(name: str, metric: str, resampled: Resampled, place: int) -> dict[str, Any]:
     value = resampled.estimate[place]
     return {
         f"{name}_difference": say(value),
@@ -272,28 +298,22 @@ def _difference(name: str, metric: str, resampled: Resampled, place: tuple[int, 
     }
 
 
-def _draw_means(board: Scoreboard) -> FloatArray:
-    """Shares of infinite values and means of the others: of all cases, then of the resamples, (1 + B, V, 2)."""
-    found = board.resample(board.means(board.per_case), lambda sums: np.moveaxis(split_means(sums), 0, 2))
-    return np.concatenate([found.estimate[None], found.replicates])
-
-
 def _entry(
     boards: Mapping[str, Scoreboard],
     metric: str,
     pairs: Sequence[dict[str, dict[str, Any]]],
-    drawn: tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]],
+    drawn: Mapping[str, _Drawn],
 ) -> dict[str, Any]:
-    """One metric's part of the result; `drawn` are the scores of the data set by run, and the means over cases."""
+    """One metric's part of the result."""
     board, entry = next(iter(boards.values())), dict[str, Any]()
     if metric in board.per_case:
-        scores = np.stack([drawn[1][run][:, board.per_case.index(metric)] for run in boards], axis=1)
+        scores = np.stack([drawn[run].means[:, board.per_case.index(metric)] for run in boards], axis=1)
         means = join_means(scores[0].T)
         entry["per_case"] = {run: say(mean) for run, mean in zip(boards, means, strict=True)}
         if np.isinf(means).any():
             entry["infinite"] = {run: int(np.isinf(each.values(metric)).sum()) for run, each in boards.items()}
     if metric in board.whole:
-        scores = np.stack([drawn[0][run][:, [board.whole.index(metric)]] for run in boards], axis=1)
+        scores = np.stack([drawn[run].whole[:, [board.whole.index(metric)]] for run in boards], axis=1)
         entry["dataset"] = {run: say(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
     better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}

@@ -1,4 +1,4 @@
-"""The headline metrics of a run under one convention, or under all of them side by side.
+"""Computes the headline metrics of a run under one convention, or under all of them side by side.
 
 Axis letters: N cases, R regions (classes or groups of classes).
 """
@@ -70,7 +70,7 @@ def score_maps_under(
     tolerances: Sequence[float] = (1.0,),
     groups: dict[str, tuple[str, ...]] | None = None,
 ) -> dict[str, float]:
-    """As `score_under`, from maps: count them, measure both kinds of surface, and score.
+    """Do what `score_under` does for maps: count them, measure both kinds of surface, and score.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def score_maps_under(
     Raises
     ------
     InputError
-        As `score_under`; there is no case, or one of other classes; an option is out of range.
+        As `score_under`; there is no case, a case has other classes, or an option is out of range.
     """
     where = "score_maps_under"
     given = _check_cases(where, cases)
@@ -117,7 +117,7 @@ def _check_cases(where: str, cases: Iterable[CaseMaps]) -> list[CaseMaps]:
 
 
 def compare_conventions(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
-    """The conventions' part of metrics.json: ours and the requested one, or all.
+    """Write the conventions' part of metrics.json: ours and the requested one, or all.
 
     Returns
     -------
@@ -140,7 +140,8 @@ def figures_under(
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Compute the headline metrics under a convention, and how many values each mean leaves out.
 
-    Left out are pairs of case and class with exactly one empty mask. A metric that the tool does not have is missing.
+    Pairs of case and class with exactly one empty mask can be left out. A metric that the tool does not have is
+    missing.
     """
     values: dict[str, float] = {}
     left_out: dict[str, int] = {}
@@ -210,6 +211,8 @@ def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> Fl
 
 def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, scores: FloatArray) -> float:
     weights = cases.target.sum(axis=0) if convention.weighted else None
+    if convention.aggregation == "pairs":
+        return _mean(scores.reshape(-1), None)
     if convention.aggregation in ("cases", "classes"):
         return _mean_of_cases(convention, scores, weights)
     axes: Any = {"dataset": 0, "pooled": (0, 1), "pooled_cases": 1}[convention.aggregation]

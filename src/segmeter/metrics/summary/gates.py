@@ -1,8 +1,8 @@
-"""A gate decides whether the new one of two runs on the same cases is good enough, or that it can't be told.
+"""Decides whether the new one of two runs on the same cases is good enough, or that the cases can't tell.
 
-Each bound is decided by an interval of its own. A mean over cases of which some are infinite has two: their share, and
-the mean of the finite ones. Axis letters: N cases, R sums (one per resample), B slices, C columns of the scores of the
-data set, M means over cases.
+Each bound is decided by an interval of its own. A mean over cases with infinite values has two bounds: the share of
+infinite cases, and the mean of the finite ones. Axis letters: N cases, R sums (one per resample), B slices, C columns
+of the scores of the data set, M means over cases.
 """
 
 import math
@@ -15,8 +15,7 @@ import numpy as np
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide, minus, say
-from segmeter.metrics.config.requirements import Requirement
-from segmeter.metrics.config.scores import MEAN, find_facts, name_change
+from segmeter.metrics.config.scores import MEAN, Requirement, find_facts, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.columns import Columns
 from segmeter.metrics.statistics.paired_tests import holm
@@ -45,7 +44,7 @@ def expand_requirements(
     Raises
     ------
     ConfigError
-        With a line for each that is about no score or slice, against its score's direction, or out of its range.
+        With a line for each that names no score or slice, runs against its score's direction, or is out of its range.
     """
     found: dict[Requirement, None] = {}
     problems: list[str] = []
@@ -89,7 +88,7 @@ def _slices(one: Requirement, slices: Mapping[str, Sequence[str]], problems: lis
 
 
 def _bound_problems(one: Requirement, metric: str) -> list[str]:
-    """A bound on the wrong side lets every regression pass, and one that no score reaches lets nothing pass."""
+    """Describe a bound on the wrong side, which every regression passes, or one that no score can reach."""
     facts = find_facts(metric)
     if facts is None:
         return []
@@ -108,10 +107,10 @@ def decide(
 ) -> dict[str, Any]:
     """Decide each requirement by the 95 % interval of the distance to its bound, and the whole by the worst of them.
 
-    A requirement is met where the interval lies on the good side, the bound included, and violated where all of it lies
-    on the other side. Otherwise these cases can't tell. Nor does a mean over cases pass that has no value in a case of
-    the new run in which the base has one. No requirement has a say in the verdict on another, so that one more never
-    makes the whole better; ``p_holm``, adjusted over all of them by Holm's method, is information only.
+    A requirement is met if the whole interval lies on the good side or at the bound, and violated if all of it lies on
+    the other side. Otherwise these cases can't tell. A mean over cases doesn't pass either if the new run has no value
+    in a case in which the base has one. Each requirement is decided alone, so adding one never improves the outcome;
+    ``p_holm``, adjusted over all of them by Holm's method, is for information only.
 
     Infinite values are never subtracted. Where a mean over cases has any, its requirement is decided by two bounds, and
     has an entry for each: "infinite(hd95/car) <= base" compares the shares of cases that are infinite (0 for a fixed
@@ -172,7 +171,7 @@ def decide(
 
 @dataclass(frozen=True, kw_only=True)
 class _Bound:
-    """A bound that an interval of its own decides: a requirement, or what it asks of infinite values.
+    """A bound with an interval of its own: a requirement, or its part about infinite values.
 
     Parameters
     ----------
@@ -196,11 +195,11 @@ class _Bound:
 
 
 def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: BoolArray) -> list[_Bound]:
-    """Split a requirement of a mean over cases where values are infinite: these are counted, the others averaged.
+    """Split a requirement of a mean over cases with infinite values: these are counted, the others averaged.
 
-    Infinite values, as of a missed object, can't be subtracted. That there are no more of them than in the base is one
-    bound, and the mean of the finite ones another: of the cases that are finite in both runs, or for a fixed bound of
-    those that are in the new one.
+    Infinite values, such as the distance of a missed object, can't be subtracted. One bound is that there are no more
+    of them than in the base. The other is the mean of the cases that are finite in both runs, or for a fixed bound of
+    those that are finite in the new one.
     """
     if one.metric in base.whole and not one.per_case:
         return [_Bound(requirement=one, members=members)]
@@ -228,10 +227,10 @@ def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: B
 def _compare_bounds(
     base: Scoreboard, new: Scoreboard, bounds: Sequence[_Bound]
 ) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
-    """Columns (N, W) of both runs, and what turns their sums (R, W) into the scores of all bounds (R, 2, bounds).
+    """Return columns (N, W) of both runs, and a function from sums (R, W) to scores of all bounds (R, 2, bounds).
 
-    The first columns are those of the scores of the data set, for the cases of each slice; then there are a sum and a
-    number of values for each run of every mean over cases.
+    The first columns are those of the scores of the data set for the cases of each slice. They are followed by a sum
+    and a number of values for each run of every mean over cases.
     """
     blocks = {bound.requirement.slice: bound.members for bound in bounds if bound.counted is None}
     parts = [board.columns.of_cases(members) for members in blocks.values() for board in (base, new)]
@@ -258,7 +257,7 @@ def _compare_bounds(
 
 
 def _mean_columns(one: Requirement, board: Scoreboard, counted: BoolArray) -> Columns:
-    """The values of the counted cases, or whether they are infinite, and a one for each of these cases."""
+    """Return the values of the counted cases, or whether they are infinite, and a one for each of these cases."""
 
     def make(place: int) -> FloatArray:
         if place:

@@ -1,7 +1,7 @@
-"""Every score of a run, as a value of each case and as one function of sums over cases, and all that is resampled.
+"""Every score of a run, per case and as one function of sums over cases, and everything that is resampled.
 
-Nobody else calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D and V
-scores.
+No other module calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D
+and V scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,7 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
 from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.config.scores import MEAN, is_number
-from segmeter.metrics.measures.objects import CONTENT
+from segmeter.metrics.config.scores import CONTENT, MEAN, is_number
 from segmeter.metrics.measures.protocol import Measure, Name, build_measures
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns

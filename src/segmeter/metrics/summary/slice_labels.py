@@ -1,4 +1,4 @@
-"""The slice that each case is in: by a table of facts, by its id, or by what its reference shows."""
+"""Finds the slice of each case: by a table of facts, by its id, or by the content of its reference."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.table import encode_key
 from segmeter.metrics.cases.typed import RunColumns, class_regions
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.objects import BRIGHTNESS, CONTENT, OF_A_CLASS
+from segmeter.metrics.config.scores import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.statistics.clusters import (
     cluster_labels,
     column_names,
@@ -81,7 +81,7 @@ def slice_labels(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dic
 
 
 def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
-    """The SHA-256 of which case is in which slice, in any order of the cases; it tells later whether that changed."""
+    """Hash which case is in which slice, whatever the order of the cases. Later runs can tell whether that changed."""
     digest = sha256()
     encode = json.JSONEncoder().encode
     order = sorted(range(len(case_ids)), key=case_ids.__getitem__)  # each case is there once
@@ -92,13 +92,13 @@ def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
 
 
 def hash_tables(config: MetricsConfig) -> dict[str, str]:
-    """The SHA-256 of every table that clusters and slices are read from, by its path: it decides figures too."""
+    """Hash every table of clusters and slices, by its path: their content decides metrics too."""
     named = (config.slices, *map(table_of, (config.cluster, *config.slice_by)))
     return {path: sha256_file(Path(path)) for path in dict.fromkeys(named) if path and Path(path).is_file()}
 
 
 def check_tables(config: MetricsConfig, identity: Mapping[str, Any]) -> None:
-    """Refuse tables that are no longer those of a run's flat identity; call it once they have been used.
+    """Refuse tables that have changed since a run's flat identity was taken. Call this once they have been used.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def check_tables(config: MetricsConfig, identity: Mapping[str, Any]) -> None:
 
 
 def cut(values: FloatArray) -> list[str]:
-    """Label numbers: each kind alone where there are few, else by three parts of as many cases each; NaN is "none".
+    """Label numbers: each distinct one if there are few, else three parts with equally many cases; NaN is "none".
 
     Examples
     --------
@@ -134,7 +134,7 @@ def cut(values: FloatArray) -> list[str]:
 
 
 def _shown_edges(known: FloatArray) -> tuple[str, str]:
-    """The ends of the middle part, with as few digits, four or more, as part the numbers like the exact ones do."""
+    """Round the ends of the middle part to the fewest digits, at least four, that divide the numbers alike."""
     edges = np.quantile(known, [1 / _PARTS, 2 / _PARTS])
     for digits in range(4, 18):
         first, second = (f"{edge:.{digits}g}" for edge in edges)
@@ -166,7 +166,7 @@ _SIDES = {"below": "0", "above": "2"}
 
 
 def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
-    """Whether a slice is by what the reference shows; a table's own column of that name comes first."""
+    """Whether a slice is by the content of the reference; a column of that name in the table has precedence."""
     if config.slices and by in column_names(config.slices, key="slices"):
         return False
     (metric, _, region), known = by.partition("/"), (*spec.names, *config.groups)
@@ -178,7 +178,7 @@ def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
 
 
 def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
-    """Labels by a column of the table, in thirds where that is asked for, or by what `cluster` can be."""
+    """Find labels by a column of the table, in thirds if requested, or by anything that `cluster` accepts."""
     names = column_names(config.slices, key="slices") if config.slices else []
     thirds = _THIRDS.fullmatch(by) if by not in names else None
     if is_cluster(by) and by not in names and not thirds:
@@ -217,7 +217,7 @@ def _as_number(text: str) -> float | None:
 
 
 def _content(by: str, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> FloatArray:
-    """Take what the references show: the share of a class among the counted pixels, or a value of "content"."""
+    """Return what slices by content need: the share of a class among the counted pixels, or a value of "content"."""
     metric, _, region = by.partition("/")
     if metric == SHARE:
         margins = run.margins.totals(list(class_regions(spec, config.groups)).index(region))

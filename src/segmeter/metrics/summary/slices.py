@@ -1,15 +1,13 @@
-"""Scores of each slice of the cases, and how they differ from those of the rest, or from those of another run.
+"""Scores each slice of the cases, and compares it with the other cases or with another run.
 
 Axis letters: N cases, U units that are resampled, S slices by one column, C columns that are added up, R resamples, H
 scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
@@ -103,7 +101,7 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
 def _entries(
     slices: list[str], index: IntArray, names: list[str], describe: Callable[[int, int], dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """The entry of each slice: its number of cases, and how each score of it is described."""
+    """Make the entry of each slice: its number of cases, and a description of each score."""
     cases = np.bincount(index).tolist()
     return {
         label: {"n": cases[i], "scores": {name: describe(i, h) for h, name in enumerate(names)}}
@@ -112,14 +110,14 @@ def _entries(
 
 
 def headlines(board: Scoreboard) -> list[str]:
-    """Scores that slices are given by: the headline of a binary task's object, then those of all classes."""
+    """List the scores of slices: IoU and Dice of a binary task's object first, then those of all classes."""
     spec = board.spec
     own = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if spec.task == "binary" else []
     return own + [name for name in board.names if is_overall(name) and name not in own]
 
 
 def _index(labels: Sequence[str]) -> tuple[list[str], IntArray]:
-    """The slices in order, and which of them each case is in."""
+    """Order the slices, and find the slice of each case."""
     slices = order_labels(labels)
     places = {label: i for i, label in enumerate(slices)}
     return slices, np.array([places[label] for label in labels], np.int64)
@@ -132,11 +130,7 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
     units, half = _units(board, len(labels)), len(names)
     sums, resampled = sum_slices(columns, units, index), board.config.bootstrap > 0
     if resampled:
-        flat, place = _distinct_columns(sums.reshape(-1, sums.shape[-1]))  # all classes share their total
-        distinct = flat.reshape(*sums.shape[:2], -1)
-        found = board.resample(
-            distinct, lambda totals: _with_differences(parts, totals[..., place]), test=True, units=True
-        )
+        found = board.resample(sums, lambda totals: _with_differences(parts, totals), test=True, units=True)
         values = found.estimate
         held = sum_slices(Columns.of(np.ones((len(labels), 1))), units, index)[..., 0] > 0
         others = [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))]
@@ -162,9 +156,10 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
 
 
 def _columns(board: Scoreboard, names: list[str], other: Scoreboard | None = None) -> tuple[Columns, _Parts]:
-    """Columns (N, C) of the named scores alone, and what turns sums (R, C) into these scores as `split_means` does.
+    """Return columns (N, C) of the named scores, and a function from sums (R, C) to these scores as in `split_means`.
 
-    Means over cases are of those whose values are defined, in `other` too. Scores of the data set have no share.
+    Means over cases use only the cases whose values are defined, in `other` too. The share of infinite values of a
+    score of the data set is 0.
     """
     whole = [name for name in names if name in board.whole]
     means = [name for name in names if name not in board.whole]
@@ -192,9 +187,9 @@ def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray
 
 
 def _units(board: Scoreboard, n_cases: int) -> IntArray:
-    """The unit of each case: itself or its cluster; of more than `MOST_UNITS` units random groups of equal size.
+    """Find the unit of each case: itself or its cluster, or one of `MOST_UNITS` random groups if there are more units.
 
-    The variance of a sum over groups is that of the sum over units, and 1000 of them tell it to 2 %.
+    The variance of a sum over groups is that of the sum over units, and 1000 groups determine it to 2 %.
     """
     units = np.arange(n_cases) if board.clusters is None else board.clusters
     count = int(units.max()) + 1
@@ -204,18 +199,6 @@ def _units(board: Scoreboard, n_cases: int) -> IntArray:
     group = np.empty(count, np.int64)
     group[shuffled] = np.arange(count) % MOST_UNITS
     return group[units]
-
-
-def _distinct_columns(columns: NDArray[Any]) -> tuple[NDArray[Any], list[int]]:
-    """Columns that differ, and which of these each column is: what classes share, such as a total, is summed once."""
-    numbers: dict[bytes, int] = {}
-    places, first = list[int](), list[int]()
-    for column, values in enumerate(columns.T):
-        place = numbers.setdefault(sha256(values.tobytes()).digest(), len(numbers))
-        if place == len(first):
-            first.append(column)
-        places.append(place)
-    return np.take(columns, first, axis=1), places
 
 
 def _with_differences(parts: _Parts, sums: FloatArray) -> FloatArray:
@@ -235,9 +218,9 @@ def _adjust(found: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _worst(found: dict[str, dict[str, dict[str, Any]]], name: str) -> dict[str, str] | None:
-    """The slice with the worst score among those with an interval, by which chance has less say.
+    """Find the slice with the worst score among those with an interval, as chance decides the others.
 
-    Of means that are infinite, that with the largest share of infinite cases.
+    Among infinite means, the one with the largest share of infinite cases is the worst.
     """
     sign = -1 if find_direction(name) == "lower" else 1
     known = [

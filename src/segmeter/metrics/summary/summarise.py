@@ -1,4 +1,4 @@
-"""The summary of a run's cases that metrics.json holds (schema 1)."""
+"""Summarises the cases of a run as metrics.json (schema 1)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +17,12 @@ from segmeter.metrics.measures.protocol import length_metrics
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS
 from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_of_few
+from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboards
 from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
-
-DEFAULT = MetricsConfig()
 
 _RESAMPLED = ("iou", "dice")  # scores of a class and group with intervals
 
@@ -164,7 +163,7 @@ def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> di
 
 
 def length_units(board: Scoreboard) -> dict[str, str | None]:
-    """The unit of each metric that is a length: of the cases' spacing, "pixels" without one, None where it has no name.
+    """Find the unit of each metric that is a length: that of the spacing, "pixels" without one, None if unknown.
 
     Raises
     ------
@@ -187,9 +186,9 @@ def length_units(board: Scoreboard) -> dict[str, str | None]:
 
 
 def _describe_loss(run: RunColumns) -> dict[str, Any]:
-    """The loss of all cases as one batch, and the spread of the cases' own; an infinite one leaves no mean.
+    """Describe the loss of all cases as one batch, and the spread of the cases' own; an infinite one leaves no mean.
 
-    That of all is None where it is not finite, or where cases have no terms, as those of earlier versions.
+    The loss of all cases is None if it is not finite, or if cases have no terms, as in files of earlier versions.
     """
     infinite, whole = int(np.isinf(run.loss).sum()), np.nan
     if run.loss_terms is not None:
@@ -200,7 +199,7 @@ def _describe_loss(run: RunColumns) -> dict[str, Any]:
 
 
 def count_effective(board: Scoreboard) -> dict[str, float | None]:
-    """Effective number of units by class and group: Kish's, of its union in each case or cluster."""
+    """Compute Kish's effective number of units of each class and group, from its union in each case or cluster."""
     found: dict[str, float | None] = {}
     for k, region in enumerate(board.regions):
         one = board.run.margins.totals(k)
@@ -212,7 +211,7 @@ def count_effective(board: Scoreboard) -> dict[str, float | None]:
 
 
 def note_resampling(board: Scoreboard, effective: Mapping[str, float | None]) -> dict[str, Any]:
-    """How the intervals of a summary were computed, and a warning where few units decide or cases look grouped."""
+    """Record how intervals were computed, with a warning if few units decide or cases look grouped."""
     config, case_ids = board.config, board.run.case_ids
     units = len(case_ids) if board.clusters is None else int(board.clusters.max()) + 1
     of_classes = {name: effective[name] for name in board.spec.names}

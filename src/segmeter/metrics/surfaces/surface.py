@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import BoolArray, FloatArray
-from segmeter.metrics.map_checks import (
+from segmeter.metrics.arrays import (
+    BoolArray,
+    FloatArray,
     Status,
     check_maps,
     check_spacing,

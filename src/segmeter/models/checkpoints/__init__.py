@@ -1,1 +1,1 @@
-"""Segmenter <-> folder: weights and manifest, verified when read; nothing in a file is run."""
+"""Checkpoints as folders of weights and a manifest, verified when read; nothing in a file is ever run."""

@@ -1,28 +1,31 @@
-"""segmenter <-> folder: weights, card and progress, published at once and verified when read.
+"""Writes and reads checkpoints: folders with a segmenter's weights, card and progress, complete or not there at all.
 
-A checkpoint is a folder: `model.safetensors`, `manifest.json` with the sha256 of each file and of itself, and while a
-training can resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever run or imported.
+A folder holds `model.safetensors`, `manifest.json` with the sha256 of each file and of itself, and while a training can
+resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever run or imported.
 """
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
 from segmeter import __version__
 from segmeter.checks import expected
+from segmeter.data.files.sniff import known_place
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
 from segmeter.files import atomic_write, fresh_folder, write_bytes, write_json
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.foreign import is_pickle, real_path, suspect
 from segmeter.models.checkpoints.manifest import (
     FORMAT,
     MANIFEST,
@@ -33,7 +36,8 @@ from segmeter.models.checkpoints.manifest import (
     settle_file,
     verify_file,
 )
-from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors
+from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors, real_path
+from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
 from segmeter.records import seal
 from segmeter.remote import fetch
@@ -62,7 +66,13 @@ class Checkpoint:
             Names or shapes differ from what the card builds, or a weight is not finite.
         """
         path = self.folder / WEIGHTS
-        segmenter = self._build()
+        try:
+            segmenter = build_segmenter(self.card, initialise=False)
+        except ConfigError as error:
+            remedy = "If a plugin brings this network, name it: plugins=[...]."
+            raise CheckpointError(
+                f"{self.folder / MANIFEST}: can't be built here. {' '.join(error.problems)} {remedy}"
+            ) from error
         tensors = load_tensors(path)
         fit = compare(segmenter.state_dict(), tensors)
         if not fit.exact:
@@ -72,15 +82,6 @@ class Checkpoint:
         check_finite(tensors, path)
         segmenter.load_state_dict(tensors)
         return segmenter.to(device).eval()
-
-    def _build(self) -> Segmenter:
-        try:
-            return build_segmenter(self.card, initialise=False)
-        except ConfigError as error:
-            remedy = "If a plugin brings this network, name it: plugins=[...]."
-            raise CheckpointError(
-                f"{self.folder / MANIFEST}: can't be built here. {' '.join(error.problems)} {remedy}"
-            ) from error
 
     def load_state(self) -> dict[str, Any]:
         """Read the training's state, on the CPU.
@@ -97,6 +98,55 @@ class Checkpoint:
         verify_file(self.folder, STATE, self.files[STATE])
         state: dict[str, Any] = load_plain(self.folder / STATE)
         return state
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Verified checkpoints whose models are averaged; a single one is used alone."""
+
+    members: tuple[Checkpoint, ...]
+
+    @property
+    def card(self) -> ModelCard:
+        """The first member's card."""
+        return self.members[0].card
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the weights; of several, over their hashes in the given order."""
+        if len(self.members) == 1:
+            return self.members[0].sha256
+        return hashlib.sha256(" ".join(member.sha256 for member in self.members).encode()).hexdigest()
+
+    @property
+    def class_pixels(self) -> NDArray[np.int64] | None:
+        """Pixels per class, (K,), of the training set; None where unknown, or where the members differ."""
+        known = {member.card.class_pixels for member in self.members}
+        counts = known.pop()
+        return np.array(counts, np.int64) if counts and not known else None
+
+    def facts(self) -> dict[str, Any]:
+        """The entries of run.json about these checkpoints."""
+        folders = [known_place(member.folder) for member in self.members]
+        trained = [dict(member.progress) for member in self.members]
+        alone = len(self.members) == 1
+        return {
+            "checkpoint": folders[0] if alone else folders,
+            "checkpoint_sha256": self.sha256,
+            "trained": trained[0] if alone else trained,
+        }
+
+    def load(self, device: str | torch.device = "cpu") -> Ensemble:
+        """Build the models and load their weights, in evaluation mode.
+
+        Raises
+        ------
+        CheckpointError
+            As for `Checkpoint.load_segmenter`.
+        ConfigError
+            They differ in task, classes, ignored value or channels.
+        """
+        return Ensemble([member.load_segmenter(device) for member in self.members])
 
 
 def write_checkpoint(
@@ -134,21 +184,20 @@ def write_checkpoint(
         json.dumps(dict(progress), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(expected("write_checkpoint", "progress", "to be JSON values", repr(progress))) from error
-
-    def fill(fresh: Path) -> None:
-        write_bytes(fresh / WEIGHTS, safetensors.torch.save(_own_storage(segmenter_state)))
-        if plain is not None:
-            with atomic_write(fresh / STATE) as file:
-                torch.save(plain, file)
-        files = {path.name: settle_file(path) for path in sorted(fresh.iterdir())}
-        manifest = {"format": FORMAT, "segmeter": __version__, "card": card.to_dict(), "progress": dict(progress)}
-        write_json(fresh / MANIFEST, seal(manifest | {"files": files}))
-
     try:
         with fresh_folder(folder) as fresh:
-            fill(fresh)
+            write_bytes(fresh / WEIGHTS, safetensors.torch.save(_own_storage(segmenter_state)))
+            if plain is not None:
+                with atomic_write(fresh / STATE) as file:
+                    torch.save(plain, file)
+            files = {path.name: settle_file(path) for path in sorted(fresh.iterdir())}
+            manifest = {"format": FORMAT, "segmeter": __version__, "card": card.to_dict(), "progress": dict(progress)}
+            write_json(fresh / MANIFEST, seal(manifest | {"files": files}))
     except (OSError, SafetensorError, RuntimeError) as error:
-        reason = _cause(error)
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):  # torch.save hides a full disk behind its own error
+            cause = cause.__cause__ or cause.__context__
+        reason = (cause.strerror if cause is not None else None) or str(error)
         raise RunError(
             f"{folder}: the checkpoint can't be written ({reason}). "
             "Earlier checkpoints are untouched; make room and resume."
@@ -165,20 +214,25 @@ def find_checkpoint(path: Path) -> Path:
     """
     path = fetch(path, keep=_of_checkpoints)
     real = pointed(real_path(path))
+    folder = real.parent if real.is_file() else real
+    if (folder / MANIFEST).is_file():
+        return folder
     if real.is_file():
-        if (real.parent / MANIFEST).is_file():
-            return real.parent
-        raise CheckpointError(f"{path}: {_not_ours(real)}")
-    if (real / MANIFEST).is_file():
-        return real
-    best = real / "checkpoints" / "best"
-    if os.path.lexists(best):
-        return find_checkpoint(best)
-    raise CheckpointError(f"{path}: {_no_checkpoint(real)}")
+        bare = f"holds {len(load_tensors(real))} bare tensors, without classes and normalisation"
+        raise CheckpointError(f"{path}: {bare}. Train from it with model.weights=PATH.")
+    kept = real / "checkpoints"
+    if os.path.lexists(kept / "best"):
+        return find_checkpoint(kept / "best")
+    if kept.is_dir():
+        names = ", ".join(sorted(entry.name for entry in kept.iterdir() if not entry.name.startswith(".")))
+        has = f"it has {names}: name one of them" if names else "it is empty: no epoch ended"
+        raise CheckpointError(f"{kept}: has no best checkpoint; {has}.")
+    wanted = f"{MANIFEST} or checkpoints/best"
+    raise CheckpointError(f"{path}: is a folder without a checkpoint ({wanted}). Give a run's folder or a checkpoint.")
 
 
 def find_weights(place: Path | str) -> Path:
-    """Find the file of weights: the one that is given, by path or URL, or that of a checkpoint or run."""
+    """Find the file of weights: a given file, by path or URL, or that of a checkpoint or run."""
     path = fetch(place, keep=_of_checkpoints)
     return read_checkpoint(path).folder / WEIGHTS if path.is_dir() else path
 
@@ -196,13 +250,32 @@ def read_checkpoint(path: Path | str) -> Checkpoint:
     return checkpoint
 
 
-def read_description(path: Path | str) -> Checkpoint:
-    """Open a checkpoint by its manifest alone, for what it says; the weights are not read, so they are not verified.
+def read_checkpoints(paths: Sequence[Path]) -> Checkpoints:
+    """Open one or several checkpoints, and verify their manifests and weights.
 
     Raises
     ------
     CheckpointError
-        As for `read_checkpoint`, but for what is wrong with the weights.
+        As for `read_checkpoint`.
+    ConfigError
+        There is none, or one is given twice, which would weigh it twice.
+    """
+    members = tuple(read_checkpoint(path) for path in paths)
+    folders = [str(member.folder) for member in members]
+    twice = sorted({folder for folder in folders if folders.count(folder) > 1})
+    if twice or not members:
+        given = f"{', '.join(twice)} twice" if twice else "none"
+        raise ConfigError(expected("config", "checkpoint", "to name one or more different checkpoints", given))
+    return Checkpoints(members)
+
+
+def read_description(path: Path | str) -> Checkpoint:
+    """Open a checkpoint by its manifest alone, to learn its card; the weights are neither read nor verified.
+
+    Raises
+    ------
+    CheckpointError
+        As for `read_checkpoint`, except for damage to the weights.
     """
     folder = find_checkpoint(Path(path))
     manifest = read_manifest(folder / MANIFEST)
@@ -237,7 +310,7 @@ def plain_state(value: Any, where: str = "state") -> Any:
 
 
 def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous tensors on the CPU; those that share memory get a copy each, as safetensors takes none that do."""
+    """Contiguous tensors on the CPU, each with memory of its own, as safetensors refuses shared memory."""
     seen: set[int] = set()
     tensors = {}
     for name, value in state.items():
@@ -248,41 +321,6 @@ def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def _not_ours(path: Path) -> str:
-    """Say what a lone file is that was given as a checkpoint."""
-    fault = suspect(path)
-    if fault:
-        return fault
-    tensors = load_tensors(path)
-    wrapped = ", all starting with 'module.' (dropped there)" if all(n.startswith("module.") for n in tensors) else ""
-    kind = "state dict" if is_pickle(path) else "safetensors file"
-    return (
-        f"is a bare {kind} ({len(tensors)} tensors{wrapped}) without classes and normalisation. "
-        "Train from it with model.weights=PATH."
-    )
-
-
-def _no_checkpoint(folder: Path) -> str:
-    known = folder / "checkpoints"
-    if known.is_dir():
-        names = sorted(entry.name for entry in known.iterdir() if not entry.name.startswith("."))
-        has = (
-            f"checkpoints/ has {', '.join(names)}: name one of them"
-            if names
-            else "checkpoints/ is empty: no epoch ended"
-        )
-        return f"has no checkpoints/best; {has}."
-    return f"is a folder without a checkpoint ({MANIFEST} or checkpoints/best). Give a run's folder or a checkpoint."
-
-
-def _cause(error: BaseException) -> str:
-    """The system's word for a failed write, which torch.save hides behind an error of its own about its archive."""
-    inner: BaseException | None = error
-    while inner is not None and not isinstance(inner, OSError):
-        inner = inner.__cause__ or inner.__context__
-    return (inner.strerror if inner is not None else None) or str(error)
-
-
 def _of_checkpoints(name: str) -> bool:
-    """Whether a file below a URL is what reading a checkpoint needs: its own, or of a run the best one's."""
+    """Whether reading a checkpoint or a run's best one needs this file below a URL."""
     return "/" not in name or name.startswith("checkpoints/best/")

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: the sha256 of every file, and of the manifest itself."""
+"""The manifest of a checkpoint, with the sha256 of every file and of itself, and the links to checkpoints of a run."""
 
 import os
 from collections.abc import Mapping
@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from segmeter import __version__
-from segmeter.errors import CheckpointError, DataError, InputError
+from segmeter.errors import CheckpointError, InputError
 from segmeter.files import describe_file, operation, replace, sha256_file, sync_folder, temporary_name
-from segmeter.models.checkpoints.foreign import real_path, suspect
-from segmeter.records import digest, read_json, read_own
+from segmeter.models.checkpoints.weights import find_placeholder, real_path
+from segmeter.records import digest, read_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
 _LONGEST_NAME = 255  # bytes, on all systems
-_SHORT = 65536  # bytes; a pointer or a page in place of weights is shorter
+_CHANGED = "was changed or damaged since it was written (sha256 differs). Fetch it again."
 
 
 def settle_file(path: Path) -> dict[str, Any]:
@@ -29,14 +29,13 @@ def settle_file(path: Path) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a manifest that is whole, unedited and not newer than this program; else CheckpointError."""
+    """Read a manifest; raises CheckpointError unless it is complete, unedited and not newer than this program."""
+    real = real_path(path)  # stores of models keep files as links to their contents
     try:
-        manifest = read_json(real_path(path))  # stores of models keep files as links to their contents
-    except DataError as error:
-        fault = None if read_own(real_path(path)).startswith(b"{") else suspect(path)
-        raise CheckpointError(f"{path}: {fault or 'is damaged: not JSON. Take another checkpoint.'}") from error
+        manifest = read_json(real)
     except InputError as error:
-        raise CheckpointError(error.problems) from error
+        fault = find_placeholder(real) if real.is_file() else None
+        raise CheckpointError(f"{path}: {fault}" if fault else error.problems) from error
     if not isinstance(manifest.get("format"), int):
         raise CheckpointError(f"{path}: is not a segmeter manifest. Give a segmeter run or checkpoint.")
     if manifest["format"] > FORMAT:
@@ -45,29 +44,27 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"this segmeter {__version__} reads up to {FORMAT}. Upgrade segmeter."
         )
     if manifest.get("sha256") != digest(manifest):
-        raise CheckpointError(f"{path}: was changed or damaged since it was written (sha256 differs). Fetch it again.")
+        raise CheckpointError(f"{path}: {_CHANGED}")
     return manifest
 
 
 def verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
-    """Raise CheckpointError unless a file is byte for byte the one that the manifest describes."""
+    """Raise CheckpointError unless a file is byte for byte as the manifest describes it."""
     path = folder / name
     if not path.is_file():
         raise CheckpointError(f"{path}: is missing, though the manifest lists it. Copy the whole folder again.")
     size = path.stat().st_size
-    if size == entry["bytes"] and sha256_file(path) == entry["sha256"]:
-        return
     if size < entry["bytes"]:
         truncated = f"is truncated: {size} of {entry['bytes']} bytes. Fetch it again."
-        fault = suspect(path) if size < _SHORT else None
-        raise CheckpointError(f"{path}: {fault or truncated}")
-    raise CheckpointError(f"{path}: was changed or damaged since it was written (sha256 differs). Fetch it again.")
+        raise CheckpointError(f"{path}: {find_placeholder(path) or truncated}")
+    if size != entry["bytes"] or sha256_file(path) != entry["sha256"]:
+        raise CheckpointError(f"{path}: {_CHANGED}")
 
 
 def point(link: Path, target: str) -> None:
-    """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new.
+    """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new one.
 
-    Windows lets few users make links: there it may be a file with the name of the target, see `pointed`.
+    Windows lets few users make links. There it may be a file with the name of the target, see `pointed`.
     """
     temporary = link.with_name(temporary_name())
     with operation("link", link):
@@ -88,7 +85,7 @@ def point(link: Path, target: str) -> None:
 
 
 def pointed(link: Path) -> Path:
-    """Follow what `point` made to the target; anything else is given back as it is."""
+    """Follow what `point` made to its target; return any other path unchanged."""
     if link.is_file() and link.stat().st_size <= _LONGEST_NAME:
         target = link.parent / link.read_text("utf-8", "replace")
         return target if target.parent == link.parent and target.is_dir() else link

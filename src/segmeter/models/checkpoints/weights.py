@@ -1,5 +1,6 @@
-"""file -> named tensors, opened without running anything that the file contains, and how they match a network."""
+"""Reads named tensors from files without running anything that they contain, and compares them with a network's."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,8 @@ from torch import Tensor
 
 from segmeter.checks import shorten
 from segmeter.errors import CheckpointError
-from segmeter.models.checkpoints.foreign import check_is_file, is_bare_pickle, is_pickle, suspect
 
+_HEAD_BYTES = 256
 _NESTS = ("state_dict", "model_state_dict", "model")
 
 
@@ -32,7 +33,7 @@ class Fit:
         return not (self.missing or self.extra or self.reshaped)
 
     def describe(self) -> str:
-        """One line: each kind of difference, at most ten names of it."""
+        """One line: each kind of difference, with at most ten names."""
         kinds = (("missing", self.missing), ("extra", self.extra), ("other shape", self.reshaped))
         return "; ".join(f"{len(names)} {kind}: {shorten(names)}" for kind, names in kinds if names)
 
@@ -70,16 +71,20 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     CheckpointError
         The file is damaged, something else, or holds more than plain tensors.
     """
-    check_is_file(path)
-    fault = suspect(path)
+    if not real_path(path).is_file():
+        kind = "is a folder, not a file" if path.is_dir() else "is not a regular file"
+        raise CheckpointError(f"{path}: {kind}. Name the file, or a checkpoint's folder.")
+    fault = find_placeholder(path)
     if fault:
         raise CheckpointError(f"{path}: {fault}")
-    if is_pickle(path):
+    if _begins(path).startswith((b"PK", b"\x80")):  # a zip archive or a pickle
         return _named_tensors(load_plain(path), path)
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path}: is damaged or truncated ({error}). Fetch it again.") from error
+        fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
+        remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
+        raise CheckpointError(f"{path}: {fault}. {remedy}") from error
     return tensors
 
 
@@ -92,17 +97,43 @@ def load_plain(path: Path) -> Any:
         The file is damaged, or is a program (a pickled model or function).
     """
     try:
-        if is_bare_pickle(path):
-            raise UnpicklingError
         return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise CheckpointError(
             f"{path}: holds more than tensors and numbers, so that opening it could run code; nothing ran. "
-            "Where you trust it, write `safetensors.torch.save_file(model.state_dict(), ...)` "
+            "If you trust it, write `safetensors.torch.save_file(model.state_dict(), ...)` "
             "and give that as model.weights."
         ) from error
     except Exception as error:  # a damaged file makes torch raise RuntimeError, EOFError, struct.error, ...
-        raise CheckpointError(f"{path}: is damaged or truncated. Fetch it again.") from error
+        fault = "is damaged or truncated, or torch.save did not write it; nothing in it ran"
+        raise CheckpointError(f"{path}: {fault}. Fetch it again.") from error
+
+
+def real_path(path: Path) -> Path:
+    """The path with links followed; CheckpointError where they lead in a circle, or nothing is there."""
+    try:
+        path.stat()
+    except OSError as error:
+        remedy = "Point the link at a checkpoint." if path.is_symlink() else f"Check the path (from {Path.cwd()})."
+        raise CheckpointError(f"{path}: can't be opened ({error.strerror}). {remedy}") from error
+    return Path(os.path.realpath(path))
+
+
+def find_placeholder(path: Path) -> str | None:
+    """Describe what a download or clone left in place of the file, and what to do; None for any other content."""
+    text = _begins(path).lstrip().lower()
+    if path.stat().st_size == 0:
+        return "is empty (0 bytes): the copy or download broke off. Fetch it again."
+    if text.startswith(b"version https://git-lfs"):
+        return "is a git-lfs pointer, not the file itself. Run `git lfs pull`."
+    if text.startswith((b"<!doctype html", b"<html", b"<?xml", b"<head")):
+        return "is not a checkpoint (looks like HTML, perhaps a login page). Download the file itself."
+    return None
+
+
+def _begins(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEAD_BYTES)
 
 
 def _named_tensors(content: Any, path: Path) -> dict[str, Tensor]:

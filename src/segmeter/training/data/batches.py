@@ -178,8 +178,8 @@ class Batches:
         epoch, index = divmod(number, len(self._source))
         try:
             image, target, indices, resizing = Windows(*self._source.batch(epoch, index, progress))
-            # torch compares and indexes no uint16
-            labels = to_torch(target, dtype="int32" if target.dtype == np.uint16 else None)
+            labels = to_torch(target)
+            labels = labels.int() if target.dtype == np.uint16 else labels  # torch compares and indexes no uint16
             batch = Batch(
                 image=to_torch(image).permute(0, 3, 1, 2),
                 target=labels,

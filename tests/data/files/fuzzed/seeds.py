@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests.data.files.fuzzed import mutations as change
 from tests.data.formats_written import (
+    NAMES,
     coco_content,
     draw_mask,
     library,
@@ -21,6 +22,7 @@ from tests.data.formats_written import (
     write_ome_zarr,
     write_panoptic,
 )
+from tests.data.masks.test_exports import brush, cvat_mask, cvat_polygon, polygon, task, write_cvat
 from tests.data.volumes import save_nifti
 
 SHAPE = (24, 30)
@@ -130,10 +132,6 @@ def _itk(suffix: str) -> Callable[[Path], None]:
         write_itk(folder / f"plane{suffix}", draw_mask())
         write_itk(folder / f"volume{suffix}", draw_mask(shape=VOLUME).astype(np.int16))
         sitk.WriteImage(sitk.GetImageFromArray(draw_mask(shape=VOLUME)), str(folder / f"packed{suffix}"), True)
-        if suffix == ".nrrd":
-            head = b"NRRD0004\ntype: uint8\ndimension: 2\nsizes: 4 3\nspacings: 1 2\nencoding: "
-            (folder / "text.nrrd").write_bytes(head + b"text\n\n0 1 2 0\n1 1 1 2\n0 0 2 2\n")
-            (folder / "hex.nrrd").write_bytes(head + b"hex\n\n" + b"000102" * 4)
 
     return write
 
@@ -159,6 +157,26 @@ def _geojson(folder: Path) -> None:
     write_geojson(folder / "b.geojson", draw_mask(seed=1, shape=(12, 9)))
 
 
+def _yolo(folder: Path) -> None:
+    (folder / "a.txt").write_text("0 0.1 0.1 0.4 0.1 0.4 0.5 0.1 0.5\n1 0.6 0.6 0.9 0.6 0.9 0.9\n")
+    (folder / "b.txt").write_text("1 0 0 1 0 1 1 0 1 0.87\n")
+
+
+def _label_studio(folder: Path) -> None:
+    mask = draw_mask()
+    strokes = [brush(mask == label, NAMES[label]) for label in (1, 2)]
+    (folder / "brush.json").write_text(json.dumps([task(*strokes)]))
+    shapes = [polygon(np.array([[1, 1], [9, 1], [9, 9], [1, 9]]) + 10 * step, NAMES[1 + step]) for step in (0, 1)]
+    (folder / "polygons.json").write_text(json.dumps([task(*shapes), task(strokes[0], image="y.png")]))
+
+
+def _cvat(folder: Path) -> None:
+    mask = draw_mask()
+    masks = [cvat_mask(mask == label, NAMES[label]) for label in (1, 2)]
+    write_cvat(folder / "masks.xml", masks)
+    write_cvat(folder / "polygons.xml", [cvat_polygon([[1, 1], [9.5, 1], [9, 9]]), masks[1]])
+
+
 FORMATS = {
     "png, bmp": Format(_pictures, (change.in_png,)),
     "images": Format(_images, (change.in_png,)),
@@ -174,4 +192,7 @@ FORMATS = {
     "dicom": Format(_dicom, (change.in_dicom,)),
     "coco": Format(_coco, (*[change.in_json] * 9, change.in_text)),
     "geojson": Format(_geojson, (*[change.in_json] * 9, change.in_text)),
+    "yolo": Format(_yolo, (change.in_text,)),
+    "label-studio": Format(_label_studio, (*[change.in_json] * 9, change.in_text)),
+    "cvat": Format(_cvat, (change.in_text,)),
 }

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.files.reader_process import SECONDS, SPARE_BYTES
-from tests.data.files.fuzzed.child import MOST_PIXELS, NAMED
+from tests.data.files.fuzzed.child import INSIDE, MOST_PIXELS, NAMED
 from tests.data.files.fuzzed.mutations import in_bytes, of
 from tests.data.files.fuzzed.seeds import FORMATS
 from tests.fuzzing import record, rounds
@@ -102,7 +102,7 @@ def damaged_case(form: str, number: int, seeds: Path, folder: Path) -> tuple[Pat
         except Exception:  # a second change of what is no file of its format any more
             content = in_bytes(content, rng) or b"x"
     file.write_bytes(content)
-    return (target / "x" if form == "coco" else target), file
+    return (target / "x" if form in INSIDE else target), file
 
 
 def fault_of(outcome: dict[str, Any], other: str, folder: Path) -> str:
@@ -160,7 +160,7 @@ def test_sound_files_are_read_by_both_readers(form, reader, tmp_path):
     FORMATS[form].write(tmp_path)
     folders = form in ("zarr", "ome-zarr")
     for path in sorted(each for each in tmp_path.iterdir() if each.is_dir() == folders):
-        outcome, other = reader.read(form, path / "x" if form == "coco" else path)
+        outcome, other = reader.read(form, path / "x" if form in INSIDE else path)
         assert (outcome["kind"], outcome["said"]) == ("read", "")
         assert other in ("same", "not asked"), (path, other)
 

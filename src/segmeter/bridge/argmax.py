@@ -1,0 +1,188 @@
+"""Turns logits into labels in one pass over the logits: by numba on the CPU, Triton on CUDA, torch otherwise.
+
+torch's own argmax over the channels is slow on the CPU in either layout, as it goes pixel by pixel; on CUDA torch would
+read the logits three times and write int64 indices. numba and Triton are imported on the first call that needs them.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SMALL = 1 << 16  # logits: up to here torch's argmax is done before the numba kernels would be loaded
+ALONE = 1 << 22  # logits: up to here one thread needs a few milliseconds, less than a second one may have to wait for
+PART = 1 << 18  # logits that a thread takes at a time; as float32 they fit the L2 cache
+_READ = (torch.float32, torch.float64)  # the others are widened part by part, which is exact
+
+MOST_CHANNELS = 1024
+TILE = 2048  # logits that a Triton program holds in registers
+OPTIONS = {"num_warps": 8, "enable_fp_fusion": True}
+PROGRAMS_PER_PROCESSOR = 8  # enough to hide the latency of the memory; each adds once to the record
+_NOWHERE = 2**62
+
+Range = tuple[Tensor, Tensor]
+Kernel = Callable[[np.ndarray, int, int, np.ndarray], bool]
+
+
+def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
+    """Find the largest channel of each pixel, the first one among equals.
+
+    Parameters
+    ----------
+    logits
+        (B, K, N), floating, K up to 65536.
+    dtype
+        torch.uint8 or torch.uint16, of the winners.
+
+    Returns
+    -------
+    Winners (B, N) of `dtype`; and the lowest and highest channel of each pixel, (B, N) of the dtype of `logits`: NaN
+    or infinite where a channel is. On the CPU None instead, where all of many are known to be finite.
+    """
+    if logits.device.type != "cpu" or logits.numel() <= SMALL:
+        highs, found = logits.max(dim=1)
+        return found.to(dtype), (logits.amin(dim=1), highs)
+    found, finite = _winners_cpu(logits, dtype)
+    return found, None if finite else torch.aminmax(logits.contiguous(), dim=1)
+
+
+def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
+    """Decode in as many threads as torch would use; torch and the kernels release the GIL.
+
+    Each thread takes another part when it has finished one, as some may share a core with a spinning thread of torch.
+    """
+    batch, channels, pixels = logits.shape
+    found = torch.empty(batch, pixels, dtype=dtype)
+    size = max(1, PART // channels)
+    parts = [(image, slice(start, start + size)) for image in range(batch) for start in range(0, pixels, size)]
+    helpers = 0 if logits.numel() <= ALONE else min(torch.get_num_threads(), len(parts)) - 1
+    waiting = deque(parts)
+
+    def work() -> bool:
+        decode, finite = _Decoder(logits, min(size, pixels)), True
+        while waiting:
+            try:
+                image, span = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                break
+            finite &= decode(logits[image, :, span], found[image, span].numpy())
+        return finite
+
+    if helpers < 1:
+        return found, work()
+    with ThreadPoolExecutor(helpers) as pool:
+        others = [pool.submit(work) for _ in range(helpers)]
+        finite = work()
+        return found, all(other.result() for other in others) and finite
+
+
+class _Decoder:
+    """Runs the kernel for the layout, on the logits in place or on a copy in its own buffer."""
+
+    def __init__(self, logits: Tensor, size: int) -> None:
+        from segmeter.bridge import _argmax_numba as kernels  # numba: only where there is much to decode
+
+        channels = logits.shape[1]
+        self._across = logits.stride(1) == 1 and channels > 1
+        self._kernel: Kernel = kernels.along_channels if self._across else kernels.along_pixels
+        adjacent = self._across or logits.stride(2) == 1
+        self._buffer = None
+        if not adjacent or logits.dtype not in _READ:
+            wide = torch.promote_types(logits.dtype, torch.float32)
+            self._buffer = torch.empty((size, channels) if self._across else (channels, size), dtype=wide)
+
+    def __call__(self, part: Tensor, found: np.ndarray) -> bool:
+        """Write the winners of (K, n) to `found` (n,); return whether all values are finite."""
+        channels, size = part.shape
+        lines = part.t() if self._across else part  # adjacent along the last axis
+        if self._buffer is not None:
+            room = self._buffer[:size] if self._across else self._buffer[:, :size]
+            lines = room.copy_(lines)
+        stride = lines.stride(0)
+        values = lines.as_strided(((len(lines) - 1) * stride + lines.shape[1],), (1,))
+        return self._kernel(values.numpy(), stride, channels, found)
+
+
+def fused_takes(logits: Tensor, *, channels: int = 1) -> bool:
+    """Whether the Triton kernels decode these: floats of at most 32 bits on CUDA, Triton installed."""
+    fits = (
+        logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        and logits.numel() > 0
+        and channels <= MOST_CHANNELS
+    )
+    return logits.device.type == "cuda" and fits and has_triton()
+
+
+def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Find the largest channel of each pixel, the first one among equals.
+
+    Parameters
+    ----------
+    logits
+        (B, K, N), as `fused_takes` wants them.
+    dtype
+        torch.uint8 or torch.uint16, of the labels.
+
+    Returns
+    -------
+    Labels (B, N); and the record of the check for NaN and infinity, (6,) int64 as in `device_check`, with min and max
+    sortable.
+    """
+    batch, channels, pixels = logits.shape
+    labels = torch.empty(batch, pixels, dtype=dtype, device=logits.device)
+    record = _blank(logits.device).clone()
+    block_k = 1 << (channels - 1).bit_length()
+    block_p = max(1, TILE // block_k)
+    grid = (_programs(logits.device, tiles=-(-pixels // block_p), share=batch), batch)
+    sizes = (channels, pixels, *logits.stride())
+    # Triton launches on the current device, whatever the tensors are on
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        _kernels().argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
+    return labels, record
+
+
+def threshold_labels(logits: Tensor, level: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Label logits of any shape with 1 where they are above `level`; returns as `argmax_labels` does."""
+    dense = logits.contiguous()
+    labels = torch.empty(dense.shape, dtype=dtype, device=dense.device)
+    record = _blank(dense.device).clone()
+    grid = (_programs(dense.device, tiles=-(-dense.numel() // TILE), share=1),)
+    with torch.cuda.device_of(dense):  # type: ignore[no-untyped-call]
+        _kernels().threshold_labels[grid](dense, labels, record, level, dense.numel(), BLOCK=TILE, **OPTIONS)
+    return labels, record
+
+
+def _programs(device: torch.device, *, tiles: int, share: int) -> int:
+    """How many programs decode one of `share` images."""
+    return max(1, min(tiles, _processors(device) * PROGRAMS_PER_PROCESSOR // share))
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+@cache
+def _blank(device: torch.device) -> Tensor:
+    """An empty record. Cloning it on the device needs no wait, while an upload would."""
+    largest = torch.iinfo(torch.int32).max
+    with torch.inference_mode(False):
+        return torch.tensor([0, 0, 0, _NOWHERE, largest, -largest - 1], dtype=torch.int64).to(device)
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton is installed, which torch does not bring on every system."""
+    return find_spec("triton") is not None
+
+
+@cache
+def _kernels() -> Any:
+    return import_module("segmeter.bridge._fused_triton")

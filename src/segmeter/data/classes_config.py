@@ -1,0 +1,119 @@
+"""The part of the configuration that says what the values in masks mean, for data sets and for `segmeter score`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from segmeter.classes import ClassSpec, Colours, Task, check_colours, check_ignored, check_names
+from segmeter.data.known_classes import Preset, default_colours, preset_values
+from segmeter.schema import REQUIRED, Config, Given, RuleError, Unit, rule
+
+Instances = Literal[False, True, "references", "predictions"]
+TimeoutSeconds = Annotated[float | None, Unit("seconds"), Field(gt=0, le=1e6)]
+
+# Usual names of a first class without objects; it is black, so pictures leave it out
+_BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
+
+
+def filled(values: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Add known values for keys that are not given; known colours go with known classes only."""
+    missing = {key for key in known if values.get(key) in (None, REQUIRED, (), [], {})}
+    missing -= set() if "classes" in missing else {"colours"}
+    return {**values, **{key: known[key] for key in missing}}
+
+
+class ClassesConfig(Config, title="data"):
+    """The meaning of the values in masks."""
+
+    naming: ClassVar[str] = "Set data.classes=[background,cell]."
+    preset: Preset | None = None
+    """Classes, colours, label map and ignored value of a known data set, where they are not given: "cityscapes" (label
+    ids, or instance ids with `instances`), "cityscapes-colours", "ade20k" (0 is ignored, 1 is the first class), "voc"
+    (palette indices, 255 is ignored) or "voc-colours"."""
+    task: Task = "multiclass"
+    """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
+    classes: tuple[str, ...] = ()
+    """Names in the order of the labels, background included: [background, cell]."""
+    colours: Colours | None = None
+    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette, with black for a first class that
+    is called background, other, void, ... and for the first of a binary task."""
+    ignore_index: int | None = Field(None, ge=0, le=65535)
+    """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
+    label_map: dict[str, int] = Field(default_factory=dict)
+    """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
+    max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
+    """The most pixels or voxels of a file, checked before it is decoded; of one read by rows, of a tile."""
+    timeout_s: TimeoutSeconds = None
+    """The most seconds that reading a case may take, or each part of one that is read by rows; then the run stops, and
+    `resume` goes on with it. null waits for ever."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, values: Any) -> Any:
+        """Fill in what the preset says and the user doesn't."""
+        if not isinstance(values, Mapping) or values.get("preset") not in get_args(Preset):
+            return values
+        return filled(values, preset_values(values["preset"], instances=bool(values.get("instances"))))
+
+    @rule("classes")
+    @classmethod
+    def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
+        check_names(classes, given.task, cls.naming)
+
+    @rule("colours")
+    @classmethod
+    def _check_colours(cls, colours: Colours | None, given: Given) -> None:
+        if colours is not None:
+            check_colours(colours, given.classes)
+
+    @rule("ignore_index")
+    @classmethod
+    def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
+        check_ignored(ignore_index, given.classes, given.task)
+
+    @rule("label_map")
+    @classmethod
+    def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:
+        for key in label_map:
+            if not _is_key(_key(key)):
+                raise RuleError(f"from a value or 'red,green,blue', not from {key!r}")
+        top = (2 if given.task == "multilabel" else len(given.classes)) - 1
+        for label in label_map.values():
+            if not 0 <= label <= top and label != given.ignore_index:
+                raise RuleError(f"to a label from 0 to {top} or ignore_index, not to {label}")
+
+    def spec(self) -> ClassSpec:
+        """Return the meaning of the labels."""
+        colours = self.colours
+        if colours is None:  # without a background no class is black, which an overlay does not show
+            named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
+            first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
+            colours = default_colours(first + len(self.classes))[first:]
+        return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
+
+    def labels_of(self) -> dict[str, int]:
+        """Return the label map with uniformly written keys."""
+        return {_key(key): label for key, label in self.label_map.items()}
+
+
+def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
+    """Raise RuleError unless masks of object numbers can be read: of one class, or of several with a divisor."""
+    if given.instance_divisor:
+        if not instances or given.task == "multilabel":
+            raise RuleError("to say which side holds objects where data.instance_divisor is given, not multilabel")
+        if any("," in key for key in given.label_map):
+            raise RuleError("to hold values of classes, not colours, with data.instance_divisor", key="label_map")
+    elif instances and (given.task != "binary" or mapped):
+        remedy = "Set data.task=binary, or data.instance_divisor where each value has its class."
+        raise RuleError("to be false but for a binary task without label map", remedy)
+
+
+def _key(key: object) -> str:
+    return str(key).replace(" ", "")
+
+
+def _is_key(key: str) -> bool:
+    parts = key.split(",")
+    is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
+    return is_colour or (len(parts) == 1 and key.lstrip("-").isdigit())

@@ -1,0 +1,235 @@
+"""Overlap of what gives a mask its shape: bands inside the borders (boundary IoU) and centrelines (clDice)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+from skimage.morphology import skeletonize
+
+from segmeter.metrics.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Status,
+    check_maps,
+    divide,
+    find_status,
+    known_labels,
+    known_width,
+    union_box,
+)
+from segmeter.metrics.pixels.confusion import confusion_matrix
+
+RATIO = 0.02  # of the diagonal: what the paper chose
+
+_WIDEST = 1 << 30  # pixels: the loop adds widths
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundaryIoU:
+    """Boundary IoU of each class of one image or volume.
+
+    Parameters
+    ----------
+    iou : (K,), float64
+        NaN where neither map holds the class, 0 where one of them does.
+    status
+        K of them: "ok", or which of the masks is empty.
+    counts : (K + 1, K + 1), int64
+        Pixels of each (target band, predicted band) pair; row and column K count pixels in no band. Counts of several
+        images add, and `iou_of_bands` scores the sum.
+    width
+        Of the bands, in pixels.
+    """
+
+    iou: FloatArray
+    status: tuple[Status, ...]
+    counts: IntArray
+    width: int
+
+
+def boundary_iou(
+    target: NDArray[Any],
+    labels: NDArray[Any],
+    *,
+    num_classes: int,
+    ignore_index: int | None = None,
+    width: int | None = None,
+) -> BoundaryIoU:
+    """Overlap of the bands inside the borders of each class; unlike IoU it does not saturate for large objects.
+
+    A class's band is its mask without the mask's erosion, `width` times with 3 x 3 (3 x 3 x 3 in a volume); everything
+    outside the image is background.
+
+    Parameters
+    ----------
+    target, labels : (H, W) or (D, H, W), integer or bool
+        Reference and predicted class maps. bool is read as the classes 0 and 1.
+    num_classes
+        K, background included, 1 to 65533.
+    ignore_index
+        Value of `target` that marks pixels to leave out: they belong to no class in either map, so that the border of
+        an ignored region is a border of both. Not a class.
+    width
+        Pixels, along every axis, >= 1. None is 2 % of the diagonal in pixels, rounded, at least 1.
+
+    Returns
+    -------
+    BoundaryIoU
+
+    Raises
+    ------
+    InputError
+        Shapes differ or have other axes, a dtype is not integer, a pixel that is not ignored is outside the classes, or
+        the width is below 1.
+
+    References
+    ----------
+    Cheng et al. 2021, arXiv:2103.16562.
+
+    Examples
+    --------
+    >>> target = np.zeros((7, 7), np.uint8)
+    >>> labels = target.copy()
+    >>> target[1:6, 1:6], labels[1:6, 1:5] = 1, 1  # rings of 16 and 14 pixels; 11 are in both
+    >>> boundary_iou(target, labels, num_classes=2, width=1).iou[1] == 11 / (16 + 14 - 11)
+    np.True_
+    """
+    where = "boundary_iou"
+    *maps, num_classes = known_labels(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    width = known_width(where, width, target.shape, RATIO, most=_WIDEST)
+    first, second = (_keep_band(one, width, num_classes) for one in maps)
+    held = [np.bincount(one.reshape(-1), minlength=num_classes + 1)[:num_classes] > 0 for one in (first, second)]
+    counts = confusion_matrix(first, second, num_classes=num_classes + 1)
+    status = tuple(find_status(*pair) for pair in zip(*held, strict=True))
+    return BoundaryIoU(iou=iou_of_bands(counts), status=status, counts=counts, width=width)
+
+
+def iou_of_bands(counts: IntArray) -> FloatArray:
+    """Boundary IoU (..., K) of the counts (..., K + 1, K + 1) of one image, or of a sum over images."""
+    common = np.diagonal(counts, axis1=-2, axis2=-1)
+    return divide(common, counts.sum(axis=-1) + counts.sum(axis=-2) - common)[..., :-1]
+
+
+def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
+    """Keep the pixels whose window, `width` to each side, leaves the map or holds another value."""
+    if labels.ndim == 2:
+        from segmeter.metrics._kernels import find_band  # numba: only where something is measured
+
+        band: NDArray[np.bool_] = find_band(np.ascontiguousarray(labels), width)
+    else:
+        band = np.ones(labels.shape, bool)
+        if 2 * width < min(labels.shape):
+            inner = (slice(width, -width),) * labels.ndim
+            lowest, highest = (edge(labels, 2 * width + 1) for edge in (ndimage.minimum_filter, ndimage.maximum_filter))
+            band[inner] = lowest[inner] != highest[inner]
+    return np.where(band, labels, labels.dtype.type(outside))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentrelineDice:
+    """Centreline Dice and what it is made of.
+
+    Parameters
+    ----------
+    status
+        "ok", or which of the masks is empty.
+    cldice
+        Harmonic mean of the two shares; 0 where exactly one mask is empty, NaN where both are.
+    precision
+        The share of the prediction's skeleton inside the target; NaN without a skeleton.
+    sensitivity
+        The share of the target's skeleton inside the prediction; NaN without a skeleton.
+    inside_target, points_mask
+        Pixels of the prediction's skeleton in the target, and all of them.
+    inside_mask, points_target
+        Pixels of the target's skeleton in the prediction, and all of them.
+    """
+
+    status: Status
+    cldice: float
+    precision: float
+    sensitivity: float
+    inside_target: int
+    points_mask: int
+    inside_mask: int
+    points_target: int
+
+
+def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
+    """Measure whether thin, branching objects are found along their length, whatever their width.
+
+    Skeletons are scikit-image's, of an image by Zhang's method, of a volume by Lee's; a mask that thinning makes vanish
+    (a cube of 2 x 2 x 2) is its own skeleton.
+
+    Parameters
+    ----------
+    target, mask : (H, W) or (D, H, W), bool
+        Reference and prediction, of one shape. True is foreground.
+
+    Returns
+    -------
+    CentrelineDice
+
+    Raises
+    ------
+    InputError
+        Shapes differ, a dtype is not bool, or the map is neither 2-D nor 3-D.
+
+    References
+    ----------
+    Shit et al. 2021, arXiv:2003.07311 (clDice).
+
+    Examples
+    --------
+    >>> target = np.zeros((5, 12), bool)
+    >>> target[1:4, 1:11] = True
+    >>> mask = target.copy()
+    >>> mask[:, 6:] = False  # half of the length
+    >>> found = centreline_dice(target, mask)
+    >>> found.precision, 0.4 < found.sensitivity < 0.6
+    (1.0, True)
+    """
+    check_maps("centreline_dice", target, mask, "mask", kinds="b", axes=(2, 3))
+    box = tuple(slice(max(side.start - 1, 0), side.stop + 1) for side in union_box(target, mask))
+    target, mask = target[box], mask[box]  # with a margin, as thinning treats a box of one slice as an image
+    skeletons = [_thin(one) for one in (target, mask)]
+    points = [int(skeleton.sum()) for skeleton in skeletons]
+    inside = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())
+    precision, sensitivity = (
+        float(divide(np.array(n), np.array(total))) for n, total in zip(inside[::-1], points[::-1], strict=True)
+    )
+    return CentrelineDice(
+        status=find_status(*points),
+        cldice=float(cldice_of_counts(inside[1], points[1], inside[0], points[0])),
+        precision=precision,
+        sensitivity=sensitivity,
+        inside_target=inside[1],
+        points_mask=points[1],
+        inside_mask=inside[0],
+        points_target=points[0],
+    )
+
+
+def _thin(mask: BoolArray) -> BoolArray:
+    if not mask.any():
+        return mask
+    writeable = np.require(mask, requirements="W")  # thinning refuses other arrays, though it does not change them
+    skeleton: BoolArray = skeletonize(writeable) > 0  # type: ignore[no-untyped-call]
+    return skeleton if skeleton.any() else mask
+
+
+def cldice_of_counts(
+    inside_target: FloatArray | int,
+    points_mask: FloatArray | int,
+    inside_mask: FloatArray | int,
+    points_target: FloatArray | int,
+) -> FloatArray:
+    """2 P S / (P + S); 0 where a skeleton is missing on one side or nothing is inside, NaN where both are missing."""
+    first, second = (np.asarray(part, np.float64) for part in (points_mask, points_target))
+    precision = np.nan_to_num(divide(np.asarray(inside_target, np.float64), first))
+    sensitivity = np.nan_to_num(divide(np.asarray(inside_mask, np.float64), second))
+    score = np.nan_to_num(divide(2 * precision * sensitivity, precision + sensitivity))
+    return np.where(first + second > 0, score, np.nan)

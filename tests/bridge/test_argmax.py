@@ -1,0 +1,149 @@
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.bridge import argmax as channels
+from segmeter.bridge.argmax import winners
+
+
+def draw(shape, seed=0, dtype=torch.float32):
+    """Small integers, so that equal channels are common."""
+    return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def channels_last(logits):
+    return logits.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The compiled loops for any size, in many parts, the last of which is not whole."""
+    monkeypatch.setattr(channels, "SMALL", 0)
+    monkeypatch.setattr(channels, "ALONE", 0)
+    monkeypatch.setattr(channels, "PART", 40)
+
+
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "channels_last": channels_last,
+    "cropped": lambda x: torch.nn.functional.pad(x, (2, 3))[..., 2:-3],
+    "cropped channels": lambda x: torch.nn.functional.pad(x, (0, 0, 1, 2))[:, 1:-2],
+    "cropped channels_last": lambda x: channels_last(torch.nn.functional.pad(x, (0, 0, 1, 2)))[:, 1:-2],
+    "every second": lambda x: x.repeat_interleave(2, dim=2)[..., ::2],
+    "expanded": lambda x: x[:1].expand(x.shape),
+    "one channel everywhere": lambda x: x[:, :1].expand(x.shape),
+}
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 2, 1), (2, 19, 50), (3, 1, 8), (2, 4, 70), (1, 300, 15), (1, 3, 2100)])
+def test_winners_are_the_first_of_the_largest(shape, dtype, layout):
+    """Mutations seen to fail, in each loop: >= for >; high not set anew per block; every second part skipped; rows of
+    a crop read one after the other; the buffer's lines not cut to the part.
+    """
+    logits = LAYOUTS[layout](draw(shape, dtype=dtype))
+    found, extremes = winners(logits, torch.uint16)
+    assert extremes is None
+    assert found.dtype == torch.uint16
+    np.testing.assert_array_equal(found.numpy(), logits.double().numpy().argmax(1))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_few_logits_need_no_compiled_loop(monkeypatch, layout):
+    """numba takes a moment to load. Mutation seen to fail: the loops for every size."""
+    monkeypatch.setitem(sys.modules, "segmeter.bridge._argmax_numba", None)
+    logits = LAYOUTS[layout](draw((2, 5, 30)))
+    found, (lows, highs) = winners(logits, torch.uint8)
+    np.testing.assert_array_equal(found.numpy(), logits.numpy().argmax(1))
+    np.testing.assert_array_equal(lows.numpy(), logits.numpy().min(1))
+    np.testing.assert_array_equal(highs.numpy(), logits.numpy().max(1))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_equal_channels_and_signed_zeros_go_to_the_first(layout):
+    """-0.0 and 0.0 are equal. Mutation seen to fail: >= for >."""
+    logits = torch.tensor([[-0.0, 0.0, -1.0], [0.0, -0.0, -0.0], [-1.0, 0.0, 0.0], [-0.0, -1.0, 0.0]]).t()[None]
+    found, _ = winners(LAYOUTS[layout](logits), torch.uint8)
+    assert found.tolist() == [[0, 0, 1, 0]]
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_the_largest_numbers_of_a_dtype_are_finite(dtype, layout):
+    """A sum of them is not. Mutation seen to fail: the values added up instead of 0 times them."""
+    largest = torch.finfo(dtype).max
+    logits = torch.tensor([[largest, -largest, largest], [largest, largest, largest]], dtype=dtype).t()[None]
+    found, extremes = winners(LAYOUTS[layout](logits), torch.uint8)
+    assert extremes is None
+    assert found.tolist() == [[0, 0]]
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_winners_do_not_depend_on_the_number_of_threads(monkeypatch, threads):
+    """Mutation seen to fail: every second part is skipped."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    logits = draw((3, 6, 40), seed=threads)
+    np.testing.assert_array_equal(winners(logits, torch.uint8)[0].numpy(), logits.numpy().argmax(1))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("bad_in_main", [True, False])
+def test_every_thread_is_asked_whether_its_parts_were_finite(monkeypatch, bad_in_main):
+    """Both threads get a part, as each waits for the other. Mutations seen to fail: one or the other is not asked."""
+    both = threading.Barrier(2)
+    main = threading.get_ident()
+
+    def decode(self, part, found):
+        both.wait(10)
+        return (threading.get_ident() == main) != bad_in_main
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(channels._Decoder, "__call__", decode)
+    assert winners(draw((2, 4, 10)), torch.uint8)[1] is not None
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last", "every second"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("position", [(0, 0, 0), (1, 3, 39), (1, 1, 20), (1, 0, 39)])
+def test_winners_give_the_range_where_a_channel_is_not_finite(position, bad, dtype, layout):
+    """Mutations seen to fail, in each loop: the first channel not looked at; the others not; only the last part."""
+    logits = draw((2, 4, 40), dtype=dtype)
+    logits[position] = bad
+    logits = LAYOUTS[layout](logits)
+    _, extremes = winners(logits, torch.uint8)
+    lows, highs = extremes
+    suspect = ~(lows.isfinite() & highs.isfinite())
+    assert suspect.nonzero().tolist() == [[position[0], position[2]]]
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_winners_work_in_inference_mode_and_from_other_threads(monkeypatch, dtype):
+    """Inference mode belongs to a thread, and what was made in it can't be written to by torch's operations outside.
+
+    Mutation seen to fail: `found[image, span].copy_(...)` in the workers.
+    """
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    logits = draw((2, 5, 30), dtype=dtype)
+    expected = logits.float().numpy().argmax(1)
+    with torch.inference_mode():
+        np.testing.assert_array_equal(winners(logits.clone(), torch.uint8)[0].numpy(), expected)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(winners(logits, torch.uint8)[0])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 4
+    for answer in answers:
+        np.testing.assert_array_equal(answer.numpy(), expected)

@@ -1,0 +1,137 @@
+"""The fused kernels: their logic under Triton's interpreter here, and compiled for a GPU where there is one."""
+
+import importlib
+from unittest.mock import Mock
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from segmeter.bridge import argmax
+from tests.bridge import decode_fuzz
+from tests.fuzzing import record, rounds
+from tests.interpreted import interpreted
+
+
+def test_the_kernels_agree_with_numpy_under_the_interpreter():
+    """Labels, counts of NaN and infinity, first place, min and max. Mutations seen to fail: `p` not advanced; 32 bits
+    for the place of a channel; the padding of a tile taken into its min; NaN not counted; negative numbers not turned
+    round in their order.
+    """
+    assert interpreted("tests.bridge.decode_fuzz", "cpu", 30, 1)["compared"] == {"triton": 30, "cpu": 30}
+
+
+@pytest.mark.fuzz
+def test_any_view_and_type_is_decoded_as_by_numpy():
+    """Mutations seen to fail: any one stride of the logits; labels stored by the logits' strides."""
+    count = rounds(60, 600)
+    found = interpreted("tests.bridge.decode_fuzz", "cpu", count, 0)
+    assert found["compared"] == {"triton": count, "cpu": count}
+    record("decode_kernels", **found)
+
+
+@pytest.mark.parametrize("name", ["argmax_labels", "threshold_labels"])
+@pytest.mark.parametrize("logits", ["*fp32", "*bf16"])
+def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, logits):
+    triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
+    compiler = pytest.importorskip("triton.compiler")
+    target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    kernel = getattr(importlib.import_module("segmeter.bridge._fused_triton"), name)
+    blocks = {"BLOCK_P": 64, "BLOCK_K": 32, "BLOCK": argmax.TILE}
+    constants = {argument: value for argument, value in blocks.items() if argument in kernel.arg_names}
+    types = {
+        "logits": logits,
+        "labels": "*u8",
+        "record": "*i64",
+        "level": "fp32",
+        **dict.fromkeys(constants, "constexpr"),
+    }
+    signature = {argument: types.get(argument, "i32") for argument in kernel.arg_names}
+    source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    assert triton.compile(source, target=target, options=argmax.OPTIONS).asm["cubin"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
+def test_any_view_is_decoded_as_by_numpy_on_the_gpu():
+    assert decode_fuzz.main("cuda", 200, 0)["compared"] == {"triton": 200}
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """Logits that say they lie on a GPU, in a process that has Triton."""
+    monkeypatch.setattr(argmax, "has_triton", lambda: True)
+
+    class Claimed(torch.Tensor):
+        device = torch.device("cuda", 0)
+
+    return lambda *shape, dtype=torch.float32: torch.zeros(shape, dtype=dtype).as_subclass(Claimed)
+
+
+def test_nothing_outside_cuda_is_taken():
+    assert not argmax.fused_takes(torch.zeros(1, 2, 3), channels=2)
+    assert not argmax.fused_takes(torch.zeros(1, 2, 3, device="meta"), channels=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32])
+def test_only_floats_of_32_bits_and_less_are_taken(on_a_gpu, dtype):
+    assert argmax.fused_takes(on_a_gpu(1, 2, 3, dtype=dtype), channels=2) == (
+        dtype in (torch.float32, torch.bfloat16, torch.float16)
+    )
+
+
+def test_empty_logits_and_too_many_channels_are_not_taken(on_a_gpu, monkeypatch):
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 0), channels=2)
+    assert argmax.fused_takes(on_a_gpu(1, 2, 3), channels=argmax.MOST_CHANNELS)
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 3), channels=argmax.MOST_CHANNELS + 1)
+    monkeypatch.setattr(argmax, "has_triton", lambda: False)
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 3), channels=2)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "share", "programs"),
+    [(3, 1, 3), (1000, 1, 32), (1000, 4, 8), (1000, 100, 1), (0, 1, 1)],
+    ids=["a small image", "a large one", "one of four", "one of a hundred", "none"],
+)
+def test_programs_share_the_processors_among_images(monkeypatch, tiles, share, programs):
+    """Four processors, each with eight programs; every image has at least one."""
+    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
+    assert argmax._programs(torch.device("cpu"), tiles=tiles, share=share) == programs
+
+
+def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
+    """Triton takes the current device, which cuda:1 need not be. Mutation seen to fail: no device_of."""
+    calls = []
+
+    class Launch:
+        def __getitem__(self, grid):
+            return lambda *arguments, **options: calls.append("launch")
+
+    class On:
+        def __init__(self, tensor):
+            calls.append(f"on {tensor.device}")
+
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *_):
+            calls.append("left")
+
+    monkeypatch.setattr(torch.cuda, "device_of", On)
+    monkeypatch.setattr(argmax, "_kernels", lambda: Mock(argmax_labels=Launch(), threshold_labels=Launch()))
+    monkeypatch.setattr(argmax, "_processors", lambda device: 4)
+    monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
+    with FakeTensorMode():
+        logits = torch.empty(2, 3, 40, device="cuda:1")
+        argmax.argmax_labels(logits, torch.uint8)
+        argmax.threshold_labels(logits, 0.0, torch.uint8)
+    assert calls == ["on cuda:1", "launch", "left"] * 2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
+def test_floats_on_the_gpu_are_taken():
+    logits = torch.zeros(1, 2, 8, device="cuda")
+    assert argmax.fused_takes(logits, channels=2)
+    assert not argmax.fused_takes(logits.double(), channels=2)
+    assert not argmax.fused_takes(logits, channels=argmax.MOST_CHANNELS + 1)

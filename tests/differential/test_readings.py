@@ -1,0 +1,222 @@
+"""Presets of tools that are read rather than run: each rule is written out here, with the file and lines it comes from.
+
+`test_presets.py` runs the tools that are installed. The rules take the confusion matrices of the cases, rows being the
+reference, and are compared on cases in which classes are missing from either side.
+"""
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.summary.conventions import score_maps_under
+from tests.differential.cases import VOID, assert_agree, sweep
+from tests.differential.peers import installed, load, quiet
+from tests.metrics.build import class_spec
+
+
+def spec_of(num_classes, ignore_index=VOID):
+    return class_spec(num_classes, "binary" if num_classes == 2 else "multiclass", ignore_index)
+
+
+def cases_of(num_classes, ignored=0.1):
+    """Pairs of images; class 1 is missing from every other reference, and the last class from all of them."""
+    made = []
+    for i, case in enumerate(sweep(num_classes=num_classes, volumes=False, ignored=ignored, count=6, seed=21)):
+        target, labels = case.target.copy(), case.labels.copy()
+        target[target == num_classes - 1] = 0
+        if i % 2:
+            target[target == 1] = 0
+        if i % 3 == 2:
+            labels[labels == 1] = 0
+        made.append((target, labels))
+    return made
+
+
+def as_maps(pairs, spec):
+    plane = pairs[0][0].shape[1:] if spec.is_multilabel else pairs[0][0].shape
+    return [
+        CaseMaps(case_id=f"{i}", target=target, labels=labels, spacing=(1.0,) * len(plane), spec=spec)
+        for i, (target, labels) in enumerate(pairs)
+    ]
+
+
+def parts(matrix):
+    """True positives, reference and prediction of each class."""
+    return np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+
+
+def ultralytics(matrices):
+    """Ultralytics 8.4.190, utils/metrics.py 1758-1774: the mean IoU of the classes in the reference."""
+    tp, target, predicted = parts(sum(matrices))
+    union = target + predicted - tp
+    iou = [n / u if u else 0.0 for n, u in zip(tp, union, strict=True)]
+    return np.mean([one for one, pixels in zip(iou, target, strict=True) if pixels])
+
+
+def ultralytics_one_class(matrices):
+    """Ultralytics 8.4.190, utils/metrics.py 1764-1765: the IoU of class 1 alone."""
+    tp, target, predicted = (part[1] for part in parts(sum(matrices)))
+    return tp / (target + predicted - tp) if target + predicted else 0.0
+
+
+def detectron2(matrices):
+    """detectron2 02b5c4e, evaluation/sem_seg_evaluation.py 188-198: `acc_valid` marks the classes in the reference."""
+    tp, target, predicted = parts(sum(matrices))
+    valid = target > 0
+    return (tp[valid] / (target + predicted - tp)[valid]).sum() / valid.sum()
+
+
+def hf_evaluate(matrices):
+    """evaluate a7dd338, metrics/mean_iou/mean_iou.py 256-262: a mean over the classes that either side contains."""
+    tp, target, predicted = parts(sum(matrices))
+    with np.errstate(invalid="ignore"):
+        return np.nanmean(tp / (target + predicted - tp))
+
+
+def fiftyone(matrices):
+    """FiftyOne 1.22.1, utils/eval/segmentation.py 684-689: a wrong pixel is a false positive and a false negative."""
+    tp, wrong = np.trace(sum(matrices)), sum(matrices).sum() - np.trace(sum(matrices))
+    return 2 * tp / (2 * tp + wrong + wrong)
+
+
+def fiftyone_report(matrices):
+    """FiftyOne 1.22.1, utils/eval/base.py 739-752: scikit-learn's micro F1 without background; undefined is 0."""
+    tp, target, predicted = (part[1:].sum() for part in parts(sum(matrices)))
+    precision, recall = tp / predicted if predicted else 0.0, tp / target if target else 0.0
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def lightly_studio(matrices):
+    """lightly-studio 8f4a390, evaluation/semantic_segmentation_metric.py 105-135, 184: over classes with a pixel."""
+    scores = []
+    for matrix in matrices:
+        tp, target, predicted = (part[1:] for part in parts(matrix))
+        union = target + predicted - tp
+        scores.append(np.mean(tp[union > 0] / union[union > 0]))
+    return np.mean(scores)
+
+
+READINGS = {
+    "ultralytics": (ultralytics, "mean_iou", 4),
+    "ultralytics-one-class": (ultralytics_one_class, "mean_iou", 2),
+    "detectron2": (detectron2, "mean_iou", 4),
+    "hf-evaluate": (hf_evaluate, "mean_iou", 4),
+    "fiftyone": (fiftyone, "mean_dice", 4),
+    "fiftyone-report": (fiftyone_report, "mean_dice", 4),
+    "lightly-studio": (lightly_studio, "mean_iou", 4),
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_a_preset_is_the_tool_as_read(name):
+    """Mutation seen to fail, for each: the choices of ours in its place."""
+    rule, figure, num_classes = READINGS[name]
+    pairs = cases_of(num_classes)
+    matrices = [confusion_matrix(*pair, num_classes=num_classes, ignore_index=VOID) for pair in pairs]
+    found = score_maps_under(name, as_maps(pairs, spec_of(num_classes)))
+    assert found.keys() == {figure}
+    assert_agree(found[figure], rule(matrices), name)
+
+
+# Two classes with 3 of 4 pixels right in their union, a third that only the prediction contains, a fourth nowhere:
+# a has 3 / (4 + 3 - 3), b the same, c 0 / 2.
+TARGET = np.array([[0, 0, 0, 0, 1, 1, 1, 1]], np.uint8)
+LABELS = np.array([[0, 0, 0, 2, 1, 1, 1, 2]], np.uint8)
+BY_HAND = {
+    "segmeter": 0.5,  # (.75 + .75 + 0) / 3
+    "ultralytics": 0.75,  # c is not in the reference
+    "detectron2": 0.75,
+    "torchmetrics": 0.5,
+    "torchmetrics-jaccard": 0.5,
+    "torchmetrics-jaccard-multilabel": 0.25,  # (.75 + 0 + 0) / 3: without a, and d counts as 0
+    "hf-evaluate": 0.5,
+    "lightly-studio": 0.375,  # (.75 + 0) / 2: without a
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_class_that_only_the_prediction_holds(name):
+    found = score_maps_under(name, as_maps([(TARGET, LABELS)], spec_of(4)))
+    assert found["mean_iou"] == pytest.approx(BY_HAND[name], rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "dice"), [("fiftyone", 12 / 16), ("fiftyone-report", 6 / 9)])
+def test_dice_of_all_pixels_together(name, dice):
+    """Of 8 pixels 6 are right; without class a, 3 are, of 4 in the reference and 5 in the prediction."""
+    found = score_maps_under(name, as_maps([(TARGET, LABELS)], spec_of(4)))
+    assert found["mean_dice"] == pytest.approx(dice, rel=1e-12)
+
+
+def test_torchmetrics_averages_pairs_of_image_and_class():
+    """A class in one image weighs less than one in both: (3/4 + 3/4 + 0 + 1) / 4, not (11/12 + 3/4 + 0) / 3."""
+    other = np.zeros_like(TARGET)
+    found = score_maps_under("torchmetrics", as_maps([(TARGET, LABELS), (other, other)], spec_of(4)))
+    assert found["mean_iou"] == pytest.approx(2.5 / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["ultralytics-one-class", "torchmetrics-jaccard-binary", "fiftyone-report"])
+def test_nothing_on_either_side_scores_0(name):
+    nothing = np.zeros((2, 3), np.uint8)
+    assert list(score_maps_under(name, as_maps([(nothing, nothing)], spec_of(2))).values()) == [0.0]
+
+
+def test_evaluate_gives_recall_where_background_is_ignored():
+    """evaluate#421, open: its mask drops the pixels whose reference is ignored, and with them the false positives.
+
+    mean_iou.py 144-155 as read, for ``ignore_index=0``; ours counts the same pixels under its own name, recall.
+    """
+    target, labels = np.array([[0, 0, 0, 1, 1, 1]]), np.array([[1, 1, 0, 1, 1, 0]])
+    kept = target != 0
+    common = (labels[kept] == 1) & (target[kept] == 1)
+    theirs = common.sum() / ((labels[kept] == 1).sum() + (target[kept] == 1).sum() - common.sum())
+    counts = confusion_matrix(target, labels, num_classes=2)
+    assert theirs == counts[1, 1] / counts[1].sum() == 2 / 3
+    found = score_maps_under("hf-evaluate", as_maps([(target, labels)], spec_of(2)))
+    assert found["mean_iou"] == pytest.approx((1 / 4 + 2 / 5) / 2, rel=1e-12)
+
+
+# --- live -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["index", "one-hot", "mixed"])
+def test_torchmetrics_mean_iou(form):
+    torch, peer = load("torch"), load("torchmetrics.segmentation", "torchmetrics")
+    pairs = cases_of(4, ignored=0.0)
+    metric = peer.MeanIoU(num_classes=4, input_format=form)
+    for pair in pairs:
+        target, labels = (torch.from_numpy(one[None].astype(np.int64)) for one in pair)
+        planes = [torch.nn.functional.one_hot(one, 4).movedim(-1, 1) for one in (target, labels)]
+        given = {"index": (labels, target), "one-hot": planes[::-1], "mixed": (planes[1].float(), target)}[form]
+        metric.update(*given)
+    found = score_maps_under("torchmetrics", as_maps(pairs, spec_of(4, ignore_index=None)))
+    assert_agree(found["mean_iou"], float(metric.compute()), installed("torchmetrics"))
+
+
+@pytest.mark.parametrize("task", ["multiclass", "binary", "multilabel"])
+def test_torchmetrics_jaccard_index(task):
+    torch, peer = load("torch"), load("torchmetrics", "torchmetrics")
+    num_classes = 2 if task == "binary" else 4
+    pairs, spec, name = cases_of(num_classes), spec_of(num_classes), f"torchmetrics-jaccard-{task}"
+    if task == "multilabel":
+        planes = [[np.stack([one == k for k in range(4)]).astype(np.uint8) for one in pair] for pair in pairs]
+        pairs, spec = [tuple(pair) for pair in planes], class_spec(4, "multilabel")
+    options = {"num_labels" if task == "multilabel" else "num_classes": num_classes} if task != "binary" else {}
+    metric = peer.JaccardIndex(task=task, ignore_index=VOID, **options)
+    for target, labels in pairs:
+        with quiet():
+            metric.update(*(torch.from_numpy(one[None].astype(np.int64)) for one in (labels, target)))
+    found = score_maps_under(name.removesuffix("-multiclass"), as_maps(pairs, spec))
+    assert_agree(found["mean_iou"], float(metric.compute()), installed("torchmetrics"))
+
+
+@pytest.mark.parametrize(("name", "num_classes"), [("ultralytics", 4), ("ultralytics-one-class", 2)])
+def test_ultralytics(name, num_classes):
+    torch, peer = load("torch"), load("ultralytics.utils.metrics", "ultralytics")
+    pairs = cases_of(num_classes)
+    metric = peer.SemanticMetrics(names=dict(enumerate("abcd"[: num_classes if num_classes > 2 else 1])))
+    for target, labels in pairs:
+        metric.update_stats(*(torch.from_numpy(one[None].astype(np.int64)) for one in (labels, target)))
+    metric.process()
+    found = score_maps_under(name, as_maps(pairs, spec_of(num_classes)))
+    assert_agree(found["mean_iou"], metric.miou, installed("ultralytics"))

@@ -1,0 +1,190 @@
+"""Replaced layers: other norms keep the gains, and the folded decoder is the same function of the same weights."""
+
+import copy
+import inspect
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import segmentation_models_pytorch as smp
+import torch
+from packaging.requirements import Requirement
+from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoderBlock
+from torch import nn
+from torch.nn import functional
+
+from segmeter.errors import ConfigError
+from segmeter.models.config import MODELS, Deeplabv3plusConfig, UnetConfig
+from segmeter.models.layers import FoldedBlock, convolve_enlarged, count_groups, fold_upsampling, replace_norms
+from segmeter.models.networks import build_network
+from tests.models.parts import TINY, make_spec
+from tests.models.test_networks import SMALL
+
+LIBRARY = "segmentation-models-pytorch"
+
+
+def folded_blocks(network: nn.Module) -> int:
+    return sum(isinstance(module, FoldedBlock) for module in network.modules())
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_taps_of_one_row_by_hand() -> None:
+    """Filter (a, b, c) on values p p q q: the outputs around q are a p + (b + c) q and (a + b) q + c r."""
+    weight = torch.zeros(1, 1, 3, 3)
+    weight[0, 0, 1] = torch.tensor([1.0, 10.0, 100.0])
+    p, q, r = 2.0, 3.0, 5.0
+    found = convolve_enlarged(torch.tensor([p, q, r]).view(1, 1, 1, 3), weight, None)
+    row = [110 * p, 11 * p + 100 * q, p + 110 * q, 11 * q + 100 * r, q + 110 * r, 11 * r]
+    assert found.tolist() == [[[row, row]]]
+
+
+@pytest.mark.parametrize("skip_channels", [None, 0, 3])
+def test_same_values_and_gradients_as_enlarging_first(skip_channels: int | None) -> None:
+    small, skip = draw(2, 5, 4, 7), None if skip_channels is None else draw(2, skip_channels, 8, 14, seed=1)
+    weight = draw(6, 5 + (skip_channels or 0), 3, 3, seed=2)
+    inputs = [part.requires_grad_() for part in (small, skip, weight) if part is not None]
+    large = functional.interpolate(small, scale_factor=2, mode="nearest")
+    whole = large if skip is None else torch.cat([large, skip], dim=1)
+    wanted, found = functional.conv2d(whole, weight, padding=1), convolve_enlarged(small, weight, skip)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    arriving = draw(*wanted.shape, seed=3)
+    inputs = [part for part in inputs if part.numel()]
+    for ours, theirs in zip(
+        torch.autograd.grad(found, inputs, arriving), torch.autograd.grad(wanted, inputs, arriving), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_network_is_the_same_function_of_the_same_weights(layout: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    own = smp.Unet("resnet18", encoder_weights=None, classes=4).double().train()
+    folded = copy.deepcopy(own)
+    fold_upsampling(folded)
+    assert folded_blocks(folded) == 5
+    assert list(folded.state_dict()) == list(own.state_dict())
+    image = draw(2, 3, 64, 96).contiguous(memory_format=layout)
+    wanted, found = own(image), folded.to(memory_format=layout)(image)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+    arriving = draw(*wanted.shape, seed=1)
+    wanted.backward(arriving)
+    found.backward(arriving)
+    for (name, ours), theirs in zip(folded.named_parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8, msg=name)
+
+
+def test_a_built_unet_is_folded() -> None:
+    network = build_network(TINY, spec=make_spec(), in_channels=3)
+    assert folded_blocks(network) == 3
+
+
+@pytest.mark.parametrize(
+    "options", [{"decoder_attention_type": "scse"}, {"decoder_interpolation": "bilinear"}, {"decoder_use_norm": False}]
+)
+def test_other_blocks_stay_as_they_are(options: dict[str, object]) -> None:
+    network = smp.Unet("resnet18", encoder_weights=None, **options)
+    fold_upsampling(network)
+    assert not any(isinstance(block, FoldedBlock) for block in network.decoder.blocks[:-1])
+
+
+def test_a_map_that_does_not_double_takes_the_original_way() -> None:
+    torch.manual_seed(0)
+    block = UnetDecoderBlock(4, 2, 3).double().eval()
+    small, skip = draw(1, 4, 3, 3), draw(1, 2, 5, 6, seed=1)
+    torch.testing.assert_close(FoldedBlock(block)(small, 5, 6, skip), block(small, 5, 6, skip), rtol=0, atol=0)
+
+
+def test_the_library_is_of_a_version_whose_private_decoder_block_folding_knows() -> None:
+    """`FoldedBlock` takes the block's parts by their private names, so pyproject.toml bounds the version above."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    (required,) = (each for each in map(Requirement, project["dependencies"]) if each.name == LIBRARY)
+    assert any(bound.operator == "<" for bound in required.specifier), "no upper bound"
+    assert version(LIBRARY) in required.specifier
+    block = UnetDecoderBlock(4, 2, 3)
+    assert [name for name, _ in block.named_children()] == ["conv1", "attention1", "conv2", "attention2"]
+    assert list(inspect.signature(UnetDecoderBlock.forward).parameters) == [
+        *("self", "feature_map", "target_height", "target_width", "skip_connection")
+    ]
+    assert list(vars(block).keys() - vars(nn.Module()).keys()) == ["interpolation_mode"]
+
+
+def built(**options):
+    torch.manual_seed(0)
+    return build_network(TINY.replace(**options), spec=make_spec(), in_channels=3)
+
+
+def batch_norms(network):
+    return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+
+
+@pytest.mark.parametrize("encoder", ["tu-test_resnet", "tu-efficientnet_b0", "resnet18", "mobilenet_v2", "densenet121"])
+@pytest.mark.parametrize("norm", ["group", "instance"])
+def test_a_network_without_batch_norm_treats_each_image_on_its_own_in_training(encoder, norm):
+    torch.manual_seed(0)
+    config = UnetConfig(encoder=encoder, depth=3, decoder_channels=(8, 8, 4), norm=norm)
+    network = build_network(config, spec=make_spec(), in_channels=3).train()
+    assert batch_norms(network) == 0
+    for module in network.modules():  # drawn for the whole batch
+        if "drop" in type(module).__name__.lower():
+            module.eval()
+    image = torch.randn(3, 3, 64, 96)
+    torch.testing.assert_close(network(image)[:1], network(image[:1]), rtol=1e-4, atol=1e-4)
+
+
+def test_names_gains_and_activations_stay():
+    plain, grouped = built(), built(norm="group")
+    theirs = {
+        name: value for name, value in plain.state_dict().items() if "running" not in name and "num_b" not in name
+    }
+    assert list(grouped.state_dict()) == list(theirs)
+    norm = nn.Sequential(nn.BatchNorm2d(8))
+    nn.init.constant_(norm[0].weight, 3.0)
+    nn.init.constant_(norm[0].bias, 0.5)
+    image = torch.randn(2, 8, 5, 6)
+    found = replace_norms(norm, "instance")(image)
+    torch.testing.assert_close(found.mean((2, 3)), torch.full((2, 8), 0.5))
+    torch.testing.assert_close(found.var((2, 3), unbiased=False), torch.full((2, 8), 9.0), rtol=1e-3, atol=0)
+    torch.testing.assert_close(found, nn.functional.instance_norm(image, weight=norm[0].weight, bias=norm[0].bias))
+
+
+def test_groups_are_of_four_channels_or_more():
+    for channels in range(1, 300):
+        groups = count_groups(channels)
+        assert channels % groups == 0
+        assert groups == 1 or channels // groups >= 4
+        assert groups <= 32
+
+
+def test_sync_is_batch_norm_where_there_is_one_process():
+    plain, synced = built(), built(norm="sync")
+    image = torch.randn(2, 3, 32, 32)
+    assert batch_norms(synced) == 0
+    assert synced.training
+    torch.testing.assert_close(synced(image), plain(image))
+
+
+def test_norms_of_pooled_single_values_are_refused():
+    with pytest.raises(ConfigError, match=r"`norm` not to be instance for deeplabv3plus, .* This network pools"):
+        Deeplabv3plusConfig(norm="instance")
+
+
+REFUSED = {("deeplabv3", "instance"), ("deeplabv3plus", "instance"), ("upernet", "instance"), ("pan", "group")}
+
+
+@pytest.mark.parametrize("norm", ["sync", "group", "instance"])
+@pytest.mark.parametrize("name", MODELS.names())
+def test_every_network_takes_every_norm_or_refuses_it_before_it_is_built(name, norm):
+    options = {"encoder": "resnet18", "depth": 3} | SMALL.get(name, {}) | {"norm": norm}
+    if (name, norm) in REFUSED | {("pan", "instance")}:
+        with pytest.raises(ConfigError, match=rf"`norm` not to be {norm} for {name}, .* Use norm="):
+            MODELS.schema(name)(**options)
+        return
+    with torch.device("meta"):
+        network = MODELS.build(MODELS.schema(name)(**options), spec=make_spec(), in_channels=3).train()
+    assert batch_norms(network) == 0
+    side = max(64, network.size_least, 2 * network.size_multiple)
+    assert network(torch.zeros(2, 3, side, side, device="meta")).shape == (2, 3, side, side)
