@@ -1,6 +1,7 @@
 """The configuration groups with their options. Plugins add options by registering components."""
 
 import re
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -74,6 +75,8 @@ def load_plugins(modules: Sequence[str]) -> None:
                 point.load()
             except Exception as error:
                 raise ConfigError(_fails(f"entry point {point.value!r}", error)) from error
+    if modules and str(Path.cwd()) not in sys.path:  # behind all others, so that it hides no installed module
+        sys.path.append(str(Path.cwd()))
     for module in modules:
         if not _MODULE.fullmatch(module):
             rule = "to name modules, for example my_package.my_module"
@@ -86,6 +89,7 @@ def load_plugins(modules: Sequence[str]) -> None:
 
 def _fails(what: str, error: Exception) -> str:
     if isinstance(error, ImportError):
-        return f"config: can't import the {what}: {error}. Is it installed?"
+        remedy = "Install it, put it into the working folder, or add its folder to PYTHONPATH."
+        return f"config: can't import the {what}: {error}. {remedy} segmeter train --help plugins has an example."
     reason = error.problems[0] if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
     return f"config: the {what} can't be loaded: {' '.join(reason.split())}"
