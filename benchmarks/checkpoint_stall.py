@@ -21,8 +21,7 @@ from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import read_checkpoint, write_checkpoint
 from segmeter.provenance import hardware, versions
-from segmeter.training.checkpointing import Checkpoints
-from segmeter.training.run.background import address
+from segmeter.training.checkpointing import Checkpoints, address
 
 SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (9, 9, 9), (99, 9, 9)))
 CARD = ModelCard(

@@ -1,6 +1,5 @@
 """The code for CUDA runs to its end, with the values of the CPU, and waits for the device only where it may."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches
 from segmeter.training.data.sampling import SampleSource
-from segmeter.training.loop import train
+from segmeter.training.trainer import train
 from tests.models.parts import make_tiny
 from tests.pretended_gpu import pretended_gpu
-from tests.training.tiny import SPEC, TinyCases, tiny_job, tiny_segmenter
+from tests.training.tiny import SPEC, TinyCases, changed, tiny_job, tiny_segmenter
 
 AUGMENTS = AugmentConfig(crop=(32, 32), zoom=(0.5, 2.0), rotate=10, blur=1.0, noise=0.1)
 
@@ -92,7 +91,7 @@ def trained(folder, device, **values):
         augment=Augment(AUGMENTS, SPEC),
         **values,
     )
-    return train(replace(job, device=device, loss=FocalLoss("multiclass", ignore_index=255)))
+    return train(changed(job, device=device, loss=FocalLoss("multiclass", ignore_index=255)))
 
 
 def test_a_training_ends_with_the_weights_of_the_cpu_and_waits_at_lines_and_saves_alone(tmp_path):

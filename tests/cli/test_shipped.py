@@ -14,7 +14,7 @@ from segmeter.cli.launch import Shipped, attempt, ship
 from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError, Interrupted
 from segmeter.schema import as_plain
-from segmeter.training.run.signals import Stopped
+from segmeter.training.signals import Stopped
 
 JOB = Job("check", ("data=cells",), None)
 VALUES = {"data": {"name": "cells", "size": 96}, "splits": ["train"]}

@@ -77,28 +77,12 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def test_a_thread_has_one_reader_until_it_is_late() -> None:
-    """Mutations seen to fail: a reader for each read; one that outlives its thread; what was read is kept."""
-    released = threading.Event()
-    first, again = limit()(threading.current_thread), limit()(threading.current_thread)
-    assert first is again
+def test_nothing_that_was_read_is_kept() -> None:
     read = weakref.ref(limit()(partial(np.zeros, 5)))
     until = time.monotonic() + 5
     while read() is not None and time.monotonic() < until:
         time.sleep(0.01)
     assert read() is None
-    with pytest.raises(LateError):
-        limit()(released.wait)
-    other = limit()(threading.current_thread)
-    assert other is not first
-    released.set()
-    ended: list[threading.Thread] = []
-    owner = threading.Thread(target=lambda: ended.append(limit()(threading.current_thread)))
-    owner.start()
-    owner.join()
-    for reader in (first, *ended):
-        reader.join(5)
-        assert not reader.is_alive()
 
 
 def test_what_comes_too_late_is_named_in_time() -> None:
@@ -115,6 +99,7 @@ def test_what_comes_too_late_is_named_in_time() -> None:
     assert str(again.at(7)) == f"data: case 'a' (index 7) {said}"
 
 
+@pytest.mark.slow
 def test_a_time_in_which_the_process_was_stopped_does_not_count() -> None:
     """As a scheduler stops a job for another one; mutation seen to fail: one wait for the whole time."""
     with subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True) as child:
@@ -132,6 +117,7 @@ def read_for_ever(_: Any) -> None:
     limit()(lambda: ThreadPoolExecutor(1).submit(time.sleep, 10**6).result())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "code"), [(IN_A_WORKER, 1), (IN_A_COMMAND, 3)])
 def test_a_process_ends_though_a_library_reads_for_ever(script: str, code: int) -> None:
     ended = subprocess.run(

@@ -5,16 +5,8 @@ from segmeter.data.known_classes import (
     CAMVID_COLOURS,
     CELL_CLASSES,
     CELL_COLOURS,
-    CITYSCAPES_IDS,
     default_colours,
 )
-from tests.differential.peers import load
-
-
-def test_the_ids_are_those_of_cityscapes_scripts():
-    labels = load("cityscapesscripts.helpers.labels", "cityscapesscripts").labels
-    benchmark = sorted((one for one in labels if not one.ignoreInEval), key=lambda one: one.trainId)
-    assert list(CITYSCAPES_IDS.items()) == [(one.name, one.id) for one in benchmark]
 
 
 def test_camvid_is_eleven_classes_in_the_order_of_its_labels():

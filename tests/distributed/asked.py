@@ -12,16 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from segmeter.distributed.averaging import Averaged
-from segmeter.distributed.ranks import Order, World
+from segmeter.distributed.ranks import Averaged, Order, World
 from segmeter.losses.additive import additive
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.batches import Batch
-from segmeter.training.optimisation.step import Stepper
 from tests.distributed.validated import validate_each_way
-from tests.training.tiny import SPEC
+from tests.training.tiny import SPEC, stepper
 
 BINARY = SPEC.model_copy(update={"task": "binary", "names": SPEC.names[:2], "colours": SPEC.colours[:2]})
 LOSS_CASES: dict[str, dict[str, Any]] = {
@@ -77,7 +75,7 @@ def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tup
     model = network(1 if spec is BINARY else 3)
     optimizer = Kept(model.parameters(), lr=0.1)
     loss = build_loss(LOSSES.schema(options["name"])(**options), spec=spec)
-    step = Stepper(
+    step = stepper(
         forward=model if world.size == 1 else Averaged(model, world),
         loss=additive(loss, spec.ignore_index),
         optimizer=optimizer,
@@ -115,7 +113,7 @@ def share_from_gpu(world: World) -> Any:
 def step_without_waiting(world: World) -> list[str]:
     """Whatever waits for the device in a step, once the first step has wrapped the model."""
     model = Averaged(network(), world)
-    step = Stepper(
+    step = stepper(
         forward=model,
         loss=additive(build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC), SPEC.ignore_index),
         optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True),

@@ -7,7 +7,7 @@ import torch
 from segmeter.distributed.place import Place
 from segmeter.distributed.ranks import find_address, joined
 from segmeter.distributed.watch import watched
-from segmeter.training.run.signals import StopSignals
+from segmeter.training.signals import StopSignals
 
 if __name__ == "__main__":
     with StopSignals(raises=True):

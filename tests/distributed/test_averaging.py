@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from segmeter.distributed.averaging import find_unused
-from segmeter.distributed.ranks import ALONE
+from segmeter.distributed.ranks import ALONE, find_unused
 from segmeter.losses.config import LOSSES
 from tests.distributed.asked import LOSS_CASES, Unfinished, batches, gradient_of, three_steps
 

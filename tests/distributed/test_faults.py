@@ -9,7 +9,7 @@ import pytest
 from segmeter.distributed.faults import BROKEN, LEAVING, SILENT, UNSAVED, Fault, Judge, Seen, exit_code
 from segmeter.errors import DataError, Interrupted
 
-WAITING, WORKING = "ranks.py:103 (_agree)", "loop.py:180 (_step)"
+WAITING, WORKING = "ranks.py:103 (_agree)", "trainer.py:180 (_step)"
 
 
 def judged(
@@ -62,7 +62,7 @@ def test_after_a_signal_it_is_not_waited_long_for_progress() -> None:
     assert stopped.code == 143
     assert stopped.lines[0].startswith("training: stopped by SIGTERM; no process got on for 45 s, so it was not saved")
     assert judged(400, limit_s=1800, signal=int(signal.SIGTERM), beats=lambda look: look // 40) is None
-    assert judged(400, limit_s=1800, signal=int(signal.SIGTERM), at="background.py:45 (wait)") is None
+    assert judged(400, limit_s=1800, signal=int(signal.SIGTERM), at="checkpointing.py:45 (wait)") is None
     assert judged(400, limit_s=1800, signal=lambda look: 15 if look > 400 - UNSAVED + 1 else 0) is None
 
 

@@ -12,10 +12,10 @@ from segmeter.distributed.ranks import World
 from segmeter.errors import RunError
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
+from segmeter.training.clock import Limits
 from segmeter.training.learner import Learner
-from segmeter.training.limits import Limits
-from segmeter.training.run.signals import StopSignals
-from segmeter.training.validator import Validator, score_share
+from segmeter.training.signals import StopSignals
+from segmeter.training.validation import Validator, score_share
 from tests.training.tiny import TinyCases, tiny_job, tiny_segmenter
 
 
@@ -44,7 +44,7 @@ def validate_each_way(world: World, folder: Path) -> list[Any]:
         cases, stop = MixedCases(count=11, poisoned=poisoned), StopSignals()
         options = {"inference": InferenceConfig(precision="float32", batch_size=2), "draw": name_of, "pictures": 4}
         job = tiny_job(folder, val_cases=cases, world=world, segmenter=tiny_segmenter(), **options)
-        learner = Learner(job, torch.device("cpu"), Limits(config=job.training, batches_per_epoch=2))
+        learner = Learner(job, torch.device("cpu"), Limits(config=job.settings.training, batches_per_epoch=2))
         learner.published.network.layers[1].running_mean += world.rank
         stop.hear(int(signal.SIGUSR1) if world.rank == signalled else 0)
         if not world.leads:

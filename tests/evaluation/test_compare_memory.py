@@ -13,7 +13,7 @@ from segmeter.metrics.cases import table
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics import bootstrap, draws
+from segmeter.metrics.statistics import bootstrap, columns
 from segmeter.metrics.summary import scoreboard
 
 CONFIG = MetricsConfig(bootstrap=10)
@@ -60,9 +60,9 @@ def test_the_estimate_is_enough_for_a_case_and_not_twice_of_it(
     monkeypatch.setattr(table, "BLOCK", 256)
     monkeypatch.setattr(scoreboard, "_CASES", 256)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1 << 14)
-    monkeypatch.setattr(draws, "_DRAWN", 1000)
-    monkeypatch.setattr(draws, "_LEAST_ROWS", 1)
-    monkeypatch.setattr(draws, "_MANY_DRAWS", 0)
+    monkeypatch.setattr(columns, "_DRAWN", 1000)
+    monkeypatch.setattr(columns, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(columns, "_MANY_DRAWS", 0)
     peaks(tmp_path / "warm", 20, classes=classes, measures=measures)
     few, many = (peaks(tmp_path / str(n), n, classes=classes, measures=measures) for n in (300, 1300))
     taken, estimated = many[0] - few[0], many[1] - few[1]

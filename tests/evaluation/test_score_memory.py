@@ -18,7 +18,7 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.cases import table as rows
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.statistics import bootstrap, draws
+from segmeter.metrics.statistics import bootstrap, columns
 from segmeter.metrics.summary import scoreboard
 
 K = 19
@@ -65,8 +65,8 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, m
     monkeypatch.setattr(rows, "BLOCK", 64)
     monkeypatch.setattr(scoreboard, "_CASES", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
-    monkeypatch.setattr(draws, "_DRAWN", 1000)
-    monkeypatch.setattr(draws, "_MANY_DRAWS", 0)
+    monkeypatch.setattr(columns, "_DRAWN", 1000)
+    monkeypatch.setattr(columns, "_MANY_DRAWS", 0)
     peak(tmp_path / "warm", 10)
     few, many = peak(tmp_path / "few", 300), peak(tmp_path / "many", 1300)
     assert 100 < (many - few) / 1000 < MOST_BYTES

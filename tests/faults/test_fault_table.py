@@ -14,7 +14,7 @@ BAD = "faults/test_bad_inputs.py::test_a_bad_input_is_answered_as_promised"
 CHECKPOINTS = "training/test_checkpointing.py::test_"
 RESUME = "cli/commands/test_score_resume.py::test_"
 FOLDER = "cli/runs/test_run_folder.py::test_"
-SIGNALS = "training/run/test_signals.py::test_"
+SIGNALS = "training/test_signals.py::test_"
 PREDICTOR = "inference/test_predictor.py::test_"
 READER = "data/files/test_reader_process.py"
 FUZZED = "data/files/fuzzed/test_fuzzed.py"
@@ -64,13 +64,13 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
             f"{PREDICTOR}18_a_batch_that_does_not_fit_is_halved_and_gives_the_same",
             f"{PREDICTOR}18_what_never_fits_ends_with_advice",
             f"{PREDICTOR}18_memory_that_runs_out_beside_the_forward_pass_names_the_case",
-            "training/test_loop.py::test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set",
+            "training/test_trainer.py::test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set",
         ),
     ),
     19: ("the system ends the process for its memory", (EVERY, f"{MEMORY}what_can_not_fit_is_refused_before_the_work")),
     20: (
         "a loss that is NaN",
-        ("training/test_loop.py::test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays",),
+        ("training/test_trainer.py::test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays",),
     ),
     21: (
         "logits that are NaN or infinite",
@@ -78,7 +78,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     22: (
         "a NaN gradient of a finite loss",
-        ("training/run/test_divergence.py::test_a_gradient_that_is_not_finite_is_an_error_though_the_loss_is_fine",),
+        ("training/test_divergence.py::test_a_gradient_that_is_not_finite_is_an_error_though_the_loss_is_fine",),
     ),
     23: ("a metric that is NaN", (f"{CHECKPOINTS}nan_is_never_best_and_a_tie_stays_with_the_older",)),
     24: (
@@ -138,7 +138,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     39: (
         "a resume with other settings or data",
         (
-            "training/test_loop.py::test_resuming_with_another_configuration_or_other_data_is_refused_with_the_difference",
+            "training/test_trainer.py::test_resuming_with_another_configuration_or_other_data_is_refused_with_the_difference",
         ),
     ),
     40: ("a damaged newest checkpoint", (f"{CHECKPOINTS}a_damaged_newest_one_is_said_and_the_one_before_is_taken_up",)),

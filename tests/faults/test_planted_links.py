@@ -12,7 +12,6 @@ from segmeter import files
 from segmeter.data.files.array import ArrayRows
 from segmeter.errors import SegmeterError
 from segmeter.export.formats import LinesOf, write_npy, write_tiff, write_zarr
-from segmeter.training.run.loggers import TensorBoardLogger
 from tests.faults.world import write_model
 from tests.models.parts import make_card, make_spec
 
@@ -23,17 +22,9 @@ def write_weights(run: Path) -> None:
     write_model(str(run / "checkpoint"), make_card(make_spec(2, "binary")))
 
 
-def write_curves(run: Path) -> None:
-    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
-    logger = TensorBoardLogger(run / "tensorboard", step=3)
-    logger.write({"step": 4, "loss": 0.5})
-    logger.close("finished")
-
-
 LINES = LinesOf(ArrayRows(np.ones(SHAPE, np.uint8)), np.dtype(np.uint8))
 WRITERS: dict[str, Callable[[Path], None]] = {
     "safetensors": write_weights,
-    "tensorboard": write_curves,
     "zarr": lambda run: write_zarr(run / "a.zarr", np.ones((2, *SHAPE), np.float32)),
     "zarr by lines": lambda run: write_zarr(run / "lines.zarr", LINES),
     "tiff by lines": lambda run: write_tiff(run / "lines.tif", LINES),

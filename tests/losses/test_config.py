@@ -78,14 +78,14 @@ def test_all_problems_are_named_at_once():
         (
             "multiclass",
             {"alpha": 0.25},
-            r"loss: expected `alpha` to be null for multiclass, got 0.25. Use",
+            r"focal_loss: expected `alpha` to be None for multiclass, got 0.25. Use",
         ),
         (
             "multiclass",
             {"class_weights": "auto"},
             r"to be numbers where the pixels per class of the training set are not known, got 'auto'",
         ),
-        ("multiclass", {"normalizer": "positives"}, r"loss: expected `normalizer`"),
+        ("multiclass", {"normalizer": "positives"}, r"focal_loss: expected `normalizer`"),
         (
             "binary",
             {"class_weights": (1.0, 2.0)},

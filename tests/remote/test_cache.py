@@ -260,6 +260,7 @@ def test_threads_that_want_one_folder_fetch_it_once(memory):
     assert (len(set(found)), len(found), memory.asked) == (1, 6, ["run/a"])
 
 
+@pytest.mark.slow
 def test_more_folders_are_kept_than_a_process_may_open_at_first(memory):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     cache._allow_open_files.cache_clear()

@@ -43,6 +43,7 @@ def test_masks_in_s3_give_the_bytes_of_masks_here_and_no_secret_is_kept(here, s3
     assert not [text for text in texts if "the-secret-of-the-test" in text or "AKIAOFTHETEST" in text]
 
 
+@pytest.mark.slow
 def test_shards_copied_to_s3_are_merged_from_there(here, s3):
     expected = whole("score", SCORE)
     for number in (1, 2, 3):
@@ -58,6 +59,7 @@ def test_shards_copied_to_s3_are_merged_from_there(here, s3):
     assert s3.get(f"merged/{folder.name}/metrics.json") == expected["metrics.json"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_and_data_in_s3_give_the_bytes_of_those_here(here, s3):
     expected = whole("eval", EVAL)
     for name in ("masks", "images", "net"):
@@ -121,6 +123,7 @@ def test_a_data_set_that_changes_while_it_is_evaluated_is_refused(here, memory, 
     assert "images/case00.png: expected `object` to stay what it was when it was listed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_lost_connection_ends_with_3_and_the_run_goes_on(here, memory, capsys, caplog):
     for folder in ("predictions", "masks"):
         for path in sorted((here / folder).iterdir()):
@@ -151,6 +154,7 @@ def test_a_url_that_can_not_be_used_leaves_no_run(here, capsys):
     assert set(Path("runs").glob("*/*")) == before
 
 
+@pytest.mark.slow
 def test_a_coco_file_in_s3_gives_the_counts_of_the_one_here(s3, tmp_path, monkeypatch):
     """In worker processes too, each of which finds it in the cache."""
     monkeypatch.chdir(tmp_path)

@@ -56,6 +56,7 @@ def test_a_run_that_could_not_be_copied_says_so_and_a_resume_copies_it(lost: str
     assert copied(memory, folder, "metrics.json") == (folder / "metrics.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_training_that_could_not_be_copied_is_copied_by_a_resume(memory, lossy) -> None:
     lossy.append("model.safetensors")
     assert run("train", *TRAIN, "training.epochs=1", f"run.copy_to={memory.url}/runs") == 3

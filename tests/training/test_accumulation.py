@@ -25,8 +25,8 @@ from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch, Draws
-from segmeter.training.optimisation.optimizer import build_sgd
-from segmeter.training.optimisation.step import Stepper
+from segmeter.training.optimizers import build_sgd
+from tests.training.tiny import stepper
 
 CLASSES = 3
 SPLITS = {"4+4": [4, 4], "5+3": [5, 3], "1+2+5": [1, 2, 5], "one image is ignored": [7, 1], "eight": [1] * 8}
@@ -95,7 +95,7 @@ def step_over(loss, sizes, task, **options):
     before = [parameter.detach().clone() for parameter in model.parameters()]
     image, target = options.pop("data", None) or images_and_targets(task)
     parts = zip(image.split(sizes), target.split(sizes), np.arange(8).cumsum().repeat(8), strict=False)
-    stepper = Stepper(
+    step = stepper(
         forward=model,
         loss=loss,
         optimizer=build_sgd(SgdConfig(lr=1.0, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
@@ -108,7 +108,7 @@ def step_over(loss, sizes, task, **options):
         Batch(image=x, target=t, indices=np.arange(len(x)), epoch=0, draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
         for x, t, _ in parts
     ]
-    value, norm = stepper(batches)
+    value, norm = step(batches)
     gradient = torch.cat([(old - new).flatten() for old, new in zip(before, model.parameters(), strict=True)])
     return value, norm, gradient.detach()
 

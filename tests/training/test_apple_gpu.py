@@ -28,10 +28,9 @@ from segmeter.training.data.augment import Augment
 from segmeter.training.data.batches import Batch
 from segmeter.training.data.windows import Resizing
 from segmeter.training.job import check_job
-from segmeter.training.optimisation.optimizer import build_adamw
-from segmeter.training.optimisation.step import Stepper
-from tests.training.optimisation.test_no_waiting import EVERYTHING, give_gradients
-from tests.training.tiny import SPEC, tiny_job, tiny_segmenter
+from segmeter.training.optimizers import build_adamw
+from tests.training.test_no_waiting import EVERYTHING, give_gradients
+from tests.training.tiny import SPEC, stepper, tiny_job, tiny_segmenter
 
 MPS, STAND_IN = torch.device("mps"), torch.device("cuda")
 ROOMS = ("losses.additive", "losses.region", "losses.focal_torch")  # where sums take the widest float
@@ -82,7 +81,7 @@ def test_a_step_and_its_validation_need_no_float64(name, monkeypatch, apple_gpu)
     """Mutation seen to fail: the sum of a denominator in float64."""
     loss = additive(build_loss(LOSSES.schema(name)(), SPEC, class_counts=np.array([5, 3, 1])), 255).to(STAND_IN)
     monkeypatch.setattr(torch.Tensor, "backward", lambda _: give_gradients(apple_gpu))
-    step = Stepper(
+    step = stepper(
         forward=apple_gpu,
         loss=loss,
         optimizer=build_adamw(AdamWConfig(), model=apple_gpu),

@@ -16,9 +16,9 @@ from segmeter.schema import as_plain
 from segmeter.training.config import AdamWConfig
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.cases import Budget, CachedDataset
 from segmeter.training.data.sampling import SampleSource
-from segmeter.training.loop import train
+from segmeter.training.trainer import train
 from tests.data.crafted import put
 from tests.training.tiny import SPEC, TinyNetwork, tiny_job
 
@@ -76,6 +76,7 @@ def test_twelve_bit_copies_train_as_well_as_eight_bit_ones(tmp_path, eight, twel
     assert abs(one - other) < 0.02
 
 
+@pytest.mark.slow
 def test_so_does_a_u_net(tmp_path):
     write_copies(tmp_path)
     unet = UnetConfig(encoder="resnet18", weights=None, depth=3, decoder_channels=(32, 16, 8))

@@ -2,6 +2,7 @@ import pytest
 
 from segmeter.errors import ConfigError
 from segmeter.training.config import (
+    LOGGERS,
     OPTIMIZERS,
     SCHEDULES,
     AdamWConfig,
@@ -92,3 +93,12 @@ def test_one_cycle_refuses_a_run_that_only_rises():
 def test_every_choice_is_registered_under_its_own_name():
     for registry in (OPTIMIZERS, SCHEDULES):
         assert [registry.schema(name)().name for name in registry.names()] == registry.names()
+
+
+def test_several_loggers_are_one_and_others():
+    config = LOGGERS.schema("wandb")(mode="offline", also=("tensorboard", "none"))
+    assert [each.name for each in config.all] == ["wandb", "tensorboard", "none"]
+    with pytest.raises(ConfigError, match="to name loggers, not 'tensorbord'"):
+        LOGGERS.schema("wandb")(also=("tensorbord",))
+    with pytest.raises(ConfigError, match="to name each logger once"):
+        LOGGERS.schema("wandb")(also=("wandb",))

@@ -8,7 +8,7 @@ from segmeter.errors import RunError
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training import learner
-from segmeter.training.loop import train
+from segmeter.training.trainer import train
 from tests.training.tiny import tiny_job, tiny_segmenter
 
 

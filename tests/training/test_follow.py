@@ -9,8 +9,7 @@ import torch
 
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
-from segmeter.training.follow import follow
-from segmeter.training.loop import train
+from segmeter.training.trainer import follow, train
 from tests.training.tiny import TinyCases, tiny_job
 
 SETTINGS = {"epochs": 3, "accumulate": 2, "val_cases": None}
@@ -43,7 +42,7 @@ class Told(World):
 
 
 def weights(job):
-    return {name: value.clone() for name, value in job.segmenter.state_dict().items()}
+    return {name: value.clone() for name, value in job.model.segmenter.state_dict().items()}
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from torch.amp import GradScaler
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.training import learner
-from segmeter.training.loop import train
+from segmeter.training.trainer import train
 from tests.fuzzing import rounds
 from tests.training.test_resume import assert_same, content
 from tests.training.tiny import SPEC, TinyCases, tiny_job

@@ -8,31 +8,33 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from segmeter.distributed.ranks import Order
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.segmenter import Segmenter
+from segmeter.training.checkpointing import address, snapshot
+from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batches
 from segmeter.training.learner import Learner
-from segmeter.training.limits import Limits
-from segmeter.training.run.background import address, snapshot
+from segmeter.training.trainer import take_step
 from tests.training.tiny import tiny_job, tiny_segmenter
 
 
 def learner_of(folder, **changes):
     job = tiny_job(folder, **changes)
-    limits = Limits(config=job.training, batches_per_epoch=len(job.source))
+    limits = Limits(config=job.settings.training, batches_per_epoch=len(job.data.source))
     return Learner(job, torch.device("cpu"), limits), job
 
 
 def open_batches(job, first=0):
-    draw = partial(job.augment.draw, seed=job.training.seed)
+    draw = partial(job.data.augment.draw, seed=job.settings.training.seed)
     cpu = torch.device("cpu")
-    return Batches(job.source, first=first, progress=lambda _: 0.0, workers=0, device=cpu, draw=draw)
+    return Batches(job.data.source, first=first, progress=lambda _: 0.0, workers=0, device=cpu, draw=draw)
 
 
 def take_steps(learner, job, first, count):
     with open_batches(job, first) as batches:
         return [
-            learner.update([batches.take()], step=step, progress=0.1 * step)[0].item()
+            take_step(job, learner, [batches.take()], Order(step, 0.1 * step, validates=False))[0].item()
             for step in range(first, first + count)
         ]
 
@@ -76,8 +78,8 @@ def test_the_learning_rate_follows_the_schedule(tmp_path):
     with open_batches(job) as batches:
         batch = batches.take()
     for progress in (0.0, 0.5, 0.9):
-        lr = learner.update([batch], step=0, progress=progress)[2]
-        assert lr == job.optimizer.lr * learner.schedule(progress)
+        lr = take_step(job, learner, [batch], Order(0, progress, validates=False))[2]
+        assert lr == job.settings.optimizer.lr * learner.schedule(progress)
         assert [group["lr"] for group in learner.optimizer.param_groups] == [lr] * len(learner.optimizer.param_groups)
 
 
@@ -103,7 +105,7 @@ def test_all_that_is_saved_but_buffers_and_counts_is_steady(tmp_path):
 
 def test_what_is_steady_changes_after_before_update_was_called(tmp_path):
     job = tiny_job(tmp_path, ema=0.9)
-    limits = Limits(config=job.training, batches_per_epoch=len(job.source))
+    limits = Limits(config=job.settings.training, batches_per_epoch=len(job.data.source))
     moments = []
 
     def note():
@@ -127,7 +129,7 @@ def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
     learner.segmenter.network.register_forward_pre_hook(lambda network, given: seen.append(given[0].shape[-2:]))
     with open_batches(job) as batches:
         batch = batches.take()
-        learner.update([batch], step=0, progress=0.0)
+        take_step(job, learner, [batch], Order(0, 0.0, validates=False))
     size = batch.image.shape[-2:]
     assert seen == [size]
     with torch.no_grad():

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from segmeter.training.clock import Limits
 from segmeter.training.config import TrainingConfig
-from segmeter.training.limits import Limits
 
 
 def limits(batches_per_epoch=7, **values):

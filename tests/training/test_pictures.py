@@ -3,7 +3,7 @@ import pytest
 
 from segmeter.data.sample import Sample
 from segmeter.inference.async_results import Prediction
-from segmeter.training.pictures import MOST_STEPS, Pictures, choose_cases, choose_gone, spread_evenly
+from segmeter.training.pictures import MOST_STEPS, Pictures, choose_cases, spread_evenly
 
 NAMES = tuple(f"case{index}" for index in range(10))
 
@@ -19,51 +19,49 @@ def predict(case_id):
     return Prediction(sample=Sample(case_id=case_id, image=empty[..., None], target=empty), labels=empty)
 
 
-def draw_all(pictures, step):
-    for name in NAMES:
-        pictures.offer(predict(name), step)
-    return pictures.take()
+def draw(pictures, step, count=3):
+    return pictures.save([predict(name) for name in sorted(choose_cases(NAMES, count))], step)
 
 
 def test_the_same_few_cases_are_drawn_at_every_validation(tmp_path):
-    pictures = Pictures(tmp_path, choose_cases(NAMES, 3), draw=write_name, step=0)
+    pictures = Pictures(tmp_path, draw=write_name, step=0)
     for step in (20, 40):
-        drawn = draw_all(pictures, step)
+        drawn = draw(pictures, step)
         assert drawn == {
             f"case{index}": tmp_path / "validation" / f"step-{step:08d}" / f"case{index}.png" for index in (1, 5, 8)
         }
         assert all(path.is_file() for path in drawn.values())
 
 
-@pytest.mark.parametrize(("count", "draw"), [(0, write_name), (3, None)])
-def test_none_are_drawn_where_none_are_wanted_or_nothing_draws(tmp_path, count, draw):
-    assert draw_all(Pictures(tmp_path, choose_cases(NAMES, count), draw=draw, step=0), 20) == {}
+@pytest.mark.parametrize(("count", "drawing"), [(0, write_name), (3, None)])
+def test_none_are_drawn_where_none_are_wanted_or_nothing_draws(tmp_path, count, drawing):
+    assert draw(Pictures(tmp_path, draw=drawing, step=0), 20, count) == {}
     assert not list(tmp_path.iterdir())
 
 
 def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_path, caplog):
-    def draw(prediction, folder):
+    def failing(prediction, folder):
         if prediction.sample.case_id == "case5":
             raise ValueError("an image of\nno pixels")
         return write_name(prediction, folder)
 
-    drawn = draw_all(Pictures(tmp_path, choose_cases(NAMES, 3), draw=draw, step=0), 20)
+    drawn = draw(Pictures(tmp_path, draw=failing, step=0), 20)
     assert sorted(drawn) == ["case1", "case8"]
     assert "case5 could not be drawn at step 20 (an image of no pixels); training goes on" in caplog.text
 
 
 def test_a_picture_that_can_not_be_written_stops_the_run_like_any_other_file(tmp_path):
-    def draw(prediction, folder):
+    def failing(prediction, folder):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        draw_all(Pictures(tmp_path, choose_cases(NAMES, 3), draw=draw, step=0), 20)
+        draw(Pictures(tmp_path, draw=failing, step=0), 20)
 
 
 def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):
-    pictures = Pictures(tmp_path, choose_cases(NAMES, 1), draw=write_name, step=0)
+    pictures = Pictures(tmp_path, draw=write_name, step=0)
     for step in range(5, 5 * 101, 5):
-        draw_all(pictures, step)
+        draw(pictures, step, 1)
     steps = sorted(int(path.name[5:]) for path in (tmp_path / "validation").iterdir())
     assert len(steps) == MOST_STEPS
     assert (steps[0], steps[-1]) == (5, 500)
@@ -71,10 +69,10 @@ def test_of_many_validations_some_stay_spread_over_the_run(tmp_path):
 
 
 def test_a_resumed_run_draws_what_came_after_its_checkpoint_again(tmp_path):
-    pictures = Pictures(tmp_path, choose_cases(NAMES, 1), draw=write_name, step=0)
+    pictures = Pictures(tmp_path, draw=write_name, step=0)
     for step in (10, 20, 30):
-        draw_all(pictures, step)
-    Pictures(tmp_path, choose_cases(NAMES, 1), draw=write_name, step=20)
+        draw(pictures, step, 1)
+    Pictures(tmp_path, draw=write_name, step=20)
     assert sorted(path.name for path in (tmp_path / "validation").iterdir()) == ["step-00000010", "step-00000020"]
 
 
@@ -85,7 +83,3 @@ def test_cases_are_spread_evenly_and_none_comes_twice(total):
         assert found == sorted(set(found))
         assert len(found) == min(count, total)
         assert all(0 <= index < total for index in found)
-
-
-def test_the_ends_of_a_run_are_never_thinned_out():
-    assert choose_gone([1, 2, 1000]) == 2

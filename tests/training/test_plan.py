@@ -7,9 +7,10 @@ import pytest
 
 from segmeter.data.build import build_dataset
 from segmeter.data.verification.report import check_dataset
+from segmeter.models.config import UnetConfig
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.plan import EPOCH_BATCHES, LEAST_BATCH, STEP_PIXELS, plan_training
+from segmeter.training.plan import EPOCH_BATCHES, LEAST_BATCH, STEP_PIXELS, fit_budget, plan_training
 from tests.data.crafted import folder, make_folder
 
 AUTO = TrainingConfig(plan=True, batch_size="auto")
@@ -103,3 +104,61 @@ def test_the_plan_is_one_that_sampling_takes(seen, data):
     source = SampleSource(cases, found.augment, batch_size=found.training.batch_size, seed=0, samples=samples)
     assert len(source) == EPOCH_BATCHES
     assert np.asarray(source.batch(0, 0)[0]).shape[0] == found.training.batch_size
+
+
+BUDGET = AUTO.replace(time_budget="10m")
+
+
+def fit(seen, data, step_s, *, training=BUDGET, val_cases=4, given=(), sizes=None):
+    planned = plan(seen, data, sizes or {(584, 565): 16}, training=training)
+    seen = replace(seen, sizes=sizes or {(584, 565): 16})
+    return fit_budget(
+        planned, UnetConfig(), step_s=step_s, seen=seen, val_cases=val_cases, is_open=lambda key: key not in given
+    )
+
+
+def test_a_quiet_machine_keeps_its_plan_and_validates_often_enough(seen, data):
+    """600 s less a fifth are 480 steps of a second; a tenth of them is 48, which leaves two validations to spare."""
+    found = fit(seen, data, 1.0)
+    assert (found.training.batch_size, found.augment.crop, found.model, found.problem) == (4, (256, 256), {}, "")
+    assert (found.training.validate_every, found.training.validate_unit) == (48, "steps")
+
+
+@pytest.mark.parametrize(
+    ("step_s", "batch", "crop", "model"),
+    [
+        (2.5, 2, (256, 256), {}),
+        (4.0, 2, (256, 256), {"encoder": "resnet18"}),
+        (6.0, 2, (224, 224), {"encoder": "resnet18"}),
+        (40.0, 2, (128, 128), {"encoder": "resnet18", "downsample": 2}),
+    ],
+)
+def test_a_busy_machine_gets_a_smaller_step_that_fits(seen, data, step_s, batch, crop, model):
+    found = fit(seen, data, step_s)
+    assert (found.training.batch_size, found.augment.crop, found.model, found.problem) == (batch, crop, model, "")
+    assert found.data.samples_per_epoch == EPOCH_BATCHES * batch
+
+
+def test_a_budget_that_is_too_short_says_what_would_do(seen, data):
+    """A step of 100 s becomes 100 x 1/2 x .69 x (128/256)^2 / 4 = 2.16 s; 300 of them and a fifth more are 809 s."""
+    assert "holds about 222 steps of 2.2 s" in fit(seen, data, 100.0).problem
+    assert "809 s would do" in fit(seen, data, 100.0).problem
+
+
+def test_values_of_the_user_stay_though_the_budget_is_too_short(seen, data):
+    given = ("model.encoder", "model.downsample", "training.validate_every")
+    found = fit(seen, data, 9.0, training=BUDGET.replace(batch_size=4), given=given)
+    assert (found.training.batch_size, found.model, found.training.validate_unit) == (4, {}, "epochs")
+    assert found.augment.crop == (128, 128)
+    assert found.problem
+
+
+def test_validations_take_a_fifth_of_the_budget_at_most(seen, data):
+    """A case of 584 x 565 takes 1/3 x 1 s x 329,960 / 262,144 = .42 s; eight validations of 35 cases are 118 s."""
+    assert fit(seen, data, 1.0, val_cases=100).training.validate_cases == 35
+    assert fit(seen, data, 1.0, val_cases=35).training.validate_cases is None
+
+
+def test_without_a_budget_nothing_is_fitted(seen, data):
+    steps = AUTO.replace(steps=50)
+    assert fit(seen, data, 99.0, training=steps) == plan(seen, data, {(584, 565): 16}, training=steps)

@@ -9,7 +9,7 @@ import torch
 from segmeter.errors import Interrupted
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
-from segmeter.training.loop import train
+from segmeter.training.trainer import train
 from tests.training.tiny import TinyCases, TinySource, tiny_job, tiny_segmenter
 
 TIMES = ("seconds", "images_per_second", "data_wait", "stages", "peak_memory_mb")

@@ -23,17 +23,15 @@ from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.training.data.cache import Budget, CachedDataset
-from segmeter.training.data.fixed import FixedCases
-from segmeter.training.run.signals import StopSignals
+from segmeter.training.config import find_monitor, monitors
+from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
+from segmeter.training.signals import StopSignals
 from segmeter.training.validation import (
     UNLEARNED,
     Scored,
     Share,
-    find_monitor,
     join_shares,
-    monitors,
-    scores,
+    name_scores,
     take_share,
 )
 from tests.bridge.fake_stream import FakeTransport
@@ -176,7 +174,7 @@ def test_multilabel_counts_and_scores_by_hand():
     labels = np.array([[[1, 0, 1, 1]], [[0, 0, 0, 0]]], np.uint8)
     counts = count_case(target, labels, MULTILABEL)
     assert counts.tolist() == [[[0, 1], [1, 1]], [[4, 0], [0, 0]]]
-    values = scores(overlap_scores(counts, task="multilabel"), MULTILABEL)
+    values = name_scores(overlap_scores(counts, task="multilabel"), MULTILABEL)
     assert values["iou/a"] == pytest.approx(1 / 3)
     assert np.isnan(values["iou/b"])
     assert values["mean_iou"] == pytest.approx(1 / 3)
@@ -184,7 +182,7 @@ def test_multilabel_counts_and_scores_by_hand():
 
 def test_a_monitor_that_is_not_computed_is_refused_with_the_nearest():
     assert find_monitor("dice/edge", SPEC) == "dice/edge"
-    with pytest.raises(ConfigError, match=r"`monitor` to be a figure .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
+    with pytest.raises(ConfigError, match=r"`monitor` to be a score .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
         find_monitor("iou/grond", SPEC)
 
 

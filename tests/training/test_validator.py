@@ -5,11 +5,11 @@ import torch
 
 from segmeter.errors import RunError
 from segmeter.records import read_json_lines
+from segmeter.training.clock import Limits
 from segmeter.training.learner import Learner
-from segmeter.training.limits import Limits
-from segmeter.training.loop import train
-from segmeter.training.run.signals import StopSignals
-from segmeter.training.validator import Validator
+from segmeter.training.signals import StopSignals
+from segmeter.training.trainer import train
+from segmeter.training.validation import Validator
 from tests.training.tiny import TinyCases, tiny_job
 
 
@@ -20,7 +20,7 @@ def write_shape(prediction, folder: Path) -> Path:
 
 
 def build(job, said, step=0):
-    learner = Learner(job, torch.device("cpu"), Limits(config=job.training, batches_per_epoch=2))
+    learner = Learner(job, torch.device("cpu"), Limits(config=job.settings.training, batches_per_epoch=2))
     return Validator(job, learner, step=step, show=said.append, stop=StopSignals())
 
 

@@ -1,6 +1,7 @@
 """A small job whose every part is known: two classes told apart by colour, a network of two layers."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,9 @@ from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
 from segmeter.training.data.batches import Draws
-from segmeter.training.job import TrainJob
+from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainSettings
+from segmeter.training.learner import Parts
+from segmeter.training.trainer import update
 
 SPEC = ClassSpec(
     task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
@@ -159,9 +162,9 @@ def tiny_segmenter(seed=1):
 
 
 def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=None, **changes):
-    """A job; `changes` that are fields of TrainingConfig go there, others to TrainJob."""
+    """A job; each of `changes` goes to the part that has a field of this name."""
     cases = cases or TinyCases()
-    fields = TrainingConfig.model_fields
+    names = TrainingConfig.model_fields
     training = TrainingConfig(
         **{
             "epochs": 4,
@@ -169,20 +172,34 @@ def tiny_job(folder, *, cases=None, val_cases="tiny", source=None, segmenter=Non
             "log_every": 3,
             "workers": 0,
             "precision": "float32",
-            **{key: value for key, value in changes.items() if key in fields},
+            **{key: value for key, value in changes.items() if key in names},
         }
     )
     job = TrainJob(
         folder=folder,
-        segmenter=segmenter or tiny_segmenter(),
-        loss=LongTarget(cross_entropy()),
-        source=source or TinySource(cases),
-        train_cases=cases,
-        val_cases=TinyCases(count=3, salt=9) if val_cases == "tiny" else val_cases,
-        augment=TinyAugment(),
-        training=training,
-        optimizer=AdamWConfig(lr=0.01),
-        schedule=CosineConfig(),
-        device="cpu",
+        settings=TrainSettings(
+            training=training, optimizer=AdamWConfig(lr=0.01), schedule=CosineConfig(), device="cpu"
+        ),
+        data=TrainData(
+            source=source or TinySource(cases),
+            train_cases=cases,
+            val_cases=TinyCases(count=3, salt=9) if val_cases == "tiny" else val_cases,
+            augment=TinyAugment(),
+        ),
+        model=TrainModel(segmenter=segmenter or tiny_segmenter(), loss=LongTarget(cross_entropy())),
     )
-    return replace(job, **{key: value for key, value in changes.items() if key not in fields})
+    return changed(job, **{key: value for key, value in changes.items() if key not in names})
+
+
+def changed(job, **changes):
+    """The job with other values, each in the part that has a field of this name."""
+    for part in ("settings", "data", "model"):
+        names = {field.name for field in fields(getattr(job, part))}
+        own = {key: changes.pop(key) for key in names & changes.keys()}
+        job = replace(job, **{part: replace(getattr(job, part), **own)})
+    return replace(job, **changes)
+
+
+def stepper(**parts):
+    """Batches -> one update of the weights by these parts."""
+    return partial(update, Parts(**parts))

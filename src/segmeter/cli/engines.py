@@ -27,7 +27,7 @@ from segmeter.distributed.config import DaskConfig, SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted
 from segmeter.parallel import end_with_parent
 from segmeter.threads import share_cores
-from segmeter.training.run.signals import StopSignals
+from segmeter.training.signals import StopSignals
 
 START = "spawn"  # multiprocessing's method for the processes of a training
 LEAVE_S = 60  # seconds that they have to exit after a failure or signal, before torchrun kills them

@@ -28,7 +28,7 @@ from segmeter.evaluation.manifest import NAME
 from segmeter.files import remove
 from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
-from segmeter.training.run.signals import StopSignals
+from segmeter.training.signals import StopSignals
 
 Jobs = Sequence[tuple[Any, Job]]
 _SHARDS = "shards"

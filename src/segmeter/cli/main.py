@@ -12,7 +12,7 @@ from segmeter.checks import nearest
 from segmeter.cli.commands import COMMANDS, command_module
 from segmeter.cli.messages import describe, lenient_streams, shown_warnings
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
-from segmeter.training.run.signals import Stopped, StopSignals
+from segmeter.training.signals import Stopped, StopSignals
 
 _HELP = f"""segmeter {__version__}: train U-Nets with focal loss and measure segmentations.
 

@@ -127,7 +127,7 @@ def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
         found = better(metric)
         wanted = given if found is None else _DIRECTIONS[found]
     else:
-        from segmeter.training.validation import higher_is_better
+        from segmeter.training.config import higher_is_better
 
         wanted = _DIRECTIONS["higher" if higher_is_better(metric) else "lower"]
     if wanted is None or given not in (None, wanted):

@@ -28,7 +28,7 @@ class ClassesConfig(Config, title="data"):
 
     naming: ClassVar[str] = "Set data.classes=[background,cell]."
     preset: Preset | None = None
-    """Classes, colours, label map and ignored value of a known data set, where they are not given: "cityscapes" (label
+    """Classes, colours, label map and ignored value of a known data set, unless you set them: "cityscapes" (label
     ids, or instance ids with `instances`), "cityscapes-colours", "ade20k" (0 is ignored, 1 is the first class), "voc"
     (palette indices, 255 is ignored) or "voc-colours"."""
     task: Task = "multiclass"
@@ -37,16 +37,16 @@ class ClassesConfig(Config, title="data"):
     """Names in the order of the labels, background included: [background, cell]."""
     colours: Colours | None = None
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette, with black for a first class that
-    is called background, other, void, ... and for the first of a binary task."""
+    is called background, other, void, ... and for the first class of a binary task."""
     ignore_index: int | None = Field(None, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
     label_map: dict[str, int] = Field(default_factory=dict)
     """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded; of one read by rows, of a tile."""
+    """The most pixels or voxels of a file, checked before decoding; for files that are read line by line, of a tile."""
     timeout_s: TimeoutSeconds = None
-    """The most seconds that reading a case may take, or each part of one that is read by rows; then the run stops, and
-    `resume` goes on with it. null waits for ever."""
+    """The most seconds that reading a case may take, or each part of a large one. After that the run stops, and
+    `resume` continues it. null: no limit."""
 
     @model_validator(mode="before")
     @classmethod

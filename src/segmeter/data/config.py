@@ -22,7 +22,7 @@ CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # percentiles that a
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
-_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_until")  # keys that decide the split without lists
+_FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_by", "group_until")  # decide splits without lists
 
 
 class PlaceConfig(Config, title="data"):
@@ -33,7 +33,7 @@ class PlaceConfig(Config, title="data"):
     root: str
     """The data set's folder."""
     split: Split = "test"
-    """Which cases evaluation takes."""
+    """The cases to evaluate."""
 
     @rule("root")
     @classmethod
@@ -48,33 +48,33 @@ class DataConfig(ClassesConfig, PlaceConfig):
     in_channels: Annotated[int, Unit("channels")] = Field(3, ge=1, le=1024)
     """Channels of an image."""
     channels: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    """Names of the channels, in their order: [DAPI, GFP]; [] leaves them unnamed. A checkpoint keeps them, and refuses
-    images whose channels have other names."""
+    """Names of the channels in their order: [DAPI, GFP]; [] leaves them unnamed. A checkpoint keeps them and refuses
+    images with other channel names."""
     full_scale: Annotated[float | None, Unit("stored value")] = Field(None, gt=0)
-    """The stored value that counts as 1: 4095 for 12 bits in uint16; null takes the dtype's largest, 1 for floats."""
+    """The stored value that becomes 1: 4095 for 12 bits in uint16; null takes the dtype's largest, and 1 for floats."""
     mean: tuple[float, ...] | Literal["auto"] | None = None
-    """Mean per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, null ImageNet's for 3 channels
-    and 0.5 otherwise."""
+    """Mean per channel of pixels scaled to 0..1; "auto" computes it from all training pixels; null takes ImageNet's for
+    3 channels and 0.5 otherwise."""
     std: tuple[Annotated[float, Field(gt=0)], ...] | Literal["auto"] | None = None
-    """Standard deviation per channel, of pixels scaled to 0..1; "auto" is that of all training pixels, null ImageNet's
-    for 3 channels and 0.25 otherwise."""
+    """Standard deviation per channel of pixels scaled to 0..1; "auto" computes it from all training pixels; null takes
+    ImageNet's for 3 channels and 0.25 otherwise."""
     clip: tuple[Percentile, Percentile] | None = None
-    """[0, 0.5, 1, 2 or 5, 95, 98, 99, 99.5 or 100]: percentiles of a channel's training pixels, beyond which values are
-    set to them, for outliers such as hot pixels and metal; or null."""
+    """[0, 0.5, 1, 2 or 5, 95, 98, 99, 99.5 or 100]: clip values to these percentiles of a channel's training pixels,
+    against outliers such as hot pixels and metal; or null."""
     samples_per_epoch: Annotated[int | None, Unit("samples")] = Field(None, ge=1, le=10**9)
-    """Samples that count as one epoch; null takes every case once, of small data sets more."""
+    """Samples per epoch; null takes every case once, and more often in small data sets."""
     instance_divisor: Annotated[int | None, Field(ge=2)] = None
-    """Where masks of objects hold class * divisor + number, and the class alone where there is no object: 1000, as in
-    Cityscapes' instanceIds. null: they hold numbers of the objects of one class."""
+    """For masks that hold class * divisor + object number, and the class alone where there is no object: 1000, as in
+    Cityscapes' instanceIds. null: masks of objects hold the object numbers of one class."""
     instances: bool = False
-    """Whether masks hold numbers of objects, 0 being none: a binary task, whose class is what any object covers; or
-    codes of class and object, with `instance_divisor`."""
+    """Whether masks hold object numbers, 0 being none. The task is then binary, and its class is what any object
+    covers; or masks hold class and object number, with `instance_divisor`."""
     verify: Literal["cached", "always"] = "cached"
-    """Whether the check at the start takes over what it found in files that are unchanged since an earlier start."""
+    """Whether the check at the start trusts what an earlier start found in files that are unchanged since."""
     level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
-    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
+    """The level of TIFF pyramids and OME-Zarr to read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
-    """What to do with images whose EXIF tag says that they lie on their side."""
+    """What to do with images whose EXIF tag says that they are rotated or mirrored."""
     allow_links: bool = False
     """Whether files may be links to places outside the root."""
 
@@ -127,12 +127,12 @@ class FolderConfig(DataConfig):
     images: str = "images"
     """Folder of the images, under the root."""
     mask_suffix: str = ""
-    """What a mask's name has after its image's, for example "_mask"."""
+    """What follows the image's name in a mask's name, for example "_mask"."""
     masks: str = "masks"
     """Folder of the masks, or a COCO, Label Studio or CVAT file, under the root; for multilabel the folder holds one
     folder per class name. With `mask_suffix` it may be that of the images."""
     key: str | None = None
-    """Which array of NPZ archives and Zarr groups is the mask; null takes the only one."""
+    """The array of NPZ archives and Zarr groups that is the mask; null takes the only one."""
     overlap: Literal["error", "smaller_on_top"] = "error"
     """What happens to pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: an error, or the smaller one gets
     them."""
@@ -141,19 +141,24 @@ class FolderConfig(DataConfig):
     list_files: dict[str, str] = Field(default_factory=dict)
     """A list file per split, under the root, instead of those names: {train: mine.txt}."""
     val_fraction: CaseShare = 0.15
-    """Cases for validation; each case falls by its name and `split_seed` alone, but of few at least one does."""
+    """Share of the cases for validation, at least one of a few. A case's split depends only on its name and
+    `split_seed`."""
     test_fraction: CaseShare = 0.15
-    """Cases for testing; the rest is for training."""
+    """Share of the cases for testing; the rest is for training."""
     sources: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
-    """Several data sets of this layout as one: folders under the root, each with its weight, {day: 1, night: 3}. A
-    source's share of the training samples is its weight's share; {} takes the root itself."""
+    """Several data sets of this layout as one: folders under the root, each with its weight, {day: 1, night: 3}.
+    Weights decide the shares of the training samples; {} takes the root itself."""
     split_seed: int = 0
-    """Decides, with its name alone, which split a case falls into; other cases do not matter."""
+    """Decides, together with a case's name, which split it belongs to; other cases do not matter."""
     fold: str | None = None
-    """Cross-validation: "2/5" deals cases of training and validation into 5 folds, the second of which validates."""
+    """Cross-validation: "2/5" divides the cases of training and validation into 5 folds, and validates on the
+    second."""
     strata: str | None = None
     """"classes": each fold gets its share of the cases that have each class. Or a table (CSV) under the root with the
     columns case and stratum, such as a diagnosis: its share of every stratum. null deals by size alone."""
+    group_by: str | None = None
+    """Cases of one patient, by their names: they stay in one split and one fold. "prefix:8" is the first 8 characters,
+    "prefix:_" the text before the last "_", "pair" the name without its side (Image_01L, Image_01R)."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 
@@ -190,6 +195,12 @@ class FolderConfig(DataConfig):
         if strata is not None and given.fold is None:
             raise RuleError("to be null without folds", "Set data.fold=1/5.")
 
+    @rule("group_by")
+    @classmethod
+    def _of_names(cls, group_by: str | None, given: Given) -> None:
+        if group_by is not None and (group_by == "prefix:" or not re.fullmatch(r"pair|prefix:(?!0+$).+", group_by)):
+            raise RuleError("to be prefix:NUMBER, prefix:SEPARATOR or pair", "Write data.group_by=prefix:8.")
+
     @rule("group_until")
     @classmethod
     def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
@@ -204,15 +215,17 @@ class FolderConfig(DataConfig):
 
 @DATA.register("instances", builder="segmeter.data.folders.folder:build_folder")
 class InstancesConfig(FolderConfig):
-    """Your own data whose masks number the objects: what any object covers is learnt, and objects are measured too."""
+    """Your own data with masks of object numbers: the model learns what any object covers, and objects are measured
+    too.
+    """
 
     name: str = "instances"
     task: Literal["binary"] = "binary"
     """Binary: a pixel is in an object or in none."""
     classes: tuple[str, ...] = ("background", "object")
-    """Names of what is in no object, and of what is in one."""
+    """Names of the pixels outside and inside of objects."""
     instances: bool = True
-    """Whether masks hold numbers of objects, 0 being none."""
+    """Whether masks hold object numbers, 0 being none."""
 
 
 @DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")

@@ -10,7 +10,6 @@ from functools import cache, partial
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TypeVar
 
 from PIL import Image
@@ -62,8 +61,7 @@ class TimeLimit:
     def _in_time(self, read: Callable[[], Result], seconds: float) -> Result:
         _compile()
         future: Future[Result] = Future()
-        _LOCAL.reader = _LOCAL.reader or _Reader()
-        _LOCAL.reader.tasks.put(partial(_fulfil, future, read))
+        threading.Thread(target=_fulfil, args=(future, read), name="read", daemon=True).start()
         try:
             for _ in range(_WAITS):
                 try:
@@ -72,8 +70,6 @@ class TimeLimit:
                     if future.done():  # it ended just now, or the error is the reader's own
                         return future.result()
         finally:
-            if not future.done():  # too late, or Ctrl-C: the next call must not wait for this reader
-                _LOCAL.reader = None
             del future  # breaks a cycle of the error, its traceback, this frame and the future
         _leave_readers()
         names = shorten([show(path) for path in self.files])
@@ -84,33 +80,6 @@ class TimeLimit:
         if self.seconds is None:
             return array
         return Lines(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
-
-
-class _Reader:
-    """A thread that reads for one other thread; it is kept, because decoders reuse the memory of their thread."""
-
-    def __init__(self) -> None:
-        self.tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        threading.Thread(target=_serve, args=(self.tasks,), name="read", daemon=True).start()
-
-    def __del__(self) -> None:
-        self.tasks.put(None)
-
-
-class _Local(threading.local):
-    reader: _Reader | None = None
-
-
-_LOCAL = _Local()
-
-
-def _serve(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
-    while True:
-        task = tasks.get()
-        if task is None:
-            return
-        task()
-        del task  # which releases what was read
 
 
 def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:

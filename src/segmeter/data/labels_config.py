@@ -22,33 +22,34 @@ class LabelsConfig(ClassesConfig):
     naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one
-    of its tiles."""
+    """The most pixels or voxels of a file, checked before decoding; for a TIFF or Zarr that is read line by line, of a
+    tile."""
     nnunet: Path | None = None
-    """A dataset.json of nnU-Net, or its folder: it names classes, ignored value and regions (`metrics.groups`), where
-    they are not given, and the ending of the files, others being passed over. Classes
-    beside it may give the labels other names, not another number or order."""
+    """A dataset.json of nnU-Net, or its folder. It defines classes, ignored value and regions (`metrics.groups`),
+    unless you set them, and the ending of the files; others are skipped. Your classes may rename the labels, but not
+    change their number or order."""
     num_classes: Annotated[int | None, Unit("classes")] = Field(None, ge=1, le=MAX_CLASSES)
     """Instead of `classes`, which are then called class_0, class_1, ..."""
     key: str | None = None
-    """Which array of NPZ archives and Zarr groups; null takes the only one."""
+    """The array of NPZ archives and Zarr groups to read; null takes the only one."""
     instance_divisor: Annotated[int | None, Field(ge=2)] = None
-    """Where files of objects hold class * divisor + number, and the class alone where there is no object: 1000, as in
-    Cityscapes' instanceIds. null: they hold numbers of the objects of one class."""
+    """For files that hold class * divisor + object number, and the class alone where there is no object: 1000, as in
+    Cityscapes' instanceIds. null: files of objects hold the object numbers of one class."""
     instances: Instances = False
-    """Whether the files hold numbers of objects, 0 being none, instead of labels; for a binary task, or with
-    `instance_divisor`. true: both sides; "references", "predictions": one side only, and connected parts of the other
-    one are its objects."""
+    """Whether the files hold object numbers, 0 being none, instead of labels; for a binary task, or with
+    `instance_divisor`. true: both sides; "references" or "predictions": one side, and connected parts of the other side
+    are its objects."""
     invalid: Literal["error", "count"] = "error"
-    """What predicted values are that are no class: an error, or counted as missed, in a column of their own."""
+    """What happens to predicted values that are not a class: an error, or they count as missed, in a column of their
+    own."""
     flat: bool = False
     """Whether volumes of depth 1, such as slices in NIfTI, are read as images, so that they are measured in 2-D."""
     overlap: Literal["error", "smaller_on_top"] = "error"
     """What happens to pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: an error, or the smaller one gets
     them."""
     resample: Literal["refuse", "nearest"] = "refuse"
-    """What is done with a prediction on another grid than its reference's: it is refused, or brought onto that grid by
-    nearest neighbour, which is noted in its row."""
+    """What happens to a prediction on another grid than its reference's: it is refused, or resampled by nearest
+    neighbour, which its row says."""
 
     @model_validator(mode="before")
     @classmethod

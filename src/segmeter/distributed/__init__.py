@@ -1,4 +1,4 @@
-"""One job -> its parts for several processes or machines: shards, ranks, and the engines that start them."""
+"""Shares a job out among processes and machines: shards of cases, and the ranks of a training."""
 
 import lazy_loader
 

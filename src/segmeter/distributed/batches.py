@@ -1,4 +1,4 @@
-"""Kinds of images -> the batches that they are predicted in, and those of them that a shard or a process takes."""
+"""Splits cases into the batches that they are predicted in, and shares whole batches out among shards and processes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,14 +23,14 @@ class Part:
 
 
 class BatchOf(NamedTuple):
-    """The batch that a case is predicted in: its number in the whole run, and the kind of its images."""
+    """The batch of a case: its number in the whole run, and the kind of its images."""
 
     number: int
     kind: Any
 
 
 def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
-    """Yield the batches in which images of these kinds are predicted: of one kind each, and at most `size` images.
+    """Yield the batches of images of these kinds: one kind each, and at most `size` images.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
 def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int], list[BatchOf]]:
     """The cases of every n-th batch, and the batch of each.
 
-    Whole batches, as a network's outputs may differ in their last bits when an image is predicted among others.
+    Batches stay whole, as a network's outputs may differ in their last bits if an image is predicted among others.
 
     Examples
     --------
@@ -62,9 +62,9 @@ def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int
 
 
 def split_passes(batches: Sequence[BatchOf], cases: range, batch_size: int) -> Iterator[range]:
-    """Split cases where images of one kind that follow each other are of two batches, the first of which is not full.
+    """Split cases between two batches of one kind if the first is not full.
 
-    Within a part, grouping images of one kind by `batch_size` gives their batches.
+    Within a part, grouping images of one kind by `batch_size` then gives their batches.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def split_passes(batches: Sequence[BatchOf], cases: range, batch_size: int) -> I
 def take_batches(dataset: Dataset, shard: Shard, *, batch_size: int) -> tuple[Dataset, list[BatchOf]]:
     """Take every n-th batch of the cases; with ``batch_size=1`` that is every n-th case.
 
-    Whole batches: only so are the shards' results, to the byte, those of the whole run.
+    Batches stay whole, so that the shards' results are those of the whole run, to the byte.
 
     Returns
     -------

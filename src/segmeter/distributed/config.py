@@ -1,4 +1,4 @@
-"""launch=: where one command runs."""
+"""Schema of the group `launch`: where a command runs, without torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,23 +19,23 @@ class LaunchConfig(Config, title="launch"):
 
 @LAUNCHES.register("local", builder="")
 class LocalConfig(LaunchConfig, title="launch"):
-    """One process, or those of torchrun or srun where their variables are found."""
+    """One process, or those that torchrun or srun started."""
 
     name: str = "local"
 
 
 @LAUNCHES.register("processes", builder="")
 class ProcessesConfig(LaunchConfig, title="launch"):
-    """Processes of this machine: a training averages its gradients over them, other commands share out their cases."""
+    """Processes on this machine: a training averages its gradients over them, other commands share out their cases."""
 
     name: str = "processes"
     devices: Annotated[int, Unit("processes")] = Field(2, ge=1, le=1024)
-    """How many; on GPUs one for each."""
+    """Number of processes; on GPUs one for each."""
 
 
 @LAUNCHES.register("joblib", builder="")
 class JoblibConfig(LaunchConfig, title="launch"):
-    """Processes of this machine for the jobs of a sweep, which run side by side; a single job runs as with local."""
+    """Processes on this machine for the jobs of a sweep, side by side; a single job runs as with local."""
 
     name: str = "joblib"
     n_jobs: Annotated[int | None, Unit("processes")] = Field(None, ge=1)
@@ -44,28 +44,28 @@ class JoblibConfig(LaunchConfig, title="launch"):
 
 @LAUNCHES.register("dask", builder="")
 class DaskConfig(LaunchConfig, title="launch"):
-    """A Dask cluster works on the shards of score, eval or predict; a shard whose worker is lost is begun again."""
+    """A Dask cluster works on the shards of score, eval or predict; it repeats a shard whose worker is lost."""
 
     name: str = "dask"
     address: str | None = None
     """A scheduler, such as tcp://host:8786; its workers must see the same files. null starts workers here."""
     shards: Annotated[int, Unit("shards")] = Field(4, ge=1)
-    """Parts that the cases are shared out in: some per worker, so that a lost one costs little."""
+    """Parts of the cases; several per worker, so that a lost one costs little."""
     workers: Annotated[int, Unit("processes")] = Field(2, ge=1, le=256)
-    """Workers that are started where there is no address."""
+    """Workers to start if there is no address."""
 
 
 @LAUNCHES.register("slurm", builder="")
 class SlurmConfig(LaunchConfig, title="launch"):
-    """A SLURM job, by submitit; SIGUSR1 ahead of the time limit saves it, and it is queued again and goes on."""
+    """A SLURM job, by submitit. SIGUSR1 saves it ahead of the time limit; it is queued again and goes on."""
 
     name: str = "slurm"
     cluster: Literal["slurm", "local", "debug"] = "slurm"
     """Where submitit runs the job: "local" and "debug" stand in for SLURM on this machine."""
     folder: Path = Path("runs/slurm")
-    """Scripts, logs and results of the jobs; on a file system that the nodes share."""
+    """Folder of the jobs' scripts, logs and results, on a file system that the nodes share."""
     partition: str | None = None
-    """Of the cluster; null takes its default."""
+    """Partition of the cluster; null takes its default."""
     timeout_min: Annotated[int, Unit("minutes")] = Field(60, ge=1)
     """Time limit of the job."""
     nodes: Annotated[int, Unit("nodes")] = Field(1, ge=1)
@@ -79,6 +79,6 @@ class SlurmConfig(LaunchConfig, title="launch"):
     mem_gb: Annotated[int | None, Unit("GB")] = Field(None, ge=1)
     """Memory on each machine."""
     signal_delay_s: Annotated[int, Unit("seconds")] = Field(120, ge=1)
-    """How long before the time limit SIGUSR1 comes: a checkpoint must be written in it."""
+    """How long before the time limit SIGUSR1 comes; enough to write a checkpoint."""
     requeues: Annotated[int, Unit("times")] = Field(3, ge=0)
-    """How often a job may run into its time limit and be queued again; preemption does not count."""
+    """How often a job may reach its time limit and be queued again; preemption does not count."""

@@ -1,7 +1,7 @@
-"""What ends a training of several processes: the first fault, and when a process is lost or all of them stand still.
+"""Decides when a training of several processes ends: at the first fault, a lost process, or a standstill of all.
 
-A look is one reading of what all processes say of themselves, about a second after the one before. Limits are counted
-in looks, so that the time in which a machine sleeps or a job is suspended does not count.
+A look is one reading of all processes' reports, about a second after the one before. Limits are counted in looks, so
+that the time in which a machine sleeps or a job is suspended does not count.
 """
 
 import json
@@ -17,24 +17,24 @@ import torch.distributed as dist
 from segmeter.errors import EXIT_CODES, EXIT_FAULT, EXIT_INTERRUPTED, SegmeterError
 
 FAULT = "fault"
-SILENT = 20  # looks without a sign of life, after which a process is lost
-BROKEN = 5  # the same once a connection has broken
-LEAVING = 30  # looks at the end in which the last process has to leave
-UNSAVED = 45  # looks without progress after a signal, after which nothing is saved any more
-_SAVING = "background.py"  # where the first process waits until a checkpoint is written
+SILENT = 20  # looks without a sign of life until a process counts as lost
+BROKEN = 5  # the same, once a connection has broken
+LEAVING = 30  # looks at the end for the last process to leave
+UNSAVED = 45  # looks without progress after a signal until nothing is saved any more
+_SAVING = "checkpointing.py"  # where the first process waits until a checkpoint is written
 _WAITING = ("ranks.py", "watch.py")  # where a process waits for the others
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a training ended: one line for each problem, and the exit code of all of its processes."""
+    """The reason why a training ended: one line per problem, and the exit code of all processes."""
 
     lines: tuple[str, ...]
     code: int = EXIT_FAULT
 
     @classmethod
     def of(cls, error: BaseException, name: str) -> "Fault":
-        """Describe what a process of this name raised."""
+        """Describe an error that a process of this name raised."""
         if isinstance(error, SegmeterError):
             first, *others = error.problems
             return cls((f"{name} failed: {first}", *others), error.exit_code)
@@ -48,9 +48,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process says of itself: its looks so far, -1 once it has left; its progress; where it is; what it met.
+    """A process's report: its looks so far, -1 once it has left; its progress; where it is; what it met.
 
-    One that is `done` waits for the others to be done too.
+    A process that is `done` waits for the others to be done too.
     """
 
     looks: int = 0
@@ -69,38 +69,38 @@ class Seen:
 
 
 def meeting(store: Any, number: int, ranks: range) -> Any:
-    """The part of a store that one training has; torchrun's outlives restarts, and the trainings of a sweep."""
+    """One training's part of a store. torchrun's store outlives restarts and the trainings of a sweep."""
     restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     part = dist.PrefixStore(f"segmeter/{restart}/{number}", store)  # type: ignore[attr-defined]
     part.compare_set(FAULT, "", "")
-    for rank in ranks:  # reading what nobody has written would wait for it
+    for rank in ranks:  # reading a missing key would wait for it
         part.compare_set(str(rank), "", Seen().to_json())
     return part
 
 
 def tell(part: Any, fault: Fault) -> Fault:
-    """Write a fault down where there is none yet; return the first one."""
+    """Write a fault if there is none yet; return the first one."""
     return read_fault(part.compare_set(FAULT, "", json.dumps(asdict(fault)))) or fault
 
 
 def read_fault(text: bytes) -> Fault | None:
-    """The fault that was told; None where none was."""
+    """The fault that was written, or None."""
     found = json.loads(text) if text else None
     return Fault(tuple(found["lines"]), found["code"]) if found else None
 
 
 def exit_code(number: int) -> int:
-    """The exit code of a process that a signal ended: as a shell counts, but a job that SLURM ends early goes on."""
+    """The exit code for a signal, as a shell counts, except where a job that SLURM ends early goes on."""
     return EXIT_CODES.get(number, 128 + number)
 
 
 class Judge:
-    """Decides, look by look, whether a process is lost, and in the first process also whether all of them stand still.
+    """Decides, look by look, whether a process is lost; in the first process also whether all stand still.
 
     Parameters
     ----------
     limit_s
-        Seconds without progress of any process, after which they are taken to hang; None waits for ever.
+        Seconds without progress of any process until they count as hanging; None waits for ever.
     """
 
     def __init__(self, rank: int, size: int, limit_s: float | None) -> None:
@@ -109,7 +109,7 @@ class Judge:
         self._beats = self._still = self._signalled = self._left = 0
 
     def __call__(self, seen: Mapping[int, Seen], *, leaving: bool) -> Fault | None:
-        """Take a look at what some of the processes say, this one among them; `leaving` where this one is done."""
+        """Judge the reports of some processes, this one among them. `leaving` says that this one is done."""
         limit = BROKEN if any(each.broken for each in seen.values()) else SILENT
         for rank, each in seen.items():
             looks, times = self._silent.get(rank, (0, 0))
@@ -141,7 +141,7 @@ class Judge:
         return None
 
     def _places(self, seen: Mapping[int, Seen]) -> str:
-        """Where the processes are that the others wait for, or all of them."""
+        """The places of the processes that the others wait for, or of all."""
         here = {rank: each for rank, each in seen.items() if not each.done}
         working = {rank: each for rank, each in here.items() if not each.at.startswith(_WAITING)} or here
         named = [f"{self._name(rank)} is at {each.at}" for rank, each in working.items()]

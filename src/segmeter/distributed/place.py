@@ -1,4 +1,4 @@
-"""The variables of whatever started this process -> which process of how many it is."""
+"""Finds out which process of how many this is, from the variables of torchrun, srun or submitit."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from segmeter.errors import ConfigError
 
 @dataclass(frozen=True)
 class Place:
-    """Which process of how many this is, counted from 0; `local` on its machine."""
+    """A process's number among all, from 0, and its number on its machine."""
 
     rank: int
     size: int
@@ -18,12 +18,12 @@ class Place:
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Read the variables of torchrun, of a step of srun, or of submitit's stand-in for it; None where there are none.
+    """Read the variables of torchrun, of a step of srun, or of submitit's stand-in for it; None without any.
 
     Raises
     ------
     ConfigError
-        They contradict each other or are no numbers.
+        They contradict each other or are not numbers.
 
     Examples
     --------
@@ -51,12 +51,12 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place | None:
 
 
 def check_alone(shard: str | None, environment: Mapping[str, str] = os.environ) -> None:
-    """Refuse to do the whole of a job in each of several processes.
+    """Refuse to do a whole job in each of several processes.
 
     Raises
     ------
     ConfigError
-        torchrun or srun started several, and this one has no shard.
+        torchrun or srun started several processes, and this one has no shard.
     """
     place = find_place(environment) if shard is None else None
     if place is not None:

@@ -1,14 +1,15 @@
-"""The processes of one training -> one of them decides, and all of them take the same step.
+"""Lets the processes of a training take the same steps, and averages their gradients.
 
-Rank 0 runs the loop: it reads the clock and the signals, and writes. The others follow it: before each step and each
-validation it tells them that there is one, so that no decision has to be made twice, and none can differ.
+Rank 0 runs the loop: it reads the clock and the signals, and writes. It announces each step and each validation to the
+others, so that no decision is made twice, and none can differ.
 
-Orders, and all that is shared as objects, go by gloo from CPU to CPU, so that nothing waits for a GPU; tensors on GPUs
-go by nccl.
+Orders and shared objects go by gloo from CPU to CPU, so that nothing waits for a GPU. Tensors on GPUs go by nccl.
 """
 
 import io
+import logging
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,19 +19,21 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from segmeter.distributed.place import Place
 from segmeter.distributed.watch import Watch
 from segmeter.errors import Interrupted
 from segmeter.progress import Pulse
 
-_PATIENCE = timedelta(days=365)  # of a library's wait: the watch ends those that wait in vain
+_LOG = logging.getLogger(__name__)
+_PATIENCE = timedelta(days=365)  # of a library's wait; the watch ends processes that wait in vain
 _STOP, _STEP, _VALIDATE = 0.0, 1.0, 2.0
 
 
 class Order(NamedTuple):
-    """What rank 0 has all processes do: the step of this number or, before it, a validation."""
+    """Rank 0's order to all processes: the step of this number or, before it, a validation."""
 
     step: int
     progress: float
@@ -39,12 +42,12 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """The processes of one training; alone, where there is one.
+    """The processes of one training, or a single one.
 
     Parameters
     ----------
     rank, size
-        Which process of how many this is.
+        This process's number, from 0, and the number of processes.
     watch
         Lets the processes end together.
     """
@@ -65,18 +68,18 @@ class World:
         return values
 
     def share(self, content: Any) -> Any:
-        """Give what rank 0 has to all, with tensors of a GPU on the CPU for the others; all call it."""
+        """Give rank 0's content to all processes, with its GPU tensors on the CPU; all call it."""
         if self.size == 1:
             return content
         box: list[Any] = [_packed(content) if self.leads else None]
         dist.broadcast_object_list(box, src=0)
         if self.leads:
             return content
-        # Bytes of this very training's first process, which may hold any object; files are never loaded like this.
+        # The bytes come from this training's own first process, so any object is safe. Files never load like this.
         return torch.load(io.BytesIO(box[0]), map_location="cpu", weights_only=False)
 
     def gather(self, content: Any) -> list[Any]:
-        """What each process gives, by rank, for rank 0, and nothing for the others; all call it."""
+        """Return the content of each process, by rank, in rank 0, and nothing in the others; all call it."""
         if self.size == 1:
             return [content]
         found = [None] * self.size if self.leads else None
@@ -84,7 +87,7 @@ class World:
         return [] if found is None else [content, *found[1:]]
 
     def copy_first(self, tensors: Iterable[Tensor]) -> None:
-        """Let the tensors of all be what rank 0's are; all call it."""
+        """Copy rank 0's tensors into those of the others; all call it."""
         for tensor in tensors if self.size > 1 else ():
             sent = tensor.contiguous()
             dist.broadcast(sent, src=0)
@@ -98,7 +101,7 @@ class World:
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """Let rank 0 do the block before the others, so that they find what it left in caches and folders."""
+        """Run the block in rank 0 first, so that the others find its caches and folders."""
         if not self.leads:
             self.wait()
         yield
@@ -110,13 +113,13 @@ class World:
 
         Returns
         -------
-        The highest number of a signal that any of them received, 0 where none did.
+        The highest number of a signal that any process received, 0 without one.
         """
         kind = _VALIDATE if order.validates else _STEP
         return signal if self.size == 1 else self._agree([kind, float(order.step), order.progress], signal)[1]
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Let the others leave, or tell them at once what ended this process; all call it, however their steps end.
+        """Let the others leave, or tell them at once which error ended this process. All call it, however they end.
 
         Raises
         ------
@@ -128,16 +131,16 @@ class World:
             if cause is not error:
                 raise cause from error
         elif self.leads and self.size > 1:
-            with suppress(RuntimeError):  # one that is gone is no fault of the steps that are done
+            with suppress(RuntimeError):  # the steps are done, so a process may be gone
                 self._agree([_STOP, 0.0, 0.0], 0)
 
     def next_order(self, signal: int) -> Order | None:
-        """Wait for rank 0; the others call it. None is the end."""
+        """Wait for rank 0's next order, None at the end; the other processes call it."""
         (kind, step, progress), _ = self._agree([0.0, 0.0, 0.0], signal)
         return None if kind == _STOP else Order(int(step), progress, validates=kind == _VALIDATE)
 
     def _agree(self, order: list[float], signal: int) -> tuple[list[float], int]:
-        """Take the order of rank 0, whose values are >= 0 where the others give 0, and the highest signal."""
+        """Share rank 0's order, whose values are >= 0 while the others give 0, and the highest signal."""
         values = torch.tensor([*order, float(signal)], dtype=torch.float64)
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
         Pulse.beat()
@@ -148,6 +151,78 @@ class World:
 ALONE = World()
 
 
+class Averaged:
+    """Runs a model in `DistributedDataParallel`; a single process runs the model itself.
+
+    The wrapper averages the gradients of the parameters that learn when it is made. So it is made again when that
+    changes, as when an encoder is no longer frozen. It waits for a gradient of each of them, so it is told if some get
+    none, like the last layers of some encoders. Running statistics are each process's own, and rank 0's are saved.
+    Synchronised batch norm computes them over all processes.
+
+    Parameters
+    ----------
+    model
+        The same in all processes; rank 0's weights win.
+    world
+        The processes.
+    """
+
+    def __init__(self, model: nn.Module, world: World) -> None:
+        self.model = model
+        self.world = world
+        self._wrapped: DistributedDataParallel | None = None
+        self._learning: tuple[bool, ...] = ()
+
+    def __call__(self, image: Tensor) -> Tensor:
+        logits: Tensor = self.model(image) if self.world.size == 1 else self._parallel(image)(image)
+        return logits
+
+    @contextmanager
+    def gathering(self, image: Tensor, *, last: bool) -> Iterator[None]:
+        """Average in the last backward pass of a step only; until then gradients add up here. `image` is a batch."""
+        Pulse.beat()
+        if last or self.world.size == 1:
+            yield
+        else:
+            with self._parallel(image).no_sync():
+                yield
+
+    def _parallel(self, image: Tensor) -> DistributedDataParallel:
+        learning = tuple(parameter.requires_grad for parameter in self.model.parameters())
+        if self._wrapped is None or learning != self._learning:
+            self._wrapped = None  # remove its hooks before there are new ones
+            unused = find_unused(self.model, image[:1])
+            if unused:
+                _LOG.info("training: %d parameters get no gradient, such as %s.", len(unused), unused[0])
+            with warnings.catch_warnings():  # torch 2.11 has no other name for the option
+                warnings.filterwarnings("ignore", message=".*broadcast_buffers", category=FutureWarning)
+                self._wrapped = DistributedDataParallel(
+                    self.model, broadcast_buffers=False, find_unused_parameters=bool(unused)
+                )
+            self._learning = learning
+        return self._wrapped
+
+
+def find_unused(model: nn.Module, image: Tensor) -> list[str]:
+    """Name the learning parameters that the output for `image` does not depend on. The model does not change.
+
+    Parameters
+    ----------
+    image
+        (1, C, H, W) in the model's dtype, on its device.
+    """
+    learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    modes = {module: module.training for module in model.modules()}
+    try:  # evaluation mode changes no running statistics and draws nothing; compiling it would take long
+        with torch.autocast(image.device.type, enabled=False), torch.compiler.set_stance("force_eager"):
+            output = model.eval()(image)
+        gradients = torch.autograd.grad(output.sum(), list(learning.values()), allow_unused=True)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return [name for name, gradient in zip(learning, gradients, strict=True) if gradient is None]
+
+
 def _packed(content: Any) -> bytes:
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -155,10 +230,10 @@ def _packed(content: Any) -> bytes:
 
 
 def find_address(place: Place) -> None:
-    """Set the variables by which the processes find each other, where whoever started them has not.
+    """Set the variables by which the processes find each other, unless they are set.
 
-    The address is that of MASTER_ADDR and MASTER_PORT, which torchrun sets; a step of srun takes the node that the job
-    was launched from, and a port of the job's number, as do tasks that submitit runs on this machine.
+    torchrun sets MASTER_ADDR and MASTER_PORT. A step of srun, or submitit's tasks on this machine, take the node that
+    launched the job, and a port that follows from the job's number.
     """
     os.environ.update(RANK=str(place.rank), WORLD_SIZE=str(place.size), LOCAL_RANK=str(place.local))
     os.environ.setdefault("MASTER_ADDR", os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"))
@@ -177,4 +252,4 @@ def joined(watch: Watch | None, device: torch.device) -> Iterator[World]:
     place, backend = watch.place, "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=watch.store, rank=place.rank, world_size=place.size, timeout=_PATIENCE)
     yield World(place.rank, place.size, watch)
-    dist.destroy_process_group()  # not after a fault, as it would wait for the others
+    dist.destroy_process_group()  # not after a fault, when it would wait for the others

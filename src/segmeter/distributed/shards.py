@@ -1,4 +1,4 @@
-"""shard=2/7 -> which of the sorted cases a job takes."""
+"""Takes one part of the sorted cases, as `shard=2/7` asks for, and describes that part in a run's records."""
 
 import hashlib
 import re
@@ -41,7 +41,7 @@ def parse_shard(text: str) -> Shard:
     Raises
     ------
     InputError
-        It is not of this form, or the number is above the count.
+        It has another form, or the number is above the count.
     """
     match = _SHARD.fullmatch(text)
     if match is None or int(match[1]) > int(match[2]):
@@ -50,7 +50,7 @@ def parse_shard(text: str) -> Shard:
 
 
 def describe_shard(shard: Shard, case_ids: Sequence[str]) -> dict[str, Any]:
-    """What a shard's manifest says of it: its place, and the number and the names of all cases of the whole run."""
+    """A shard's record: its place, the number of all cases of the whole run, and the hash of their names."""
     return {"shard": str(shard), "cases": len(case_ids), "sha256": hash_names(case_ids)}
 
 
@@ -60,12 +60,12 @@ def hash_names(case_ids: Sequence[str]) -> str:
 
 
 def check_filled(shard: Shard, parts: int, what: str, remedy: str) -> None:
-    """Refuse more shards than there are `parts` to share out: some would be empty, and have no metrics.
+    """Refuse more shards than there are `parts`, as some would be empty and have no metrics.
 
     Raises
     ------
     ConfigError
-        It says how many there may be.
+        The message says how many shards are possible.
     """
     if shard.count > parts:
         rule = f"to be one of at most {parts} shards, as there are {parts} {what}"
@@ -73,10 +73,10 @@ def check_filled(shard: Shard, parts: int, what: str, remedy: str) -> None:
 
 
 def part_warning(shard: Shard, cases: int, whole: int) -> str:
-    """Say that what follows is about a part of the cases."""
+    """A line that says which part of the cases a job covers."""
     return f"shard {shard}: {cases} of {whole} cases; `segmeter merge` joins the shards."
 
 
 def note_shard(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark the metrics of a shard, so that nobody takes them for those of the whole run."""
+    """A mark for the metrics of a shard, so that nobody takes them for the whole run's."""
     return {"shard": identity["shard"]["shard"]} if "shard" in identity else {}

@@ -1,8 +1,8 @@
-"""The processes of a training end together: whatever ends or stops one ends all of them, and all say the first cause.
+"""Lets the processes of a training end together: a fault of one ends all of them, and all name the first cause.
 
-A process that waits for the others in a library can't be interrupted there. So each has a thread that meets the others
-every second at a store of torch's: it says there that it is alive and how far its work is, and reads whether there is a
-fault. A process that learns of a fault has a short while to leave by itself, and is then ended.
+A process that waits for the others inside a library can't be interrupted there. So each process has a thread that
+reports every second to a store of torch's: it is alive, and so far is its work. It also reads whether there is a fault.
+A process that learns of a fault has a short while to leave by itself, and is then ended.
 """
 
 import multiprocessing
@@ -27,14 +27,14 @@ from segmeter.distributed.place import Place
 from segmeter.errors import EXIT_CODES, Interrupted, PeerError, RunError
 from segmeter.progress import Pulse
 
-AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" where whoever started the processes has the store, as torchrun does
+AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" if the program that started the processes has the store (torchrun)
 _LOOK_S = 1.0
-_DEAF_S = 10.0  # after a signal that the main thread does not hear, where there is nothing to save
-_BLAME_S = 8.0  # in which the cause of a broken connection is looked for
-_GRACE, _LEADERS_GRACE = 8, 18  # looks in which a process may leave by itself; the first one has files to write
-_DEAF_GRACE = 12  # the same where the main thread waits for others: when those have ended, it is back
-_LAST_LOOKS = 5  # in which the others leave before the store goes
-_ANSWER = timedelta(seconds=20)  # in which the store answers
+_DEAF_S = 10.0  # after a signal that the main thread does not hear while there is nothing to save
+_BLAME_S = 8.0  # to look for the cause of a broken connection
+_GRACE, _LEADERS_GRACE = 8, 18  # looks for a process to leave by itself; the first one has files to write
+_DEAF_GRACE = 12  # the same while the main thread waits for others, until those have ended
+_LAST_LOOKS = 5  # for the others to leave before the store goes
+_ANSWER = timedelta(seconds=20)  # for the store to answer
 _FOR_EVER = 10 * 365 * 86400.0
 _ROOT = str(Path(__file__).parents[1])
 _TCPStore: Any = dist.TCPStore  # type: ignore[attr-defined]
@@ -42,7 +42,7 @@ _trainings = count()
 
 
 def open_store() -> Any:
-    """A store at a free port of this machine, for processes that are started with `AGENT` and that port."""
+    """Open a store at a free port of this machine, for processes that are started with `AGENT` and that port."""
     return _TCPStore("127.0.0.1", 0, is_master=True, timeout=_ANSWER, wait_for_workers=False)
 
 
@@ -50,19 +50,19 @@ def open_store() -> Any:
 def watched(
     place: Place | None, limit_s: float | None, *, settle: Callable[[], None] = lambda: None
 ) -> Iterator["Watch | None"]:
-    """End together with the other processes while the block runs; alone, there is nothing to watch.
+    """End together with the other processes while the block runs. A single process has nothing to watch.
 
     Parameters
     ----------
     limit_s
-        Seconds without progress of any process after which all of them end; None waits for ever.
+        Seconds without progress of any process until all of them end; None waits for ever.
     settle
-        Called once the block has failed: a signal that comes now, as torchrun sends it, is not the cause.
+        Called once the block has failed, as a signal that comes now, such as torchrun's, is not the cause.
 
     Raises
     ------
     PeerError
-        Another process failed first. An error of this process is told to the others, and raised as it is.
+        Another process failed first. An error of this process is reported to the others and raised unchanged.
     """
     if place is None:
         yield None
@@ -85,10 +85,10 @@ def watched(
 
 
 class Watch:
-    """The thread of one process that watches the others; `store` is where all of them meet.
+    """The thread of one process that watches the others through a shared `store`.
 
-    Signals reach it through a socket, as Python's own handlers run in the main thread alone, when that is back from
-    whatever library it waits in.
+    Signals reach it through a socket, as Python's own handlers only run once the main thread is back from the library
+    that it waits in.
     """
 
     def __init__(self, place: Place, limit_s: float | None, settle: Callable[[], None]) -> None:
@@ -115,7 +115,7 @@ class Watch:
         self._thread.start()
 
     def meet(self) -> None:
-        """Connect to the store at MASTER_ADDR and MASTER_PORT, which the first process has where nobody else does."""
+        """Connect to the store at MASTER_ADDR and MASTER_PORT; the first process hosts it unless torchrun does."""
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         rank, size, number = self.place.rank, self.place.size, next(_trainings)
         patience = timedelta(seconds=self.limit_s or _FOR_EVER)
@@ -124,7 +124,7 @@ class Watch:
             store = _TCPStore(address, port, size, self._hosts, patience, wait_for_workers=False, multi_tenant=True)
             board = _TCPStore(address, port, size, False, _ANSWER, wait_for_workers=False)
             self.store, met = meeting(store, number, ranks), meeting(board, number, range(1))
-            self._looks = 1  # told at once: nobody notices that a process is silent that never said anything
+            self._looks = 1  # reported at once, as only a process that has reported can be missed
             met.set(str(rank), Seen(self._looks).to_json())
             self._board = met
         except RuntimeError as error:
@@ -132,31 +132,31 @@ class Watch:
             raise RunError(f"training: {self._name} found nobody to train with at {address}:{port}: {text}.") from error
 
     def leave(self) -> None:
-        """Wait until all processes are done: the first one for the others, and those for its last files."""
+        """Wait until all processes are done: the first for the others, and the others for its last files."""
         self._leaving = True
         self._settled.wait()
         if self._fault is not None:
             raise _peer_error(self._fault)
 
     def blame(self, error: BaseException) -> BaseException:
-        """Tell the others of an error of this process; return the first cause, which may be that of another one."""
+        """Report an error of this process to the others; return the first cause, which may be another process's."""
         self._raises = False
         self._settle()
         if isinstance(error, PeerError) or self._board is None:
             return error
-        # perhaps of a connection that another one left, or from torchrun, which stops all once it has lost one
+        # it may come from a connection that another process closed, or from torchrun, which stops all if one is lost
         doubtful = RuntimeError if self._by_segmeter else (RuntimeError, KeyboardInterrupt)
         if isinstance(error, doubtful) and self._own is None:
             self._broken = True
             self._settled.wait(_BLAME_S)
         self._own = self._own or Fault.of(error, self._name)
         first = self._fault
-        with suppress(RuntimeError):  # the store is gone, and with it who would be told
+        with suppress(RuntimeError):  # the store is gone, and with it the processes to tell
             first = first or tell(self.store, self._own)
         return error if first in (None, self._own) else _peer_error(first)
 
     def close(self) -> None:
-        """End the thread, and let signals do what they did before."""
+        """End the thread, and restore the signals' handlers."""
         self._raises = False
         self._over.set()
         self._thread.join()
@@ -195,7 +195,7 @@ class Watch:
             self._signal, self._signalled = min(heard), time.monotonic()
 
     def _look(self) -> Fault | None:
-        """Say how this process is, see how the others are, and tell what is wrong with them."""
+        """Report on this process, read the others' reports, and report a fault if there is one."""
         fault = self._deaf()
         if self._board is None:
             return fault
@@ -223,7 +223,7 @@ class Watch:
         return mine
 
     def _part(self) -> None:
-        """Say that this process has left; one that has the store is the last."""
+        """Report that this process has left; the one that hosts the store leaves last."""
         with suppress(RuntimeError):
             self._say(left=True)
             for _ in range(_LAST_LOOKS if self._hosts else 0):
@@ -232,7 +232,7 @@ class Watch:
                 time.sleep(_LOOK_S)
 
     def _deaf(self) -> Fault | None:
-        """A signal that has to end the process, as there is nothing to save, and that its main thread does not hear."""
+        """A signal that must end the process, as there is nothing to save, but that its main thread does not hear."""
         stop = getattr(signal.getsignal(self._signal), "__self__", None) if self._signal else None
         raises = getattr(stop, "raises", False) and not getattr(stop, "received", None)
         if not raises or time.monotonic() < self._signalled + _DEAF_S:
@@ -240,7 +240,7 @@ class Watch:
         return Fault((f"{self._name}: stopped by {signal.Signals(self._signal).name}.",), exit_code(self._signal))
 
     def _end(self, fault: Fault) -> None:
-        """Interrupt the main thread, and end the process once it has had its time."""
+        """Interrupt the main thread, and end the process when its time is up."""
         if self._fault is None:
             self._fault = fault
             self._settled.set()
@@ -249,7 +249,7 @@ class Watch:
         self._since_fault += 1
         grace = _GRACE if self.place.rank else _DEAF_GRACE if self._raises else _LEADERS_GRACE
         if self._since_fault > grace:
-            if not self._by_segmeter:  # else that one says it
+            if not self._by_segmeter:  # which would name the fault itself
                 sys.stderr.write("".join(f"segmeter: {line}\n" for line in fault.lines))
                 sys.stderr.flush()
             os._exit(fault.code)
@@ -264,7 +264,7 @@ def _main() -> int:
 
 
 def _whereabouts() -> str:
-    """The innermost line of segmeter's that the main thread is at."""
+    """The innermost line of segmeter's code that the main thread is in."""
     frame = sys._current_frames().get(_main())
     while frame is not None and not frame.f_code.co_filename.startswith(_ROOT):
         frame = frame.f_back

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from segmeter.bridge.argmax import MOST_CHANNELS, has_triton
-from segmeter.checks import collecting, expected
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
 from segmeter.losses import focal_torch
@@ -174,14 +174,6 @@ def build_focal(
 ) -> FocalLoss:
     """Build the focal loss, or cross-entropy, which is the focal loss at gamma 0."""
     given: dict[str, Any] = {"gamma": 0.0, **config.model_dump(exclude={"name", "class_weights"})}
-    if spec.task == "multiclass":
-        with collecting("loss") as problems:
-            alpha, normalizer = given.get("alpha"), given.get("normalizer")
-            problems.expect(
-                alpha is None, "alpha", "to be null for multiclass", alpha, "Use class_weights, one per class."
-            )
-            rule = "to be valid, elements or a number for multiclass"
-            problems.expect(normalizer != "positives", "normalizer", rule, normalizer)
     weights = resolve_weights(config, spec, class_counts)
     name = f"{config.name}_loss"
     return FocalLoss(spec.task, **given, class_weights=weights, ignore_index=spec.ignore_index, name=name)

@@ -83,15 +83,9 @@ class ModelCard:
         KeyError, TypeError, ConfigError
             A key is missing or its value is invalid.
         """
-        spec = values["spec"]
         return cls(
             model=values["model"],
-            spec=ClassSpec(
-                task=spec["task"],
-                names=tuple(spec["names"]),
-                colours=tuple((int(red), int(green), int(blue)) for red, green, blue in spec["colours"]),
-                ignore_index=spec["ignore_index"],
-            ),
+            spec=ClassSpec(**{key: values["spec"][key] for key in ("task", "names", "colours", "ignore_index")}),
             in_channels=values["in_channels"],
             mean=tuple(values["mean"]),
             std=tuple(values["std"]),

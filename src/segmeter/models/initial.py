@@ -58,7 +58,7 @@ def unwrap(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[di
     differ only in this are the same.
     """
     dropped = []
-    while tensors and (prefix := next((each for each in _WRAPPERS if _all_start(tensors, each)), None)):
+    while tensors and (prefix := next((w for w in _WRAPPERS if all(name.startswith(w) for name in tensors)), None)):
         tensors = {name.removeprefix(prefix): each for name, each in tensors.items()}
         dropped.append(prefix)
     said = f" (dropped the prefix {''.join(dropped)!r})" if dropped else ""
@@ -101,7 +101,3 @@ def _shares(wanted: Mapping[str, Tensor], fit: Fit) -> str:
     """Tensors found for each part of the network, such as "122 of 122 tensors of encoder"."""
     every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, fit.matched))
     return ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())
-
-
-def _all_start(tensors: Mapping[str, Tensor], prefix: str) -> bool:
-    return all(name.startswith(prefix) for name in tensors)

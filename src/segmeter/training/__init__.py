@@ -1,4 +1,4 @@
-"""model and batches -> checkpoint."""
+"""Trains a model on batches and writes checkpoints."""
 
 import lazy_loader
 

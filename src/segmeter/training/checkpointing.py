@@ -1,8 +1,8 @@
-"""State of a run <-> its folder `checkpoints/`: which ones stay, which one is best, which one to go on from.
+"""Writes a run's checkpoints in the background, keeps the best and the newest, and finds the one to resume from.
 
 step-00001234/                 complete from its first moment
-step-00001234-unvalidated/     stopped in its validation, which is done again on resuming
-last -> step-...               links, swung by one rename
+step-00001234-unvalidated/     stopped in its validation, which is repeated on resuming
+last -> step-...               links, replaced by one rename
 best -> step-...
 """
 
@@ -12,6 +12,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Container, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,11 @@ from segmeter.inference.oom_fallback import is_out_of_memory
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from segmeter.models.checkpoints.manifest import point
-from segmeter.training.run.background import Background, beside, snapshot
 
 LAST, BEST = "last", "best"
 PROBE = ".tmp-probe"
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass, where others say that the place is wrong
-RECENT = 2  # of the newest stay: if the newest is damaged, there is one before it
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass; others mean that the folder is wrong
+RECENT = 2  # of the newest stay, in case the newest is damaged
 _UNVALIDATED = "-unvalidated"
 _NAME = re.compile(rf"step-(\d{{8,}})({_UNVALIDATED})?")
 _LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ Table = list[tuple[float, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed:
-    """A checkpoint to go on from, verified, with its state read."""
+    """A verified checkpoint to go on from, with its state."""
 
     checkpoint: Checkpoint
     state: dict[str, Any]
@@ -52,7 +52,7 @@ class Checkpoints:
     Parameters
     ----------
     folder
-        Made where it is missing.
+        Created if it is missing.
     keep
         How many of the best stay.
     highest
@@ -65,13 +65,14 @@ class Checkpoints:
         self.highest = highest
         self.table: Table = []  # (score, name) of the best, best first; no score is NaN
         self.saved: str | None = None
-        self._tabled_before: set[str] = set()  # the checkpoint before the newest one still names these as best
-        self._background = Background("checkpoint")
+        self._tabled_before: set[str] = set()  # the checkpoint before the newest still names these as best
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._running: Future[None] | None = None
         self._copied = threading.Event()
         self._copied.set()
 
     def prepare(self) -> None:
-        """Make the folder, try to write there, and clear what a killed process left half-written.
+        """Create the folder, try to write there, and remove what a killed process left half-written.
 
         Raises
         ------
@@ -93,7 +94,7 @@ class Checkpoints:
             raise InputError(f"{self.folder}: can't be written ({error.strerror}). Give another run.root.") from error
 
     def rank(self, score: float | None, step: int) -> bool:
-        """Enter a score in the table; tell whether it is the best. NaN never enters, and a tie stays with the older."""
+        """Enter a score in the table and return whether it is the best. NaN never enters; the older one wins a tie."""
         if score is None or math.isnan(score):
             return False
         sign = -1.0 if self.highest else 1.0
@@ -117,20 +118,20 @@ class Checkpoints:
         unvalidated: bool = False,
         steady: Container[int] = (),
     ) -> None:
-        """Take a snapshot, and publish it in the background; then swing the links to it, and remove what nobody needs.
+        """Take a snapshot and publish it in the background, then update the links and remove old checkpoints.
 
-        The checkpoint before is waited for. Where a GPU has no room for the snapshot, this one is written at once.
+        This waits for the checkpoint before. If a GPU has no room for the snapshot, this one is written at once.
 
         Parameters
         ----------
         steady
-            Addresses of the storages that do not change before `settle` is called: those on the CPU are copied in the
+            Addresses of the storages that do not change before `settle` is called; on the CPU they are copied in the
             background too.
 
         Raises
         ------
         RunError
-            The one before can't be written; the message names the one that stays.
+            The checkpoint before could not be written; the message names the one that stays.
         """
         self.wait()
         name = step_name(step, unvalidated=unvalidated)
@@ -156,24 +157,32 @@ class Checkpoints:
                 copied.set()
             self._publish(step, name, kept, card, progress)
 
-        self._background.start(beside(device, write))
+        self._running = self._pool.submit(_on_side_stream(device, write))
         self.saved = name
 
     def settle(self) -> None:
-        """Wait until nothing of the state that was saved is needed any more, so that it may change."""
+        """Wait until the saved state is copied, so that it may change."""
         self._copied.wait()
 
     def check(self) -> None:
-        """Raise where the checkpoint in the background could not be written; it is not waited for."""
-        self._background.check()
+        """Raise if the checkpoint in the background could not be written, without waiting for it."""
+        if self._running is not None and self._running.done():
+            self.wait()
 
     def wait(self) -> None:
-        """Wait until the checkpoint in the background is published; raises as `check` does."""
-        self._background.wait()
+        """Wait until the checkpoint in the background is published; raises as `check` does, once."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
 
     def close(self) -> None:
-        """Wait for the checkpoint in the background; a failure is logged."""
-        self._background.close()
+        """Wait for the checkpoint in the background. A failure is only logged, as another error may be on its way."""
+        try:
+            self.wait()
+        except Exception as error:
+            _LOG.error("%s", error)
+        finally:
+            self._pool.shutdown()
 
     def _publish(
         self, step: int, name: str, content: tuple[Any, dict[str, Any]], card: ModelCard, progress: Mapping[str, Any]
@@ -191,7 +200,7 @@ class Checkpoints:
             raise RunError(f"training: the checkpoint of step {step} could not be saved; {stays}. {cause}") from error
 
     def newest(self) -> Resumed:
-        """Read the newest checkpoint that is whole; each damaged one on the way is said, and set aside.
+        """Read the newest whole checkpoint; a warning names each damaged one, which is set aside.
 
         Raises
         ------
@@ -204,12 +213,12 @@ class Checkpoints:
         return resumed
 
     def peek(self, say: Callable[..., None] = _LOG.debug) -> Resumed:
-        """Read the newest checkpoint that is whole, and change nothing; raises as `newest` does.
+        """Read the newest whole checkpoint and change nothing; raises as `newest` does.
 
         Parameters
         ----------
         say
-            Told of each damaged one on the way.
+            Logs each damaged one.
         """
         names = self._names() if self.folder.is_dir() else []
         damaged: list[str] = []
@@ -224,7 +233,7 @@ class Checkpoints:
         raise CheckpointError([f"{self.folder}: {found} to resume from. Start a new run (resume=null).", *damaged])
 
     def _adopt(self, resumed: Resumed, names: list[str]) -> None:
-        """Take over the table; newer checkpoints would be in the way of those that come, so they are renamed."""
+        """Take over the table, and rename newer checkpoints, whose names the coming ones need."""
         self.saved = resumed.checkpoint.folder.name
         self.table = [(score, name) for score, name in resumed.state["table"]]
         for name in names[names.index(self.saved) + 1 :]:
@@ -233,7 +242,7 @@ class Checkpoints:
         self.table = [entry for entry in self.table if (self.folder / entry[1]).is_dir()]
         self._tabled_before = {name for _, name in self.table}
         self._link(self.saved, self.table)
-        self._prune(self.table)  # a killed process may have left what it was about to remove
+        self._prune(self.table)  # finishes what a killed process was about to remove
 
     def _link(self, last: str, table: Table) -> None:
         point(self.folder / LAST, last)
@@ -243,7 +252,7 @@ class Checkpoints:
             remove(self.folder / BEST)
 
     def _names(self) -> list[str]:
-        """Names of all checkpoints, oldest first; a validated one is newer than the same step unvalidated."""
+        """Names of all checkpoints, oldest first. Of one step, the validated one is newer."""
         found = [match for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
         return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
 
@@ -270,8 +279,68 @@ def step_name(step: int, *, unvalidated: bool = False) -> str:
 
 
 def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy a checkpoint's weights into a model of the same network; CheckpointError where they do not fit."""
+    """Copy a checkpoint's weights into a model; CheckpointError if it is another network."""
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error
+
+
+Copy = tuple[Tensor, Tensor]  # (to, from)
+
+
+def snapshot(value: Any, *, later: Container[int] = ()) -> tuple[Any, list[Copy]]:
+    """Copy nested containers and their tensors, each on its device. On a GPU the copies are queued, not waited for.
+
+    Parameters
+    ----------
+    value
+        Dicts, lists and tuples of tensors and plain values. Two names of one view stay two names of one view.
+    later
+        Addresses of storages, as `address` returns them, that are not copied yet.
+
+    Returns
+    -------
+    The copy, and the copies of tensors that are still to be made.
+    """
+    copies: dict[Any, Tensor] = {}
+    pending: list[Copy] = []
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: copied(each) for key, each in value.items()}
+        if not isinstance(value, Tensor):
+            return type(value)(copied(each) for each in value) if isinstance(value, list | tuple) else value
+        source = value.detach()
+        view = (address(source), source.storage_offset(), source.shape, source.stride(), source.dtype)
+        if view not in copies or not source.numel():
+            copies[view] = torch.empty_like(source)
+            pending.append((copies[view], source))
+        return copies[view]
+
+    whole = copied(value)
+    for target, source in pending:
+        if address(source) not in later:
+            target.copy_(source)
+    return whole, [(target, source) for target, source in pending if address(source) in later]
+
+
+def address(tensor: Tensor) -> int:
+    """Address at which the storage of a tensor begins."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def _on_side_stream(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
+    """On a GPU, transfers of `work` start after everything queued so far, and delay nothing that is queued later."""
+    if device.type != "cuda":
+        return work
+    ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    ready.record(torch.cuda.current_stream(device))
+
+    def run() -> None:
+        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        side.wait_event(ready)
+        with torch.cuda.stream(side):
+            work()
+
+    return run

@@ -1,11 +1,12 @@
-"""Schemas of the groups `training`, `optimizer`, `schedule` and `logger`: types and ranges, without torch."""
+"""Schemas of the groups `training`, `optimizer`, `schedule` and `logger`, without torch."""
 
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.checks import expected
+from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
 from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
@@ -25,7 +26,7 @@ LearningRate = Annotated[float, Field(gt=0, le=MAX_LR)]
 WeightDecay = Annotated[float, Field(ge=0, le=10)]
 
 _LIKE = "to be like 12m, 1h30m or 90 (seconds)"
-DEFAULT_EPOCHS = 60  # where no limit is given
+DEFAULT_EPOCHS = 60  # if no limit is set
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)(s)?)?")
 
 
@@ -53,11 +54,39 @@ def parse_duration(text: str | float) -> float:
     return total
 
 
-class TrainingConfig(Config, title="training"):
-    """How long, how often, how exactly: everything about a training run but its parts.
+def monitors(spec: ClassSpec) -> list[str]:
+    """Every score that a validation computes, and that `training.monitor` may name."""
+    return [*MONITORS, *(f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names)]
 
-    The run ends at whichever of the limits that are given comes first (epochs, steps, time_budget), and the schedule
-    follows the one that is nearest to its end. Without any of them it runs for 60 epochs.
+
+def find_monitor(monitor: str, spec: ClassSpec) -> str:
+    """The score that `training.monitor` means; ConfigError with the nearest name if validation has no such score.
+
+    Examples
+    --------
+    >>> cells = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    >>> find_monitor("auto", cells), find_monitor("mean_dice", cells)
+    ('iou/cell', 'mean_dice')
+    """
+    if monitor == AUTO:
+        return spec.headline
+    known = monitors(spec)
+    if monitor not in known:
+        rule = "to be a score that validation computes"
+        raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
+    return monitor
+
+
+def higher_is_better(monitor: str) -> bool:
+    """Whether a higher validation score is better, as all are except the loss."""
+    return monitor != "loss"
+
+
+class TrainingConfig(Config, title="training"):
+    """How long a training runs, how often it validates and saves, and how exactly it computes.
+
+    The run ends at the first limit that it reaches (epochs, steps, time_budget), and the schedule follows the limit
+    nearest to its end. Without any it runs for 60 epochs.
     """
 
     epochs: Annotated[int | None, Unit("epochs")] = Field(None, ge=1)
@@ -67,67 +96,68 @@ class TrainingConfig(Config, title="training"):
     time_budget: str | int | None = None
     """Limit: length of time, validation included: 12m, 1h30m, or a number of seconds; or null."""
     batch_size: Annotated[int, Unit("images"), Field(ge=1, le=65536)] | Literal["auto"] = 8
-    """Images per forward pass; "auto" takes what suits the samples' size and the device."""
+    """Images per forward pass; "auto" suits the samples' size and the device."""
     plan: bool = False
-    """Whether what is left open (null) follows from the data and the device: normalisation, samples per epoch, share of
-    balanced samples, on a CPU a time budget of 10 minutes. `segmeter check` shows what that is."""
+    """Whether open values follow from the data and the device: normalisation, samples per epoch, share of balanced
+    samples, on a CPU a time budget of 10 minutes. A time budget is then made to hold 300 steps and 8 validations, by
+    timing two steps. `segmeter check` shows the plan."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
-    """Forward passes per step, whose loss and gradient are those of one large batch (but for batch norm, and for region
-    losses with ``over=batch``)."""
+    """Forward passes per step. Loss and gradient are those of one large batch, except for batch norm and for region
+    losses with ``over=batch``."""
     clip_norm: float | None = Field(12.0, gt=0)
     """Largest norm of the gradient, or null."""
     precision: Precision = "auto"
-    """Number format of the forward pass; "auto" is bfloat16 where the hardware has it (on Intel's CPUs with AMX
-    only, as it is slower there without), float32 never TF32."""
+    """Number format of the forward pass; "auto" is bfloat16 if the hardware has it (on Intel's CPUs only with AMX, as
+    it is slower without). float32 never means TF32."""
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
-    """float16: updates skipped in a row, as their gradient is not finite, after which the run stops."""
+    """float16: how many updates may be skipped in a row, as their gradient is not finite, until the run stops."""
     channels_last: bool = True
     """Memory layout with the channels last: faster on CPUs and GPUs alike."""
     compile: Literal["auto", True, False] = "auto"
-    """Whether torch compiles the network; "auto" compiles long runs on a GPU only."""
+    """Whether torch compiles the network; "auto" only does for long runs on a GPU."""
     freeze_encoder: Annotated[int, Unit("steps")] = Field(0, ge=0)
-    """Steps at the start in which the encoder stays as it is, running statistics included; for pretrained encoders."""
+    """Steps at the start in which a pretrained encoder does not change, running statistics included."""
     freeze_norm: Literal["encoder", "all"] | None = None
-    """Whose batch norm uses the running statistics that it began with and leaves them alone, in all steps: the
-    encoder's, the whole network's, or none (null)."""
+    """Keep the running statistics of batch norm as they were at the start: in the encoder, in the whole network, or
+    nowhere (null)."""
     ema: float | None = Field(None, gt=0, le=0.99999)
-    """Decay of the moving average of the weights, which is then what is validated and published, or null."""
+    """Decay of the moving average of the weights, or null. The average is then validated and saved."""
     validate_every: int | None = Field(1, ge=1)
-    """How often the model is validated, in `validate_unit`; null validates never."""
+    """How often the model is validated, in `validate_unit`; null never validates."""
     validate_unit: Literal["epochs", "steps"] = "epochs"
     """The unit of `validate_every`."""
     validate_cases: Annotated[int | None, Unit("cases")] = Field(None, ge=1)
     """Validation cases that are scored, spread evenly over the split; null scores all."""
     pictures: Annotated[int, Unit("cases")] = Field(4, ge=0, le=100)
-    """Validation cases, always the same ones, that are drawn at each validation, in validation/ of the run's folder; 0
-    draws none, nor the first batch (first_batch.png)."""
+    """Validation cases, always the same ones, that are drawn at each validation, in validation/ of the run's folder. 0
+    draws neither these nor the first batch (first_batch.png)."""
     patience: Annotated[int | None, Unit("validations")] = Field(None, ge=1)
-    """Validations without an improvement after which the run stops, or null."""
+    """Validations without an improvement until the run stops, or null."""
     stop_at: Annotated[float | None, Unit("score")] = Field(None, ge=0)
     """A score of `monitor` that ends the run once a validation reaches it, or null."""
     monitor: Annotated[str, OneOf(AUTO, *MONITORS, prefixes=tuple(f"{name}/" for name in CLASS_MONITORS))] = AUTO
-    """What decides which checkpoint is best; "iou/" and "dice/" go on with the name of a class. "auto" is the object's
-    IoU for a binary task, else mean_iou."""
+    """The score that decides which checkpoint is best. "iou/" and "dice/" are followed by a class's name. "auto" is the
+    object's IoU for a binary task, otherwise mean_iou."""
     keep: Annotated[int, Unit("checkpoints")] = Field(1, ge=1)
     """How many of the best checkpoints stay."""
     save_minutes: Annotated[float | None, Unit("minutes")] = Field(15.0, gt=0)
     """Longest time without a checkpoint, or null."""
     stall_minutes: Annotated[float | None, Unit("minutes")] = Field(30.0, gt=0)
-    """Where several processes train together, all of them end when none takes a step, scores a case or verifies a file
-    for this long. null waits for ever."""
+    """Processes that train together end if none of them takes a step, scores a case or verifies a file for this long.
+    null waits for ever."""
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
-    """Train on the first few batches alone, unchanged, again and again, and validate on their samples: what can't fit
-    these has a fault. null trains on all data."""
+    """Train on the first few batches alone, again and again without augmentation, and validate on their samples. A
+    model that can't fit them has a fault. null trains on all data."""
     profile_steps: Annotated[int, Unit("steps")] = Field(0, ge=0, le=1000)
-    """Steps that torch's profiler records, once the first 3 are done; its table and trace are in profile/."""
+    """Steps that torch's profiler records after the first 3; its table and trace are in profile/."""
     deterministic: bool = False
-    """Deterministic kernels on a GPU; the CPU is deterministic anyway."""
+    """Use deterministic kernels on a GPU; a CPU is always deterministic."""
     cache_gb: Annotated[float, Unit("GB")] = Field(4.0, ge=0)
-    """Decoded images that are kept in memory."""
+    """Memory for decoded images."""
     workers: Annotated[int, Unit("threads")] = Field(2, ge=0, le=256)
-    """Threads that prepare batches; 0: none."""
+    """Threads that prepare batches, or 0."""
     seed: int = Field(0, ge=0, le=2**63 - 1)
     """Seed of everything random in training."""
 
@@ -141,12 +171,12 @@ class TrainingConfig(Config, title="training"):
 
     @property
     def unlimited(self) -> bool:
-        """Whether no limit is given."""
+        """Whether no limit is set."""
         return self.epochs is None and self.steps is None and self.time_budget is None
 
     @property
     def epoch_limit(self) -> int | None:
-        """Passes over the data that end the run: `epochs`, or the default where no limit at all is given."""
+        """Passes over the data that end the run: `epochs`, or the default if no limit is set."""
         return DEFAULT_EPOCHS if self.unlimited else self.epochs
 
     @property
@@ -156,7 +186,7 @@ class TrainingConfig(Config, title="training"):
 
 
 class OptimizerConfig(Config, title="optimizer"):
-    """What every optimizer has."""
+    """Keys of every optimizer."""
 
     name: str
     """The registered name of the optimizer."""
@@ -165,13 +195,13 @@ class OptimizerConfig(Config, title="optimizer"):
 
 
 class NetworkOptimizerConfig(OptimizerConfig):
-    """What the optimizers here have, which know the parts of a network."""
+    """Keys of the optimizers here, which know the parts of a network."""
 
     encoder_lr: RateShare = Field(1.0, gt=0, le=1)
-    """Learning rate of the encoder, below 1 for one that is pretrained."""
+    """Learning rate of the encoder; below 1 for a pretrained one."""
 
 
-@OPTIMIZERS.register("adamw", builder="segmeter.training.optimisation.optimizer:build_adamw")
+@OPTIMIZERS.register("adamw", builder="segmeter.training.optimizers:build_adamw")
 class AdamWConfig(NetworkOptimizerConfig):
     """AdamW (Loshchilov and Hutter 2019), fused; weight decay leaves norms and biases alone."""
 
@@ -188,7 +218,7 @@ class AdamWConfig(NetworkOptimizerConfig):
     """Added to the denominator."""
 
 
-@OPTIMIZERS.register("sgd", builder="segmeter.training.optimisation.optimizer:build_sgd")
+@OPTIMIZERS.register("sgd", builder="segmeter.training.optimizers:build_sgd")
 class SgdConfig(NetworkOptimizerConfig):
     """Stochastic gradient descent with momentum (nnU-Net's values); weight decay leaves norms and biases alone."""
 
@@ -210,13 +240,13 @@ class SgdConfig(NetworkOptimizerConfig):
 
 
 class ScheduleConfig(Config, title="schedule"):
-    """What every schedule of the learning rate has."""
+    """Keys of every schedule of the learning rate."""
 
     name: str
     """The registered name of the schedule."""
 
 
-@SCHEDULES.register("cosine", builder="segmeter.training.optimisation.schedule:build_cosine")
+@SCHEDULES.register("cosine", builder="segmeter.training.optimizers:build_cosine")
 class CosineConfig(ScheduleConfig):
     """Linear warm-up, then half a cosine."""
 
@@ -227,7 +257,7 @@ class CosineConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("poly", builder="segmeter.training.optimisation.schedule:build_poly")
+@SCHEDULES.register("poly", builder="segmeter.training.optimizers:build_poly")
 class PolyConfig(ScheduleConfig):
     """Linear warm-up, then (1 - progress) to a power (DeepLab, nnU-Net)."""
 
@@ -238,7 +268,7 @@ class PolyConfig(ScheduleConfig):
     """The exponent."""
 
 
-@SCHEDULES.register("one_cycle", builder="segmeter.training.optimisation.schedule:build_one_cycle")
+@SCHEDULES.register("one_cycle", builder="segmeter.training.optimizers:build_one_cycle")
 class OneCycleConfig(ScheduleConfig):
     """One cosine up and one down (Smith and Topin 2018)."""
 
@@ -251,9 +281,9 @@ class OneCycleConfig(ScheduleConfig):
     """Learning rate at the end."""
 
 
-@SCHEDULES.register("constant", builder="segmeter.training.optimisation.schedule:build_constant")
+@SCHEDULES.register("constant", builder="segmeter.training.optimizers:build_constant")
 class ConstantConfig(ScheduleConfig):
-    """Linear warm-up, then the learning rate as given."""
+    """Linear warm-up, then a constant learning rate."""
 
     name: str = "constant"
     warmup: WarmUp = 0.0
@@ -261,29 +291,46 @@ class ConstantConfig(ScheduleConfig):
 
 
 class LoggerConfig(Config, title="logger"):
-    """What every logger has."""
+    """Keys of every logger."""
 
     name: str
     """The registered name of the logger."""
     csv: bool = False
-    """Write train.csv and val.csv too, into the run's folder."""
+    """Write train.csv and val.csv too, into the run's folder, when the training ends."""
+    also: tuple[str, ...] = ()
+    """More loggers, each with its default values: [tensorboard]. `logger=[wandb,tensorboard]` is short for it."""
+
+    @rule("also")
+    @classmethod
+    def _others(cls, also: tuple[str, ...], given: Given) -> None:
+        unknown = [name for name in also if name not in LOGGERS.names()]
+        if unknown:
+            raise RuleError(f"to name loggers, not {unknown[0]!r}", nearest(unknown[0], LOGGERS.names()))
+        if len({given.name, *also}) <= len(also):
+            raise RuleError("to name each logger once")
+
+    @property
+    def all(self) -> tuple["LoggerConfig", ...]:
+        """The logger and the others that `also` names."""
+        others = (LOGGERS.schema(name)() for name in self.also)
+        return (self, *(each for each in others if isinstance(each, LoggerConfig)))
 
 
-@LOGGERS.register("none", builder="segmeter.training.run.loggers:build_none")
+@LOGGERS.register("none", builder="segmeter.training.loggers:build_none")
 class NoLoggerConfig(LoggerConfig):
-    """Nothing beside history.jsonl, which is always written."""
+    """Only history.jsonl, which is always written."""
 
     name: str = "none"
 
 
-@LOGGERS.register("tensorboard", builder="segmeter.training.run.loggers:build_tensorboard")
+@LOGGERS.register("tensorboard", builder="segmeter.training.loggers:TensorBoardLogger")
 class TensorBoardConfig(LoggerConfig):
     """Curves for TensorBoard, in the folder tensorboard/ of the run; needs: pip install "segmeter[tensorboard]"."""
 
     name: str = "tensorboard"
 
 
-@LOGGERS.register("wandb", builder="segmeter.training.run.trackers:build_wandb")
+@LOGGERS.register("wandb", builder="segmeter.training.loggers:WandbLogger")
 class WandbConfig(LoggerConfig):
     """Weights & Biases; needs: pip install "segmeter[wandb]". Its key comes from WANDB_API_KEY or `wandb login`."""
 
@@ -293,10 +340,10 @@ class WandbConfig(LoggerConfig):
     entity: str | None = None
     """User or team; null takes the account's own."""
     mode: Literal["online", "offline"] = "online"
-    """Whether rows are sent at once, or kept in the folder wandb/ of the run for `wandb sync`."""
+    """Whether rows are sent at once, or kept in the run's folder wandb/ for `wandb sync`."""
 
 
-@LOGGERS.register("mlflow", builder="segmeter.training.run.trackers:build_mlflow")
+@LOGGERS.register("mlflow", builder="segmeter.training.loggers:MlflowLogger")
 class MlflowConfig(LoggerConfig):
     """MLflow; needs: pip install "segmeter[mlflow]"."""
 

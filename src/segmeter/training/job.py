@@ -1,38 +1,121 @@
-"""What a training is given and what it gives back."""
+"""A training job in three parts (settings, data, model), and the rules for starting it and for resuming it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from segmeter.checks import Problems, collecting
+from segmeter.checks import Problems, collecting, some
 from segmeter.distributed.ranks import ALONE, World
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
+from segmeter.files import write_json
+from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
 from segmeter.inference.precision import pick_dtype, training_precision
 from segmeter.models.segmenter import Segmenter
 from segmeter.provenance import flatten
-from segmeter.training.config import LoggerConfig, NoLoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from segmeter.training.data.batches import Batches, BatchSource
-from segmeter.training.data.cache import Cases
-from segmeter.training.optimisation.freezing import check_freezing
-from segmeter.training.optimisation.step import Augmentation
-from segmeter.training.pictures import Draw
-from segmeter.training.run.contents import name_changes
-from segmeter.training.run.first_batch import DrawBatch
-from segmeter.training.validation import find_monitor
+from segmeter.records import MOST_OF_CASES, read_json
+from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
+from segmeter.training.data.batches import BatchSource, Draws
+from segmeter.training.data.cases import Cases
+from segmeter.training.optimizers import check_freezing
 
-# Values that change how fast or how often, never what is learned; everything else must be the same on resuming
+CONTENTS = "data.json"  # in the run's folder: the hash of every file of the data
+# These keys change how fast or how often, never what is learned; everything else must be the same on resuming.
+# Moved or unverified data are compared by their contents.
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
     *("training.max_skipped", "training.pictures", "training.profile_steps", "training.stop_at"),
-    "training.stall_minutes",
-    *("data.root", "data.verify", "data.timeout_s", "logger"),  # of moved data the contents are compared
+    *("training.stall_minutes", "data.root", "data.verify", "data.timeout_s", "logger"),
 )
+
+DrawCase = Callable[[Prediction, Path], Path]  # draws a validated case into a folder, and returns the picture
+# draws a batch: images (B, H, W, C), targets (B, H, W) or (B, K, H, W), case ids, and the folder of the picture
+DrawBatch = Callable[[NDArray[Any], NDArray[Any], Sequence[str], Path], Path]
+
+
+class Augmentation(Protocol):
+    """Changes a batch on its device. All draws are made on the host, from seed, epoch and index alone."""
+
+    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws: ...
+
+    def __call__(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """The configuration of a training run.
+
+    Parameters
+    ----------
+    loggers
+        Written to beside history.jsonl.
+    device
+        "auto", "cpu", "cuda", "cuda:<number>" or "mps".
+    identity
+        More configuration that must be the same on resuming (loss, augment, data), as plain values.
+    shown
+        The whole configuration for the loggers, without secrets.
+    allow_changes
+        Keys that may differ on resuming, such as "training.epochs". A group's name stands for all of its keys.
+    """
+
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+    loggers: tuple[LoggerConfig, ...] = ()
+    device: str = "auto"
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    allow_changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainData:
+    """The data that a run trains and validates on.
+
+    Parameters
+    ----------
+    source
+        The batches of the training cases; of several processes, this one's part of each batch.
+    train_cases, val_cases
+        For names, fingerprints and validation. Without `val_cases` no checkpoint is best.
+    augment
+        Changes each batch on the device, or None.
+    """
+
+    source: BatchSource
+    train_cases: Cases
+    val_cases: Cases | None = None
+    augment: Augmentation | None = None
+
+    def name(self, number: int) -> str:
+        """The case of a sample's number; the numbers of later turns of an epoch go on behind those of the first."""
+        return self.train_cases.case_ids[number % len(self.train_cases)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainModel:
+    """The model that a run trains, in place.
+
+    Parameters
+    ----------
+    segmenter
+        On any device.
+    loss
+        Logits (B, num_channels, H, W) and target -> 0-d float32. Anything but an `AdditiveLoss` is taken to be a mean
+        over the pixels that are not ignored.
+    """
+
+    segmenter: Segmenter
+    loss: torch.nn.Module
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,56 +125,22 @@ class TrainJob:
     Parameters
     ----------
     folder
-        The run's folder; `checkpoints/` and `history.jsonl` go there. The caller makes sure that no other run has it.
-    segmenter
-        On any device; it is trained in place.
-    loss
-        Logits (B, num_channels, H, W) and target -> 0-d float32. Anything but an `AdditiveLoss` is taken to be a mean
-        over the pixels that are not ignored.
-    source
-        Gives the batches of the training cases.
-    train_cases, val_cases
-        For names, fingerprints and validation. `val_cases` may be None: then no checkpoint is best.
-    augment
-        Changes each batch on the device, or None.
-    device
-        "auto", "cpu", "cuda", "cuda:<number>" or "mps".
-    identity
-        More of the configuration that must be the same on resuming (loss, augment, data), as plain values.
-    settings
-        The run's configuration for its loggers, without secrets.
+        The run's folder; `checkpoints/` and `history.jsonl` go there. No other run may use it.
     resume
-        Go on from the newest whole checkpoint in `folder`; an error where there is none.
-    allow_changes
-        Keys of the configuration that may differ on resuming, such as "training.epochs"; a group's name stands for
-        all of its keys.
+        Go on from the newest whole checkpoint in `folder`; it is an error if there is none.
     world
-        The processes that train together; `source` gives this one's part of each batch.
-    draw
-        Draws a validated case into a folder; None draws none.
-    draw_batch
-        Draws the first batch, as the network is given it, into a folder; None draws none.
+        The processes that train together.
+    draw, draw_batch
+        Draw a validated case, and the first batch; None draws none.
     """
 
     folder: Path
-    segmenter: Segmenter
-    loss: torch.nn.Module
-    source: BatchSource
-    train_cases: Cases
-    val_cases: Cases | None = None
-    augment: Augmentation | None = None
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    optimizer: OptimizerConfig
-    schedule: ScheduleConfig
-    inference: InferenceConfig = field(default_factory=InferenceConfig)
-    logger: LoggerConfig = field(default_factory=NoLoggerConfig)
-    device: str = "auto"
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: TrainSettings
+    data: TrainData
+    model: TrainModel
     resume: bool = False
-    allow_changes: tuple[str, ...] = ()
     world: World = ALONE
-    draw: Draw | None = None
+    draw: DrawCase | None = None
     draw_batch: DrawBatch | None = None
 
 
@@ -101,24 +150,22 @@ class TrainResult:
 
     Parameters
     ----------
-    steps, epochs
-        Done, those before a resume included.
+    steps, epochs, seconds
+        Totals of the run, including everything before a resume.
     reason
         The limit that ended it, such as "epochs=60", "steps=500", "time_budget=12m" or "patience=5".
     monitor
         The score that decided which checkpoint is best.
     score, best
-        That score of the best checkpoint, and its folder; None where nothing was validated.
+        That score of the best checkpoint, and its folder; None if nothing was validated.
     values
-        All scores of the best checkpoint, None where undefined; empty where nothing was validated.
+        All scores of the best checkpoint, None where undefined; empty if nothing was validated.
     unlearned
-        Classes that the validation targets hold and that the best checkpoint hardly finds, see `validation.UNLEARNED`.
+        Classes in the validation targets that the best checkpoint hardly finds, see `validation.UNLEARNED`.
     last
         Folder of the last checkpoint.
-    seconds
-        Spent on the run, those before a resume included.
     images_per_second, data_wait
-        Images per second of the training steps of this process, and the share of their time spent waiting for data.
+        Images per second of this process's training steps, and the share of their time spent waiting for data.
     """
 
     steps: int
@@ -136,63 +183,65 @@ class TrainResult:
 
 
 def check_job(job: TrainJob) -> torch.device:
-    """Refuse a job whose parts do not go together, before any work; return its device.
+    """Refuse a job whose parts do not go together, before any work, and return its device.
 
     Raises
     ------
     ConfigError
-        With every rule that is broken.
+        One line for every rule that is broken.
     """
-    device = pick_device(job.device)
-    find_monitor(job.training.monitor, job.segmenter.card.spec)
+    settings, data, card = job.settings, job.data, job.model.segmenter.card
+    training, device = settings.training, pick_device(settings.device)
+    find_monitor(training.monitor, card.spec)
     with collecting("training") as problems:
-        validated = job.val_cases is not None and job.training.validate_every is not None
-        possible = job.training.patience is None or validated
-        problems.expect(possible, "patience", "to be null where nothing is validated", job.training.patience)
-        possible = job.training.stop_at is None or validated
-        problems.expect(possible, "stop_at", "to be null where nothing is validated", job.training.stop_at)
-        problems.expect(len(job.source) > 0, "batch_size", "to leave at least one batch per epoch", len(job.source))
-        model, data = job.segmenter.card.spec, job.train_cases.spec
-        fits = (model.task, model.names, model.ignore_index) == (data.task, data.names, data.ignore_index)
-        problems.expect(fits, "model", f"to have the data's classes {list(data.names)}", list(model.names))
-        same = job.val_cases is None or job.val_cases.spec == job.train_cases.spec
+        validated = data.val_cases is not None and training.validate_every is not None
+        for key in ("patience", "stop_at"):
+            value = getattr(training, key)
+            problems.expect(value is None or validated, key, "to be null where nothing is validated", value)
+        problems.expect(len(data.source) > 0, "batch_size", "to leave at least one batch per epoch", len(data.source))
+        ours, theirs = card.spec, data.train_cases.spec
+        fits = (ours.task, ours.names, ours.ignore_index) == (theirs.task, theirs.names, theirs.ignore_index)
+        problems.expect(fits, "model", f"to have the data's classes {list(theirs.names)}", list(ours.names))
+        same = data.val_cases is None or data.val_cases.spec == theirs
         problems.expect(same, "data", "to have the same classes for training and validation", "two kinds")
-        synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.segmenter.modules())
+        synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.model.segmenter.modules())
         possible = not synced or job.world.size == 1 or device.type == "cuda"
         problems.expect(possible, "model", "to have a model.norm other than sync in processes on the CPU", "sync")
         _check_mps(problems, job, device)
-        check_freezing(problems, job.segmenter, job.training, getattr(job.optimizer, "encoder_lr", 1.0))
+        check_freezing(problems, job.model.segmenter, training, getattr(settings.optimizer, "encoder_lr", 1.0))
     return device
 
 
 def _check_mps(problems: Problems, job: TrainJob, device: torch.device) -> None:
-    """Refuse what an Apple GPU can't do: float16, as its fused optimizers take no loss scale, and several processes."""
+    """Refuse float16 on an Apple GPU, whose fused optimizers take no loss scale, and several processes."""
     if device.type == "mps":
-        precision = job.training.precision
+        precision = job.settings.training.precision
         problems.expect(precision in ("auto", "float32"), "precision", "to be float32 on mps", precision)
         problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
 
 
 def identify(job: TrainJob) -> dict[str, Any]:
-    """All that decides what is learned, as "group.key" -> plain value; compared on resuming."""
-    card = job.segmenter.card.to_dict()
-    device = pick_device(job.device)
-    precision = training_precision(device, job.training.precision)
-    dtype = str(pick_dtype(device, precision)).removeprefix("torch.")
-    groups = {
+    """Everything that decides what is learned, as plain values by "group.key"; compared on resuming."""
+    settings, card = job.settings, job.model.segmenter.card
+    device, training = pick_device(settings.device), settings.training
+    dtype = pick_dtype(device, training_precision(device, training.precision))  # "auto" depends on the device
+    found: dict[str, Any] = {
         "device": device.type,
-        "training.precision.resolved": dtype,  # what "auto" means depends on the device
-        "training": job.training.model_dump()
-        | {"epochs": job.training.epoch_limit, "monitor": find_monitor(job.training.monitor, job.segmenter.card.spec)},
-        "optimizer": job.optimizer.model_dump(),
-        "schedule": job.schedule.model_dump(),
-        "inference": job.inference.model_dump(),
-        "model": {key: value for key, value in card.items() if key not in ("data", "class_pixels")},
-        "data": {"train_cases": _describe(job.train_cases), "val_cases": _describe(job.val_cases)},
+        "training.precision.resolved": str(dtype).removeprefix("torch."),
+        "training": training.model_dump()
+        | {"epochs": training.epoch_limit, "monitor": find_monitor(training.monitor, card.spec)},
+        "optimizer": settings.optimizer.model_dump(),
+        "schedule": settings.schedule.model_dump(),
+        "inference": settings.inference.model_dump(),
+        "model": {key: value for key, value in card.to_dict().items() if key not in ("data", "class_pixels")},
+        "data": {
+            split: None if cases is None else f"{len(cases)} cases, sha256 {cases.fingerprint()[:16]}"
+            for split, cases in (("train_cases", job.data.train_cases), ("val_cases", job.data.val_cases))
+        },
     }
-    flat = {**flatten(job.identity), **flatten(groups)}
-    if pick_device(job.device).type == "cpu":  # sums are split among the threads, so their last bits differ
-        flat["threads"] = torch.get_num_threads()
+    if device.type == "cpu":  # sums are split among the threads, so their last bits differ
+        found["threads"] = torch.get_num_threads()
+    flat = {**flatten(settings.identity), **flatten(found)}
     return {key: value for key, value in flat.items() if not _covered(key, FREE)}
 
 
@@ -202,38 +251,54 @@ def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
     Raises
     ------
     ConfigError
-        One line per key that differs and is not among ``job.allow_changes``.
+        One line per key that differs and is not among ``job.settings.allow_changes``.
     """
-    now = identify(job)
+    now, allowed = identify(job), job.settings.allow_changes
     changed = [
         key
         for key in sorted({*before, *now})
-        if before.get(key) != now.get(key) and not _covered(key, (*FREE, *job.allow_changes))
+        if before.get(key) != now.get(key) and not _covered(key, (*FREE, *allowed))
     ]
     if changed:
         lines = [f"resume: `{key}` was {before.get(key)!r} and is {now.get(key)!r} now." for key in changed]
         if {"data.train_cases", "data.val_cases"} & set(changed):
-            lines += name_changes(job.folder, job.train_cases, job.val_cases)
+            lines += name_changes(job.folder, job.data)
         remedy = "Start a new run (resume=null), put the values back, or let these keys change with"
-        allowed = ",".join((*job.allow_changes, *changed))
-        raise ConfigError([*lines, f"resume: this is another training. {remedy} 'allow_changes=[{allowed}]'."])
-
-
-def _describe(cases: Cases | None) -> str | None:
-    return None if cases is None else f"{len(cases)} cases, sha256 {cases.fingerprint()[:16]}"
+        keys = ",".join((*allowed, *changed))
+        raise ConfigError([*lines, f"resume: this is another training. {remedy} 'allow_changes=[{keys}]'."])
 
 
 def _covered(key: str, allowed: tuple[str, ...]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in allowed)
 
 
-def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
-    """The batches of a training from a step on, prepared ahead; `progress` says how far the run is at a step."""
-    return Batches(
-        job.source,
-        first=step * job.training.accumulate,
-        progress=lambda number: progress(number // job.training.accumulate),
-        workers=job.training.workers,
-        device=device,
-        draw=partial(job.augment.draw, seed=job.training.seed) if job.augment else None,
-    )
+def _contents(data: TrainData) -> dict[str, dict[str, str]]:
+    """The sha256 of every file, by split and name."""
+    splits = {"train": data.train_cases, "val": data.val_cases}
+    return {name: dict(cases.contents()) for name, cases in splits.items() if cases is not None}
+
+
+def write_contents(folder: Path, data: TrainData) -> None:
+    """Write data.json with the sha256 of every file, so that a resume can name the files that changed."""
+    write_json(folder / CONTENTS, _contents(data))
+
+
+def name_changes(folder: Path, data: TrainData) -> list[str]:
+    """Name the files that are new, gone or changed since the run began, one line for each kind.
+
+    This only finds names. The fingerprint in the checkpoint decides whether anything changed.
+    """
+    try:
+        before = read_json(folder / CONTENTS, dict[str, dict[str, str]], most=MOST_OF_CASES)
+    except (OSError, InputError):
+        return [f"resume: {folder / CONTENTS}, which could name the files that changed, can't be read."]
+    lines, after = [], _contents(data)
+    for split in ("train", "val"):
+        old, new = before.get(split, {}), after.get(split, {})
+        found = {
+            "with another content": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
+            "that are gone": sorted(old.keys() - new.keys()),
+            "that are new": sorted(new.keys() - old.keys()),
+        }
+        lines += [f"resume: data, {split}: files {what} ({some(names)})." for what, names in found.items() if names]
+    return lines

@@ -1,62 +1,154 @@
-"""Everything that changes while learning, put together from a job: weights, their average, optimizer, scaler."""
+"""Everything that changes while learning: weights, their average, the optimizer, the loss scale and random generators.
+
+`trainer.update` takes the steps; this module builds the parts that it uses, saves them and puts them back.
+"""
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+from torch.profiler import record_function
 
-from segmeter.distributed.averaging import Averaged
-from segmeter.inference.oom_fallback import advised
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
+from segmeter.checks import expected
+from segmeter.distributed.ranks import ALONE, Averaged, World
+from segmeter.errors import InputError
+from segmeter.inference.config import Precision
+from segmeter.inference.precision import pick_dtype
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.additive import additive
+from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.models.segmenter import AtNetworkSize
-from segmeter.training.checkpointing import load_weights
-from segmeter.training.config import OPTIMIZERS, SCHEDULES
-from segmeter.training.data.batches import Batch
-from segmeter.training.job import TrainJob
-from segmeter.training.limits import Limits
-from segmeter.training.optimisation.ema import Ema
-from segmeter.training.optimisation.freezing import Freezing
-from segmeter.training.optimisation.optimizer import set_lr
-from segmeter.training.optimisation.step import Stepper, build_scaler, compiled
-from segmeter.training.run.background import address
-from segmeter.training.run.determinism import capture_rng, restore_rng
+from segmeter.training.checkpointing import address, load_weights
+from segmeter.training.clock import Limits
+from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
+from segmeter.training.data.batches import Batch, resized
+from segmeter.training.job import Augmentation, TrainJob
+from segmeter.training.optimizers import Freezing, set_lr
+
+# Shorter runs do not win back the minute or so that it takes to compile both passes of a U-Net
+AUTO_COMPILE_STEPS = 2000
+AUTO_COMPILE_SECONDS = 600.0
 
 _LOG = logging.getLogger(__name__)
-_LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The parts that one update of the weights needs.
+
+    Parameters
+    ----------
+    forward
+        Image -> logits: the segmenter, compiled or not; `Averaged` if processes train together.
+    loss
+        Its sums and denominators add up over the batches of a step.
+    scaler
+        Scales the loss in float16; None in other precisions.
+    before_update
+        Called when the gradients are ready, before any weight changes.
+    """
+
+    forward: Callable[[Tensor], Tensor]
+    loss: AdditiveLoss
+    optimizer: Optimizer
+    scaler: GradScaler | None
+    augment: Augmentation | None
+    config: TrainingConfig
+    device: torch.device
+    before_update: Callable[[], None] = lambda: None
+
+    @property
+    def world(self) -> World:
+        """The processes that take each step together."""
+        return self.forward.world if isinstance(self.forward, Averaged) else ALONE
+
+    def gathering(self, image: Tensor, *, last: bool) -> AbstractContextManager[None]:
+        """Average the gradients over processes in the last backward pass of a step."""
+        return self.forward.gathering(image, last=last) if isinstance(self.forward, Averaged) else nullcontext()
+
+    @record_function("segmeter.augment")
+    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Image and target of a batch as the forward pass takes them, the same ones on every call."""
+        image, target = resized(batch)
+        if self.augment is None:
+            return image, target
+        if batch.draws is None:
+            raise InputError(expected("step", "batches", "to have draws for the augmentation", "none"))
+        with torch.no_grad():
+            return self.augment(image, target, batch.draws)
+
+
+class Average:
+    """An exponential moving average of a model's weights and running statistics, in a second model.
+
+    The decay starts at 0.1 and rises, min(decay, (1 + n) / (10 + n)) at update n, so that the random initial weights
+    are soon forgotten. torch's `AveragedModel` would give other bits, as it copies the weights at its first update. It
+    also moves its counter to the GPU in every step, for which the host waits, and can't average integer buffers.
+
+    Parameters
+    ----------
+    average
+        A copy of `model` whose weights are changed in place. From now on neither may be moved.
+    decay
+        Share of the average that stays in each step, in (0, 1).
+    """
+
+    def __init__(self, average: nn.Module, model: nn.Module, decay: float) -> None:
+        self.decay, self.updates = decay, 0
+        ours, theirs = average.state_dict(), model.state_dict()
+        floats = [name for name in ours if ours[name].is_floating_point()]
+        counters = [name for name in ours if not ours[name].is_floating_point()]
+        self._averaged = [ours[name] for name in floats], [theirs[name] for name in floats]
+        self._copied = [ours[name] for name in counters], [theirs[name] for name in counters]
+
+    def update(self) -> None:
+        """Move the average towards the model's present weights."""
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        self.updates += 1
+        with torch.no_grad():
+            torch._foreach_lerp_(*self._averaged, 1.0 - decay)
+            if self._copied[0]:
+                torch._foreach_copy_(*self._copied)
 
 
 class Learner:
     """The parts of a job on their device.
 
-    `published` is the segmenter that is validated and saved: the average where there is one. `before_update` is called
-    in each step before anything of `steady` changes.
+    `published` is the segmenter that is validated and saved: the average if there is one. `before_update` is called
+    in each step before anything in `steady` changes.
     """
 
     def __init__(
         self, job: TrainJob, device: torch.device, limits: Limits, before_update: Callable[[], None] = lambda: None
     ) -> None:
-        config = job.training
-        self.device = device
-        self.segmenter = job.segmenter.to(device).train()
+        settings, config = job.settings, job.settings.training
+        self.device, self.world, self.seed = device, job.world, config.seed
+        self.segmenter = job.model.segmenter.to(device).train()
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
-        # the predictor settles the layout of what it runs, so everything that points at weights comes after it
-        self.predictor = Predictor(self.published, job.inference, device)
+        # the predictor settles the memory layout of its model, so everything that points at weights comes after it
+        self.predictor = Predictor(self.published, settings.inference, device)
         layout = torch.channels_last if config.channels_last else torch.contiguous_format
         self.segmenter.to(memory_format=layout)
-        self.ema = Ema(self.published, self.segmenter, config.ema) if config.ema else None
-        self.lr = job.optimizer.lr
-        self._case_ids = job.train_cases.case_ids
-        self.schedule = SCHEDULES.build(job.schedule)
-        self.optimizer: torch.optim.Optimizer = OPTIMIZERS.build(job.optimizer, model=self.segmenter)
+        self.average = Average(self.published, self.segmenter, config.ema) if config.ema else None
+        self.lr = settings.optimizer.lr
+        self.schedule = SCHEDULES.build(settings.schedule)
+        self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
-        self.loss = additive(job.loss, job.segmenter.card.spec.ignore_index).to(device)
+        self.loss = additive(job.model.loss, self.segmenter.card.spec.ignore_index).to(device)
         if config.accumulate > 1 and not self.loss.adds:
             _LOG.warning(
                 "training: the region loss is computed over each forward pass (over=batch), so accumulate=%d averages "
@@ -66,89 +158,134 @@ class Learner:
         self._freeze = Freezing(self.segmenter, config)
         trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
         model = compiled(trained, config, device=device, steps=limits.last_step)
-        self._world = job.world
-        self._seed = config.seed
-        self._step = Stepper(
+        self.parts = Parts(
             forward=model if job.world.size == 1 else Averaged(model, job.world),
             loss=self.loss,
             optimizer=self.optimizer,
             scaler=self.scaler,
-            augment=job.augment,
+            augment=job.data.augment,
             config=config,
             device=device,
             before_update=before_update,
         )
 
-    def update(self, batches: Sequence[Batch], *, step: int, progress: float) -> tuple[Tensor, Tensor, float]:
-        """Take step number `step` at a point of the schedule.
-
-        Returns
-        -------
-        Loss and norm of the gradient, left on the device, and the learning rate.
-
-        Raises
-        ------
-        RunError
-            Memory ran out; the line names the batch.
-        """
+    def begin(self, step: int, progress: float) -> float:
+        """Freeze what is frozen in this step, and set and return its learning rate."""
         self._freeze(step)
         lr = self.lr * self.schedule(progress)
         set_lr(self.optimizer, lr)
-        first = self._case_ids[int(batches[0].indices[0]) % len(self._case_ids)]
-        with advised(f"training: step {step + 1}, the batch with case {first!r}", _LESS):
-            loss, grad_norm = self._step(batches)
-        if self.ema:
-            self.ema.update()
-        return loss, grad_norm, lr
-
-    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Image and target of a batch as the network is given them, on the device."""
-        return self._step.augmented(batch)
+        return float(lr)
 
     def steady(self) -> set[int]:
-        """Addresses of all that only an update changes: the weights, what the optimizer keeps, and the average."""
+        """Addresses of everything that only an update changes: the weights, the optimizer's state and the average."""
         kept = (value for state in self.optimizer.state.values() for value in state.values())
-        averaged = self.published.state_dict().values() if self.ema else ()
+        averaged = self.published.state_dict().values() if self.average else ()
         values = (*self.segmenter.parameters(), *kept, *averaged)
         return {address(value) for value in values if isinstance(value, Tensor)}
 
     def state(self) -> dict[str, Any]:
-        """All that `load` needs beside the published weights."""
+        """Everything that `load` needs beside the published weights."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict() if self.scaler else None,
-            "weights": self.segmenter.state_dict() if self.ema else None,
-            "ema_updates": self.ema.updates if self.ema else 0,
+            "weights": self.segmenter.state_dict() if self.average else None,
+            "ema_updates": self.average.updates if self.average else 0,
             "rng": capture_rng(self.device),
         }
 
     def load(self, checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
-        """Put back what `state` and the checkpoint's weights hold."""
+        """Restore the checkpoint's weights and what `state` returned."""
         self._load(load_tensors(checkpoint.folder / WEIGHTS), state)
 
     def share(self) -> None:
-        """Let all processes have what rank 0 has; what is drawn at random, as for dropout, differs between them."""
-        if self._world.size == 1:
+        """Give all processes the state of rank 0. Random draws, as for dropout, still differ between them."""
+        if self.world.size == 1:
             return
-        told = self._world.share((self.published.state_dict(), self.state()) if self._world.leads else None)
-        if not self._world.leads:
+        told = self.world.share((self.published.state_dict(), self.state()) if self.world.leads else None)
+        if not self.world.leads:
             self._load(*told)
-            torch.manual_seed(self._seed + self._world.rank)
+            torch.manual_seed(self.seed + self.world.rank)
 
     def _load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         load_weights(self.published, weights)
-        if self.ema:
+        if self.average:
             load_weights(self.segmenter, state["weights"])
-            self.ema.updates = state["ema_updates"]
+            self.average.updates = state["ema_updates"]
         self.optimizer.load_state_dict(state["optimizer"])
         self._load_scaler(state["scaler"])
         restore_rng(state["rng"])
 
     def _load_scaler(self, state: Mapping[str, Any] | None) -> None:
-        """Precision may change on resuming where that was allowed; the search for the scale then starts again."""
+        """A resumed run may be allowed another precision; the search for the loss scale then starts again."""
         if self.scaler and state:
             self.scaler.load_state_dict(dict(state))
         elif self.scaler:
             _LOG.warning("resume: the run had no loss scale so far; float16 starts to search for one")
         elif state:
             _LOG.warning("resume: the loss scale of float16 is dropped, as this precision needs none")
+
+
+def build_scaler(device: torch.device, precision: Precision) -> GradScaler | None:
+    """A scaler of the loss for float16, where the smallest gradients would be lost otherwise."""
+    return GradScaler(device.type) if pick_dtype(device, precision) is torch.float16 else None
+
+
+def compiled(model: nn.Module, config: TrainingConfig, *, device: torch.device, steps: float) -> nn.Module:
+    """Compile the model if configured; "auto" does so on a GPU for runs that are long enough to win it back."""
+    long_run = steps >= AUTO_COMPILE_STEPS and (config.budget_seconds or AUTO_COMPILE_SECONDS) >= AUTO_COMPILE_SECONDS
+    wanted = config.compile if config.compile != "auto" else device.type == "cuda" and long_run
+    return torch.compile(model) if wanted else model  # type: ignore[return-value]
+
+
+def seed_everything(seed: int) -> None:
+    """Seed the global generators of Python, NumPy and torch, which layers such as dropout draw from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - other people's layers draw from the legacy generator
+    torch.manual_seed(seed)
+
+
+def capture_rng(device: torch.device) -> dict[str, Any]:
+    """The state of every generator, as the tensors, numbers and lists that a checkpoint may hold."""
+    version, words, gauss = random.getstate()
+    legacy = np.random.get_state(legacy=False)  # noqa: NPY002
+    return {
+        "python": [version, list(words), gauss],
+        "numpy": {
+            "key": to_torch(legacy["state"]["key"].astype(np.int64)),
+            "pos": int(legacy["state"]["pos"]),
+            "has_gauss": int(legacy["has_gauss"]),
+            "gauss": float(legacy["gauss"]),
+        },
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if device.type == "cuda" else [],
+        "mps": torch.mps.get_rng_state() if device.type == "mps" else None,
+    }
+
+
+def restore_rng(state: dict[str, Any]) -> None:
+    """Restore what `capture_rng` returned. States of GPUs that this machine lacks are left out."""
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    key = to_numpy(state["numpy"]["key"], dtype="uint32")
+    pos, has_gauss, cached = (state["numpy"][name] for name in ("pos", "has_gauss", "gauss"))
+    np.random.set_state(("MT19937", key, pos, has_gauss, cached))  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    for number, generator in enumerate(state["cuda"][: torch.cuda.device_count()] if state["cuda"] else []):
+        torch.cuda.set_rng_state(generator, number)
+    if state.get("mps") is not None and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"])
+
+
+@contextmanager
+def kernels(deterministic: bool) -> Iterator[None]:
+    """Choose deterministic kernels, or the fastest ones for sizes that do not change, while the block runs."""
+    before = (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark)
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read by cuBLAS when it starts
+        torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = not deterministic
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.benchmark = before[1]

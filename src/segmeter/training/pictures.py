@@ -1,23 +1,42 @@
-"""Predictions of validations -> pictures of a few cases, always the same ones, spread over the run.
+"""Pictures of a training run: the first batch, and a few cases of each validation, always the same ones.
 
 validation/step-00001234/<case>.png     each complete from its first moment
 """
 
 import logging
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+from torch import Tensor
+
+from segmeter.bridge.to_numpy import to_numpy
 from segmeter.files import make_folder, remove
 from segmeter.inference.async_results import Prediction
 from segmeter.training.checkpointing import step_name
+from segmeter.training.data.batches import Batch
+from segmeter.training.job import DrawBatch, DrawCase, TrainJob
 
 FOLDER = "validation"
 MOST_STEPS = 20  # validations whose pictures stay
+MOST_SAMPLES = 6  # in the picture of the first batch
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
 
-Draw = Callable[[Prediction, Path], Path]  # draws a case into a folder, and says where
+
+def draw_first(
+    batch: Batch, augmented: Callable[[Batch], tuple[Tensor, Tensor]], *, job: TrainJob, draw: DrawBatch
+) -> None:
+    """Draw the first samples of a batch as the network sees them: cropped, turned, recoloured."""
+    image, target = augmented(batch)
+    images = to_numpy(image[:MOST_SAMPLES].permute(0, 2, 3, 1))
+    if images.dtype.kind == "f" and not batch.image.is_floating_point():  # augmentation scales integers to 0 to 1
+        images = np.rint(images.clip(0, 1) * 255).astype(np.uint8)
+    names = [job.data.name(int(index)) for index in batch.indices[:MOST_SAMPLES]]
+    with _tolerant("the first batch could not be drawn"):
+        draw(images, to_numpy(target[:MOST_SAMPLES]), names, job.folder)
 
 
 class Pictures:
@@ -27,50 +46,35 @@ class Pictures:
     ----------
     folder
         The run's.
-    chosen
-        The cases that are drawn, the same ones each time.
     draw
-        Draws one; None draws none.
+        Draws a case; None draws none.
     step
-        The one that the run goes on from; pictures of later ones, which will come again, are removed.
+        The step that the run goes on from. Pictures of later ones, which will come again, are removed.
     """
 
-    def __init__(self, folder: Path, chosen: Collection[str], *, draw: Draw | None, step: int) -> None:
+    def __init__(self, folder: Path, *, draw: DrawCase | None, step: int) -> None:
         self.folder = folder / FOLDER
         self._draw = draw
-        self.chosen = frozenset(chosen if draw else ())
-        self._drawn: dict[str, Path] = {}
         for later in (each for each in self._steps() if each > step):
             remove(self.folder / step_name(later))
 
-    def offer(self, prediction: Prediction, step: int) -> None:
-        """Draw a case if it is one of the chosen; an image that nothing can show is said and does not stop the run.
+    def save(self, predictions: Sequence[Prediction], step: int) -> dict[str, Path]:
+        """Draw the cases of a validation, and return the picture of each by case id.
 
-        Raises
-        ------
-        OSError
-            The picture can't be written: what else the run writes could not be either.
+        Older validations beyond `MOST_STEPS` are thinned out, so that those that stay are spread over the run.
         """
-        case_id, folder = prediction.sample.case_id, self.folder / step_name(step)
-        if self._draw is None or case_id not in self.chosen:
-            return
-        try:
-            make_folder(folder)
-            self._drawn[case_id] = self._draw(prediction, folder)
-        except OSError:
-            raise
-        except Exception as error:  # of whatever draws
-            reason = " ".join(str(error).split()) or type(error).__name__
-            _LOG.warning("training: %s could not be drawn at step %d (%s); training goes on", case_id, step, reason)
-
-    def take(self) -> dict[str, Path]:
-        """Case id -> picture of the validation that is done; older ones beyond `MOST_STEPS` are thinned out."""
-        drawn, self._drawn = self._drawn, {}
+        drawn: dict[str, Path] = {}
+        for prediction in predictions if self._draw else ():
+            case_id, folder = prediction.sample.case_id, self.folder / step_name(step)
+            with _tolerant(f"{case_id} could not be drawn at step {step}"):
+                make_folder(folder)
+                assert self._draw is not None
+                drawn[case_id] = self._draw(prediction, folder)
         steps = self._steps()
         while len(steps) > MOST_STEPS:
-            gone = choose_gone(steps)
-            remove(self.folder / step_name(gone))
-            steps.remove(gone)
+            inner = range(1, len(steps) - 1)
+            gone = min(inner, key=lambda place: steps[place + 1] - steps[place - 1])  # its neighbours are closest
+            remove(self.folder / step_name(steps.pop(gone)))
         return drawn
 
     def _steps(self) -> list[int]:
@@ -78,25 +82,25 @@ class Pictures:
         return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
+@contextmanager
+def _tolerant(failed: str) -> Iterator[None]:
+    """Log that a picture failed, and go on. A disk that can't be written raises, as it would fail other files too."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        _LOG.warning("training: %s (%s); training goes on", failed, reason)
+
+
 def choose_cases(case_ids: Sequence[str], count: int) -> frozenset[str]:
-    """The cases that are drawn of all validation cases: `count` of them, evenly spread."""
+    """The `count` cases that are drawn of all validation cases, evenly spread."""
     return frozenset(case_ids[index] for index in spread_evenly(len(case_ids), count))
 
 
-def choose_gone(steps: Sequence[int]) -> int:
-    """The step whose neighbours are closest, so that those that stay are spread over the run; never an end.
-
-    Examples
-    --------
-    >>> choose_gone([10, 20, 30, 35, 40])
-    35
-    """
-    inner = range(1, len(steps) - 1)
-    return steps[min(inner, key=lambda place: steps[place + 1] - steps[place - 1])]
-
-
 def spread_evenly(total: int, count: int) -> list[int]:
-    """Numbers of `count` of `total` things, or of all of them, evenly spread.
+    """Indices of `count` of `total` things, or of all of them, evenly spread.
 
     Examples
     --------

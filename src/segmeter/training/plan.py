@@ -1,23 +1,32 @@
-"""What a training split holds, and the device -> patch, batch, epoch and limits that suit them, without torch.
+"""Chooses what a training run leaves open, from the data, the device and the time that a step takes, without torch.
 
-As nnU-Net does (Isensee et al. 2021), what a run needs follows from the data set's own measures; every value can be set
-by hand instead.
+`plan_training` decides from the data set's own measures, as nnU-Net does (Isensee et al. 2021). `fit_budget` then makes
+a time budget hold enough steps and validations. Every value can be set by hand instead.
 """
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from segmeter.data.config import DataConfig
 from segmeter.data.verification.report import DataReport
 from segmeter.training.config import AUTO, TrainingConfig
-from segmeter.training.data.augment_config import AugmentConfig, choose_crop
+from segmeter.training.data.augment_config import CROP_STEP, AugmentConfig, choose_crop
 
-# What a step takes: on two CPU cores a U-Net with ResNet-34 needs about a second for this many pixels
+# Pixels of a step: on two quiet CPU cores a U-Net with ResNet-34 needs about a second for this many
 STEP_PIXELS = {"cpu": 4 * 256 * 256, "cuda": 8 * 512 * 512}
 LARGEST_SIDE = {"cpu": 256, "cuda": 512}
 LEAST_BATCH, MOST_BATCH = 2, 32  # images; batch norm needs more than one
 EPOCH_BATCHES = 250  # nnU-Net's: how often to validate should not depend on how many files there are
-BALANCE = 1 / 3  # of the samples, where crops leave out most of an image; nnU-Net's oversampling of the foreground
+BALANCE = 1 / 3  # of the samples, if crops leave out most of an image; nnU-Net's oversampling of the foreground
 CPU_BUDGET = "10m"
+
+LEAST_STEPS, LEAST_VALIDATIONS = 300, 8  # in a time budget: with fewer, a model is chosen by chance
+VALIDATION_SHARE = 0.2  # of a time budget
+LEAST_SIDE = 128  # pixels of a crop that is made smaller to save time
+LIGHTER = {"resnet34": ("resnet18", 0.69)}  # the encoder, and its share of the time of a step
+FORWARD_SHARE = 1 / 3  # of the time of a step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,20 +36,38 @@ class TrainPlan:
     Parameters
     ----------
     training, data, augment
-        As configured, with what was left open filled in.
+        As configured, with open values filled in.
+    model
+        Keys of the group `model` that a time budget changes.
     chosen
-        What was filled in, as "group.key" -> plain value.
+        The values that were filled in, as "group.key" -> plain value.
+    problem
+        Why the time budget is too short, and what would do; empty if it is not.
     """
 
     training: TrainingConfig
     data: DataConfig
     augment: AugmentConfig
+    model: dict[str, object] = field(default_factory=dict)
     chosen: dict[str, object] = field(default_factory=dict)
+    problem: str = ""
 
     @property
     def overrides(self) -> list[str]:
-        """What was filled in, as it is written on the command line."""
+        """The values that were filled in, as written on the command line."""
         return [f"{key}={_written(value)}" for key, value in self.chosen.items()]
+
+    def filled(self, **groups: dict[str, object]) -> "TrainPlan":
+        """The plan with more values filled in."""
+        chosen = {f"{group}.{key}": value for group, keys in groups.items() for key, value in keys.items()}
+        return replace(
+            self,
+            training=self.training.replace(**groups.get("training", {})),
+            data=self.data.replace(**groups.get("data", {})),
+            augment=self.augment.replace(**groups.get("augment", {})),
+            model={**self.model, **groups.get("model", {})},
+            chosen={**self.chosen, **chosen},
+        )
 
 
 def plan_training(
@@ -48,16 +75,15 @@ def plan_training(
 ) -> TrainPlan:
     """Fill in what the configuration leaves to the data.
 
-    A crop of "auto" and a batch size of "auto" are always chosen. With ``training.plan`` so are the normalisation
-    (measured), the length of an epoch, the share of samples around a class and, on a CPU, the time, where they are
-    null.
+    A crop or batch size of "auto" is always chosen. With ``training.plan`` these are chosen too where they are null:
+    the normalisation (measured), the length of an epoch, the share of samples around a class, and on a CPU the time.
 
     Parameters
     ----------
     seen
         The training split.
     device
-        "cuda", or any other, which may take as much in a step as a CPU.
+        "cuda", or any other, which is planned for like a CPU.
     """
     device = device if device in STEP_PIXELS else "cpu"
     small = training.plan or training.batch_size == AUTO
@@ -67,7 +93,10 @@ def plan_training(
         changes["augment"]["crop"] = crop.crop
     batch = training.batch_size
     if batch == AUTO:
-        batch = changes["training"]["batch_size"] = _batch(crop, seen, STEP_PIXELS[device])
+        height, width = _sample(crop, seen)
+        most = MOST_BATCH if crop.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, seen.n_cases))
+        batch = max(LEAST_BATCH, min(most, round(STEP_PIXELS[device] / (height * width))))
+        changes["training"]["batch_size"] = batch
     if training.plan:
         changes["data"] |= {key: AUTO for key in ("mean", "std") if getattr(data, key) is None}
         if data.samples_per_epoch is None and crop.can_repeat:
@@ -76,19 +105,80 @@ def plan_training(
             changes["augment"]["balance"] = BALANCE
         if device == "cpu" and training.unlimited:
             changes["training"]["time_budget"] = CPU_BUDGET
-    return TrainPlan(
-        training=training.replace(**changes["training"]),
-        data=data.replace(**changes["data"]),
-        augment=augment.replace(**changes["augment"]),
-        chosen={f"{group}.{key}": value for group, keys in changes.items() for key, value in keys.items()},
-    )
+    return TrainPlan(training=training, data=data, augment=augment).filled(**changes)
 
 
-def _batch(augment: AugmentConfig, seen: DataReport, pixels: int) -> int:
-    """As many samples as a step may take, but no more than there are where they can't be drawn twice."""
-    height, width = augment.crop if isinstance(augment.crop, tuple) else max(seen.sizes, default=(1, 1))
-    most = MOST_BATCH if augment.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, seen.n_cases))
-    return max(LEAST_BATCH, min(most, round(pixels / (height * width))))
+def fit_budget(
+    plan: TrainPlan, model: Any, *, step_s: float, seen: DataReport, val_cases: int, is_open: Callable[[str], bool]
+) -> TrainPlan:
+    """Make the time budget hold `LEAST_STEPS` steps and `LEAST_VALIDATIONS` validations, or say what would.
+
+    While a step takes too long, its cost is lowered in this order: a smaller batch, a lighter encoder, a smaller crop,
+    and a network that sees images at half of their resolution. Values that the user set stay.
+
+    Parameters
+    ----------
+    model
+        The configured model.
+    step_s
+        Seconds that a step of the plan takes on this machine, as busy as it is.
+    seen
+        The training split.
+    val_cases
+        Number of validation cases.
+    is_open
+        Whether the user left a key such as "model.encoder" to us.
+    """
+    training, budget = plan.training, plan.training.budget_seconds
+    if budget is None:
+        return plan
+    wanted = (1 - VALIDATION_SHARE) * budget / LEAST_STEPS  # seconds of a step
+    batch, sides, cost = int(training.batch_size), _sample(plan.augment, seen), step_s
+    changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}, "model": {}}
+    if cost > wanted and "training.batch_size" in plan.chosen and batch > LEAST_BATCH:
+        smaller = max(LEAST_BATCH, int(batch * wanted / cost))
+        cost *= smaller / batch
+        batch = changes["training"]["batch_size"] = smaller
+        if "data.samples_per_epoch" in plan.chosen:
+            changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * batch
+    if cost > wanted and is_open("model.encoder") and model.encoder in LIGHTER:
+        changes["model"]["encoder"], share = LIGHTER[model.encoder]
+        cost *= share
+    if cost > wanted and isinstance(plan.chosen.get("augment.crop"), tuple):
+        shrunk = [_shrink(side, math.sqrt(wanted / cost)) for side in sides]
+        cost *= math.prod(shrunk) / math.prod(sides)
+        sides = (shrunk[0], shrunk[1])
+        changes["augment"]["crop"] = sides
+    if cost > wanted and is_open("model.downsample") and model.downsample == 1 and min(sides) >= LEAST_SIDE:
+        changes["model"]["downsample"] = 2
+        cost /= 4
+    steps = int((1 - VALIDATION_SHARE) * budget / cost)
+    if steps < LEAST_VALIDATIONS * EPOCH_BATCHES and is_open("training.validate_every"):
+        every = max(1, steps // (LEAST_VALIDATIONS + 2))  # two to spare, as times vary
+        changes["training"] |= {"validate_every": every, "validate_unit": "steps"}
+    pixels = max(height * width for height, width in seen.sizes)
+    case_s = FORWARD_SHARE * cost / (batch * math.prod(sides)) * pixels
+    held = max(LEAST_BATCH, int(VALIDATION_SHARE * budget / LEAST_VALIDATIONS / case_s))
+    if held < val_cases and (training.validate_cases is None or "training.validate_cases" in plan.chosen):
+        changes["training"]["validate_cases"] = held
+    problem = ""
+    if cost > wanted:
+        needed = math.ceil(cost * LEAST_STEPS / (1 - VALIDATION_SHARE))
+        problem = (
+            f"training.time_budget={training.time_budget} holds about {steps} steps of {cost:.2g} s on this machine as "
+            f"busy as it is, fewer than {LEAST_STEPS}; {needed} s would do."
+        )
+    return replace(plan.filled(**changes), problem=problem)
+
+
+def _sample(augment: AugmentConfig, seen: DataReport) -> tuple[int, int]:
+    """Height and width of a sample; the largest image's if they are not cropped."""
+    return augment.crop if isinstance(augment.crop, tuple) else max(seen.sizes, default=(1, 1))
+
+
+def _shrink(side: int, factor: float) -> int:
+    """A smaller edge of a crop, a multiple of the networks' stride and at least `LEAST_SIDE` pixels."""
+    return min(side, max(LEAST_SIDE, int(side * factor) // CROP_STEP * CROP_STEP))
 
 
 def _written(value: object) -> str:

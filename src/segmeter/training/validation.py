@@ -1,14 +1,18 @@
-"""Model and cases -> scores, through the same inference and counting as every evaluation."""
+"""Scores the model on the validation cases during training, through the inference and counting of every evaluation.
 
+Each process scores its own part of the cases (`score_share`); rank 0 joins the parts and draws pictures (`Validator`).
+"""
+
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
@@ -16,7 +20,7 @@ from segmeter.distributed.batches import Part, own_batches, split_passes
 from segmeter.distributed.faults import Fault
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard
-from segmeter.errors import ConfigError, DataError, RunError, SegmeterError
+from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError
 from segmeter.inference.async_results import Prediction
 from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.predictor import Predictor
@@ -25,11 +29,13 @@ from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
 from segmeter.progress import Pulse
-from segmeter.training.config import AUTO, CLASS_MONITORS, MONITORS
-from segmeter.training.data.cache import CachedDataset, Cases
-from segmeter.training.run.signals import StopSignals
+from segmeter.training.data.cases import CachedDataset, Cases
+from segmeter.training.job import TrainJob
+from segmeter.training.learner import Learner
+from segmeter.training.pictures import Pictures, choose_cases
+from segmeter.training.signals import StopSignals
 
-UNLEARNED = 0.01  # a class that the targets hold and whose IoU is below this is as good as not found
+UNLEARNED = 0.01  # a class of the targets whose IoU is below this counts as not found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,52 +45,29 @@ class Validation:
     Parameters
     ----------
     values
-        One float per name in `monitors`, NaN where undefined.
+        One float per name in `config.monitors`, NaN where undefined.
     unlearned
-        The classes that the targets hold and whose IoU is below `UNLEARNED`.
+        Classes of the targets whose IoU is below `UNLEARNED`.
     """
 
     values: dict[str, float]
     unlearned: tuple[str, ...] = ()
 
 
-def monitors(spec: ClassSpec) -> list[str]:
-    """Every name that a validation computes, and that `training.monitor` may say."""
-    return [*MONITORS, *(f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names)]
-
-
-def find_monitor(monitor: str, spec: ClassSpec) -> str:
-    """Name the score that `training.monitor` means; ConfigError with the nearest name where validation has none such.
-
-    Examples
-    --------
-    >>> cells = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (9, 9, 9)))
-    >>> find_monitor("auto", cells), find_monitor("mean_dice", cells)
-    ('iou/cell', 'mean_dice')
-    """
-    if monitor == AUTO:
-        return spec.headline
-    known = monitors(spec)
-    if monitor not in known:
-        rule = "to be a figure that validation computes"
-        raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
-    return monitor
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scored:
-    """What one case adds to the scores.
+    """One case's contribution to the scores.
 
     Parameters
     ----------
     index
-        Of the case.
+        The case's.
     counts
         From `count_case`.
     terms
         The sum and the denominator of each part of the loss, (P, 2).
     shown
-        What was predicted, where somebody wants to draw it.
+        The prediction, if it will be drawn.
     """
 
     index: int
@@ -95,11 +78,25 @@ class Scored:
 
 @dataclass(kw_only=True)
 class Share:
-    """What one process found on its part of the cases; `signal` is the one that cut it short, 0 where none did."""
+    """The results of one process for its part of the cases. `signal` is the one that cut it short, or 0."""
 
     scored: list[Scored] = field(default_factory=list)
     fault: Exception | None = None
     signal: int = 0
+
+
+def score_share(
+    job: TrainJob, learner: Learner, *, stop: StopSignals, on_case: Callable[[int], None] = lambda done: None
+) -> Share:
+    """Score the published weights of rank 0 on this process's part of the cases. Every process of the run calls it.
+
+    Each process has its own running statistics of batch norm, so those of rank 0 are copied first.
+    """
+    cases = job.data.val_cases
+    assert cases is not None
+    job.world.copy_first(learner.published.state_dict().values())
+    show = choose_cases(cases.case_ids, job.settings.training.pictures) if job.draw else ()
+    return take_share(learner.predictor, cases, learner.loss, stop=stop, on_case=on_case, show=show, world=job.world)
 
 
 def take_share(
@@ -112,29 +109,27 @@ def take_share(
     show: Collection[str] = (),
     world: World = ALONE,
 ) -> Share:
-    """Score the model on this process's part of the cases; no process waits for another.
+    """Score the model on this process's part of the cases. No process waits for another.
 
     Parameters
     ----------
     predictor
-        Runs the model, with its way of tiling; the same in all processes.
+        Runs the model; the same in all processes.
     cases
-        All of them, each with a target. A process takes every n-th batch, as `own_batches` says.
+        All of them, each with a target. A process takes every n-th batch, see `own_batches`.
     loss
-        Logits and target -> 0-d. Reported as that of all cases as one batch, where it adds (`AdditiveLoss`); region
-        losses count each case on its own.
+        Logits and target -> 0-d. An `AdditiveLoss` is reported as that of all cases as one batch; region losses count
+        each case on its own.
     stop
-        Asked after each case; once there is a signal, the part is given up.
+        Asked after each case; a signal ends the share early.
     on_case
-        Called after each case with the number of this process's cases that are done.
+        Called after each case with the number of cases of this process that are done.
     show
         The cases whose predictions are kept.
-    world
-        The processes among which the cases are shared out.
 
     Returns
     -------
-    What was found until a fault or a signal came. `join_shares` makes scores of it, and raises.
+    The results until a fault or a signal came. `join_shares` turns them into scores, and raises.
     """
     share = Share()
     try:
@@ -148,21 +143,21 @@ def take_share(
             Pulse.beat()
             share.scored.append(Scored(index=index, counts=counts, terms=terms, shown=shown))
             on_case(len(share.scored))
-    except Exception as error:  # the others learn of it when they are done with their parts
+    except Exception as error:  # the other processes learn of it when they are done with their parts
         named = Fault.of(error, f"validation: process {world.rank + 1} of {world.size}")
         share.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(named.lines)
     return share
 
 
 def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tuple[Validation, list[Prediction]]:
-    """Add up what all processes found of `total` cases, in their order, and gather what is to be drawn.
+    """Add up the shares of all processes, in the order of the cases, and collect the predictions that will be drawn.
 
     Raises
     ------
     DataError
-        A case has no mask or can't be read, or there is none.
+        A case has no mask or can't be read, or there is no case.
     RunError
-        The processes saw different files, and so left a case out or scored it twice.
+        The processes saw different files, so a case was left out or scored twice.
     OverflowedError
         The model's output for a case is not finite.
     """
@@ -175,12 +170,10 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
         got = f"{len(scored)} scores of {len({each.index for each in scored})} of {total} cases"
         raise RunError(f"validation: expected one score of each case, got {got}. Let all processes see the same files.")
     overlap = overlap_scores(np.sum([each.counts for each in scored], axis=0), task=spec.task)
+    loss = divide_terms(np.stack([each.terms for each in scored], dtype=np.float64))
     named = zip(spec.names, overlap.iou, overlap.support, strict=True)
     found = Validation(
-        values={
-            **scores(overlap, spec),
-            "loss": divide_terms(np.stack([each.terms for each in scored], dtype=np.float64)),
-        },
+        values={**name_scores(overlap, spec), "loss": loss},
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
     return found, [each.shown for each in scored if each.shown is not None]
@@ -189,9 +182,9 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
 def _predict(
     predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World
 ) -> Iterator[tuple[int, Prediction, NDArray[np.int64]]]:
-    """Each case of this process with its number and counts.
+    """Each case of this process with its index and counts.
 
-    Those that are larger than memory come last, and of their maps a small picture.
+    Cases that are larger than memory come last, with reduced pictures in place of their maps.
     """
     cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(loss) else None
     large = frozenset() if cached is None else cached.large_cases()
@@ -208,7 +201,7 @@ def _predict(
 
 
 def _passes(cases: Cases, numbers: Sequence[int], mine: Shard, batch_size: int) -> Iterator[Sequence[int]]:
-    """The cases of a process in passes, in each of which images of one kind are in the batches of a single process."""
+    """A process's cases, split so that predicting a part groups its images into the batches of the whole run."""
     if mine.count == 1:
         yield numbers
         return
@@ -221,7 +214,7 @@ def _passes(cases: Cases, numbers: Sequence[int], mine: Shard, batch_size: int) 
 def _stream(
     predictor: Predictor, cases: CachedDataset, index: int, whole: AdditiveLoss
 ) -> tuple[Prediction, NDArray[np.int64]]:
-    """Predict and count a case by bands, as an evaluation does."""
+    """Predict and count a large case in bands, as an evaluation does."""
     case_id, counts = cases.case_ids[index], np.zeros(cases.spec.counts_shape, np.int64)
     with cases.open_rows(index) as (image, target):
         if target is None:
@@ -244,18 +237,74 @@ def _without_mask(case_id: str) -> DataError:
     return DataError(f"{case_id}: has no mask, and validation needs one for every case.")
 
 
-def scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:
-    """Name the overlap scores that a run is followed by."""
-    named = {
-        "mean_iou": float(overlap.mean_iou),
-        "mean_dice": float(overlap.mean_dice),
-        "pixel_accuracy": float(overlap.pixel_accuracy),
-    }
+def name_scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:
+    """The scores that a run is followed by, each under its name in `config.monitors`."""
+    named = {name: float(getattr(overlap, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
     for kind, values in (("iou", overlap.iou), ("dice", overlap.dice)):
-        named.update({f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)})
+        named |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)}
     return named
 
 
-def higher_is_better(monitor: str) -> bool:
-    """Tell whether a validation metric is better where it is higher: all are but the loss."""
-    return monitor != "loss"
+class Validator:
+    """Scores the published weights of a learner on the validation cases of its job; only rank 0 has one.
+
+    Parameters
+    ----------
+    step
+        The step that the run goes on from.
+    show
+        Called after each case with the progress of the validation, in words.
+    stop
+        Asked after each case; a signal gives the validation up. It also hears the signals of other processes.
+    """
+
+    def __init__(
+        self, job: TrainJob, learner: Learner, *, step: int, show: Callable[[str], None], stop: StopSignals
+    ) -> None:
+        self._job, self._learner, self._show, self._stop = job, learner, show, stop
+        self._given_up: Share | None = None
+        self._total = 0 if job.data.val_cases is None else len(job.data.val_cases)
+        self._pictures = Pictures(job.folder, draw=job.draw, step=step)
+
+    def __call__(self, step: int, lr: float) -> tuple[Validation, dict[str, Path]] | None:
+        """Validate after a step.
+
+        Returns
+        -------
+        The scores, and the picture of each case that was drawn; None if a signal came.
+
+        Raises
+        ------
+        RunError
+            The model's output is not finite. The message names the step, the learning rate and the case.
+        """
+        start, world = time.monotonic(), self._job.world
+
+        def on_case(done: int) -> None:
+            done = min(done * world.size, self._total)
+            left = (self._total - done) * (time.monotonic() - start) / done
+            self._show(f", validating {done} of {self._total}, {left:.0f} s left")
+
+        share = score_share(self._job, self._learner, stop=self._stop, on_case=on_case)
+        if share.signal:
+            self._given_up = share
+            return None
+        shares: list[Share] = world.gather(share)
+        self._stop.hear(max(each.signal for each in shares))
+        if any(each.signal for each in shares):
+            return None
+        try:
+            found, shown = join_shares(shares, self._job.data.train_cases.spec, total=self._total)
+        except OverflowedError as error:
+            raise RunError(
+                f"training: the model's output is NaN or infinite at step {step} (lr {lr:.3g}; validation "
+                f"case {error.case_id!r}). Earlier checkpoints stay; lower optimizer.lr "
+                f"({self._job.settings.optimizer.lr:g}), set training.clip_norm, or try inference.precision=float32."
+            ) from error
+        return found, self._pictures.save(shown, step)
+
+    def settle(self) -> None:
+        """After the save, let the other processes finish a validation that was given up here."""
+        if self._given_up is not None:
+            self._job.world.gather(self._given_up)
+            self._given_up = None

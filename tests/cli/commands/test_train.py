@@ -75,8 +75,8 @@ def test_one_batch_is_overfitted_in_one_process_alone(monkeypatch):
     }
     data: Any = SimpleNamespace(pairs=(), weights={})
     with pytest.raises(ConfigError, match="`overfit_batches` to be null in several processes, got 2"):
-        train._cases(config, data, data, **given)  # type: ignore[arg-type]
+        train._open_data(config, data, data, **given)  # type: ignore[arg-type]
     config.model = UnetConfig(downsample=2)
     given["world"] = SimpleNamespace(rank=0, size=1)
     with pytest.raises(ConfigError, match=r"`downsample` to be 1 with training\.overfit_batches, got 2"):
-        train._cases(config, data, data, **given)  # type: ignore[arg-type]
+        train._open_data(config, data, data, **given)  # type: ignore[arg-type]

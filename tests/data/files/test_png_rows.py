@@ -38,6 +38,7 @@ def test_an_unknown_filter_is_told():
     assert not undo_filters(np.array([5, 1], np.uint8), np.zeros(1, np.uint8), 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_the_kernels_stay_inside_their_arrays(tmp_path):
     """The same files with every index checked by numba."""
     code = "import pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider', '-k', 'every_kind', PATH]))"

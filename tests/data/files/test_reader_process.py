@@ -124,6 +124,7 @@ def ended(process, seconds=20):
     return not is_running(process)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_reader_ends_with_a_parent_that_is_killed(busy, tmp_path):
     """One that hangs in native code too, long before its time is over."""

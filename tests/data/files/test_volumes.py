@@ -3,7 +3,6 @@
 import io
 import random
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -127,17 +126,6 @@ def test_a_changed_head_gives_what_numpy_finds_or_is_refused(tmp_path):
         np.testing.assert_array_equal(found.reshape(-1), np.load(path).reshape(-1))
         both += 1
     assert both > 40
-
-
-def test_heads_are_read_in_many_threads(tmp_path):
-    """NumPy hands them to Python's own parser."""
-    np.save(tmp_path / "a.npy", np.full((2, 3), 7, np.uint8))
-
-    def read(_):
-        return read_values(tmp_path / "a.npy", max_pixels=9).values.sum()
-
-    with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(read, range(400))) == {42}
 
 
 def test_a_window_is_mapped_and_the_rest_is_not_read(tmp_path):

@@ -192,7 +192,7 @@ def refused(given, trained, split="val"):
 def test_what_deals_the_cases_is_described_by_value_and_without_a_place():
     found = describe_dealing(OWN)
     shares = {"val_fraction": 0.15, "test_fraction": 0.15, "lists": None, "list_files": {}}
-    assert found == DEALT | {"strata": None, "split_seed": 0} | shares
+    assert found == DEALT | {"strata": None, "split_seed": 0, "group_by": None} | shares
     assert describe_dealing(CellsConfig()) == {}, "its splits are drawn apart"
     check(found, DEALT)
 

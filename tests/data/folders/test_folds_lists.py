@@ -1,6 +1,6 @@
 import pytest
 
-from segmeter.data.folders.folds import read_list, split_names, split_place
+from segmeter.data.folders.folds import find_pairs, group_of, read_list, split_names, split_place
 from segmeter.errors import DataError
 from tests.data.crafted import put
 
@@ -74,3 +74,25 @@ def test_of_seven_cases_each_split_has_one_and_the_nearest_ones_move(seed):
 def test_one_group_alone_stays_in_training():
     splits = split_names(["p1_a", "p1_b"], seed=3, val_fraction=0.1, test_fraction=0, group_until="_")
     assert set(splits.values()) == {"train"}
+
+
+@pytest.mark.parametrize(
+    ("by", "groups"),
+    [
+        ("prefix:8", ["Image_01", "Image_01", "Image_02"]),
+        ("pair", ["Image_01", "Image_01", "Image_02"]),
+        ("prefix:_", ["Image", "Image", "Image"]),
+        (None, ["Image_01L", "Image_01R", "Image_02L"]),
+    ],
+)
+def test_groups_follow_from_names(by, groups):
+    names = ["Image_01L", "Image_01R", "Image_02L"]
+    assert [group_of(name, by=by) for name in names] == groups
+    splits = split_names(names, seed=0, val_fraction=0.5, test_fraction=0, group_by=by)
+    for one, first in zip(names, groups, strict=True):
+        assert {splits[one]} == {splits[other] for other, second in zip(names, groups, strict=True) if second == first}
+
+
+def test_left_and_right_sides_of_one_name_are_pairs():
+    assert find_pairs(["Image_01L", "Image_01R", "Image_02L", "eye-3_left", "eye-3_right", "model", "mode"]) == 2
+    assert find_pairs(["0001_l", "cell", "cellr"]) == 0

@@ -99,15 +99,6 @@ def test_one_array_of_several_is_named(tmp_path: Path) -> None:
             read_map(tmp_path / name, Reading(spec=THREE, label_map={}, max_pixels=1000, key="label"))
 
 
-def test_pickles_are_refused_unread(tmp_path: Path) -> None:
-    objects = np.array([[print]], object)
-    np.save(tmp_path / "a.npy", objects, allow_pickle=True)
-    np.savez(tmp_path / "b.npz", objects, allow_pickle=True)
-    for name in ("a.npy", "b.npz"):
-        with pytest.raises(DataError, match="to be numbers, got Python objects"):
-            read_map(tmp_path / name, READING)
-
-
 @pytest.mark.parametrize("part", ["filters", "compressor"])
 def test_a_zarr_codec_that_may_run_code_is_refused(part: str, tmp_path: Path) -> None:
     path = save_volume(tmp_path / "a.zarr2")

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -110,29 +109,6 @@ def test_files_that_were_just_written_are_not_recognised_by_their_times(tmp_path
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("damage", [b"", b"x" * 10, b"flip", b"cut"], ids=["empty", "short", "flipped", "cut"])
-def test_a_damaged_cache_is_built_anew(tmp_path, read, damage):
-    config = folder(make_folder(tmp_path / "data"))
-    first = check_dataset(build_dataset(config))
-    (path,) = cache_files(tmp_path)
-    content = bytearray(path.read_bytes())
-    if damage == b"flip":
-        content[-20] ^= 1
-    path.write_bytes({b"flip": bytes(content), b"cut": bytes(content[:-30])}.get(damage, damage))
-    read.clear()
-    assert_same(check_dataset(build_dataset(config)), first)
-    assert len(read) == 3
-    read.clear()
-    check_dataset(build_dataset(config))
-    assert read == []
-
-
-def test_a_cache_that_can_not_be_written_is_as_good_as_none(tmp_path, monkeypatch):
-    put(tmp_path / "file", b"x")
-    monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "file" / "cache"))
-    assert check_dataset(build_dataset(folder(make_folder(tmp_path / "data")))).n_cases == 3
-
-
 def test_the_cache_lies_in_the_users_cache_folder_never_beside_the_data(tmp_path, monkeypatch):
     monkeypatch.delenv("SEGMETER_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -144,20 +120,6 @@ def test_the_cache_lies_in_the_users_cache_folder_never_beside_the_data(tmp_path
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/somebody")
     assert cache_folder() == Path("/home/somebody/.cache/segmeter")
-
-
-def test_splits_share_one_file_and_what_is_used_least_recently_goes_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(verified, "MAX_FILES", 2)
-    config = folder(make_folder(tmp_path / "one", tuple(map(str, range(12)))), val_fraction=0.4, test_fraction=0)
-    open_splits(config, ["train", "val"])
-    (first,) = cache_files(tmp_path)
-    open_splits(folder(make_folder(tmp_path / "two")), ["all"])
-    time.sleep(0.02)
-    open_splits(config, ["val"])  # used again
-    time.sleep(0.02)
-    open_splits(folder(make_folder(tmp_path / "three")), ["all"])
-    assert len(cache_files(tmp_path)) == 2
-    assert first in cache_files(tmp_path)
 
 
 def test_many_starts_at_once_agree(tmp_path):

@@ -1,4 +1,7 @@
-"""Each convention gives its tool's figure: live tools where they install, else the formula that they publish."""
+"""Conventions over several cases: mmseg's formula, MONAI, BraTS and recorded values of MetricsReloaded.
+
+`tests/differential/test_presets.py` runs every other tool live.
+"""
 
 import numpy as np
 import pytest
@@ -36,12 +39,6 @@ def scored(name, cases, **options):
     return score_maps_under(name, cases, tolerances=(TOLERANCE,), **options)
 
 
-def mean_over_cases(measure, cases, classes):
-    """Of a tool that scores one pair of masks: mean over classes in each case, then over cases."""
-    pairs = [[measure(maps.labels == k, maps.target == k, maps.spacing) for k in classes] for maps in cases]
-    return np.mean([np.mean(scores) for scores in pairs])
-
-
 def intersections(cases, k):
     """Intersection, target and prediction of one class, in pixels of all cases."""
     inside = [(maps.target == k, maps.labels == k) for maps in cases]
@@ -65,23 +62,6 @@ def test_mmseg(cases):
     assert_figures(scored("mmseg", cases), {"mean_iou": iou, "mean_dice": dice})
 
 
-def test_cityscapes(cases):
-    matrix = np.zeros((3, 3), np.int64)
-    for maps in cases:
-        np.add.at(matrix, (maps.target.ravel(), maps.labels.ravel()), 1)
-    scores = [matrix[k, k] / (matrix[k].sum() + np.delete(matrix[:, k], k).sum()) for k in range(3)]
-    assert_figures(scored("cityscapes", cases), {"mean_iou": np.mean(scores)})
-
-
-def test_nnunet(cases):
-    def of(measure):
-        per_class = [[measure(*intersections([maps], k)) for maps in cases] for k in (1, 2)]
-        return np.mean([np.nanmean(scores) for scores in per_class])
-
-    iou, dice = of(lambda common, t, m: common / (t + m - common)), of(lambda common, t, m: 2 * common / (t + m))
-    assert_figures(scored("nnunet", cases), {"mean_iou": iou, "mean_dice": dice})
-
-
 def test_monai(cases):
     torch, metrics = pytest.importorskip("torch"), load("monai.metrics")
 
@@ -103,71 +83,6 @@ def test_monai(cases):
             f"nsd@{TOLERANCE:g}": of(metrics.SurfaceDiceMetric([TOLERANCE] * 2), **spacing),
         }
     assert_figures(scored("monai", cases), expected)
-
-
-def test_medpy(cases):
-    binary = load("medpy.metric.binary", "medpy")
-    expected = {
-        "mean_iou": mean_over_cases(lambda mask, target, _: binary.jc(mask, target), cases, (1, 2)),
-        "mean_dice": mean_over_cases(lambda mask, target, _: binary.dc(mask, target), cases, (1, 2)),
-        "hd95": mean_over_cases(binary.hd95, cases, (1, 2)),
-        "assd": mean_over_cases(binary.assd, cases, (1, 2)),
-    }
-    assert_figures(scored("medpy", cases), expected)
-
-
-@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")
-def test_deepmind(cases):
-    peer = load("surface_distance", "surface-distance")
-
-    def of(measure):
-        return mean_over_cases(
-            lambda mask, target, spacing: measure(peer.compute_surface_distances(target, mask, spacing)), cases, (1, 2)
-        )
-
-    expected = {
-        "mean_dice": mean_over_cases(
-            lambda mask, target, _: peer.compute_dice_coefficient(target, mask), cases, (1, 2)
-        ),
-        "hd95": of(lambda found: peer.compute_robust_hausdorff(found, 95)),
-        "assd": of(lambda found: np.mean(peer.compute_average_surface_distance(found))),
-        f"nsd@{TOLERANCE:g}": of(lambda found: peer.compute_surface_dice_at_tolerance(found, TOLERANCE)),
-    }
-    assert_figures(scored("deepmind", cases), expected)
-
-
-def test_panoptica(cases):
-    surface, overlap = load("panoptica.metrics._surface_distances", "panoptica"), load("panoptica.metrics.dice")
-    iou = load("panoptica.metrics.iou")
-
-    def of(measure, *options):
-        def one(mask, target, spacing):
-            return measure(*surface._surface_distance_pair(target, mask, spacing), *options)
-
-        return mean_over_cases(one, cases, (1, 2))
-
-    expected = {
-        "mean_iou": mean_over_cases(lambda mask, target, _: iou._compute_iou(target, mask), cases, (1, 2)),
-        "mean_dice": mean_over_cases(
-            lambda mask, target, _: overlap._compute_dice_coefficient(target, mask), cases, (1, 2)
-        ),
-        "hd95": of(surface._hd95_from_pair),
-        "assd": of(surface._assd_from_pair),
-        f"nsd@{TOLERANCE:g}": of(surface._nsd_from_pair, None, TOLERANCE),
-    }
-    assert_figures(scored("panoptica", cases), expected)
-
-
-def test_smp(cases):
-    torch = pytest.importorskip("torch")
-    metrics = load("segmentation_models_pytorch.metrics", "segmentation_models_pytorch")
-    labels, target = (torch.from_numpy(np.stack([getattr(m, side) for m in cases]).astype(np.int64)) for side in SIDES)
-    stats = metrics.get_stats(labels, target, mode="multiclass", num_classes=3)
-    iou, dice = (float(score(*stats, reduction="micro")) for score in (metrics.iou_score, metrics.f1_score))
-    assert_figures(scored("smp", cases), {"mean_iou": iou, "mean_dice": dice})
-
-
-SIDES = ("labels", "target")
 
 
 def test_brats(cases):

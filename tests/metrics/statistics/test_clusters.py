@@ -127,3 +127,10 @@ def test_sums_are_of_the_numbers_of_each_cluster(kind: type) -> None:
     found = sum_by(np.array([1, 0, 1]), 2, np.array([200, 3, 100], kind))
     assert found.dtype == (np.int64 if kind is np.uint8 else np.float64)
     assert found.tolist() == [3, 300]
+
+
+def test_eyes_are_clusters_by_the_rule_that_splits_them():
+    names = [f"Image_{number:02}{side}" for number in range(3) for side in "LR"]
+    labels = [name[:-1] for name in names]
+    assert find_grouping(names) == ("pair", 3)
+    assert cluster_labels(names, "pair") == cluster_labels(names, "prefix:8") == labels

@@ -111,8 +111,13 @@ def tailed(rng, n):
 
 @pytest.mark.parametrize(
     ("draw", "units", "at_least"),
-    [(even, 8, 0.85), (even, 50, 0.90), (tailed, 8, 0.85), (tailed, 20, 0.90), (tailed, 100, 0.90)],
-    ids=["even 8", "even 50", "tailed 8", "tailed 20", "tailed 100"],
+    [
+        pytest.param(even, 8, 0.85, id="even 8"),
+        pytest.param(even, 50, 0.90, id="even 50"),
+        pytest.param(tailed, 8, 0.85, id="tailed 8"),
+        pytest.param(tailed, 20, 0.90, id="tailed 20"),
+        pytest.param(tailed, 100, 0.90, id="tailed 100", marks=pytest.mark.slow),
+    ],
 )
 def test_the_default_holds_the_truth_as_often_as_the_page_says(draw, units, at_least):
     # the quick form of benchmarks/intervals.py: 300 replications, so that the share may fall short by 2.6 binomial
@@ -160,7 +165,7 @@ def test_a_few_events_in_many_cases_have_an_interval():
     assert 6 <= found.high <= 9
 
 
-@pytest.mark.parametrize("units", [20, 50, 200])
+@pytest.mark.parametrize("units", [20, 50, pytest.param(200, marks=pytest.mark.slow)])
 def test_intervals_of_cases_that_are_mostly_alike_hold_the_truth(units):
     # one case in 50 differs, by as much in the mean up as down: most samples have fewer than 5 that do. In 300 samples
     # all have an interval, and at least 93 % hold the truth, less 2.6 standard errors

@@ -164,7 +164,7 @@ def test_a_run_compared_with_itself_differs_by_nothing():
 
 def test_refusals():
     rows = random_rows(12)
-    with pytest.raises(InputError, match=r"10 missing from 'b': case-000, .* case-007 \.\.\."):
+    with pytest.raises(InputError, match=r"10 missing from 'b': case-000, .* case-007 and 2 more"):
         compare_runs({"a": rows, "b": rows[10:]}, class_spec(), QUICK)
     other = [replace(rows[0], counts=rows[0].counts + 1), *rows[1:]]
     with pytest.raises(InputError, match="the same references, got 1 cases of 'b' with another target: case-000"):

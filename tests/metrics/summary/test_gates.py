@@ -190,6 +190,7 @@ def same_quality(rng, cases):
     ]
 
 
+@pytest.mark.slow
 def test_a_hundred_comparisons_of_equals_raise_at_most_five_alarms():
     # 30 cases, 5 requirements of one class that say much the same, no room, so that every verdict "regression" is
     # false; and no more than 5 tables with an adjusted p below 0.05 among those that are shown

@@ -85,6 +85,7 @@ def test_intervals_are_those_of_the_slice_alone():
     assert entry["scores"]["mean_iou"]["difference"] is None
 
 
+@pytest.mark.slow
 def test_equal_slices_rarely_differ():
     # 60 tables of 3 slices and 3 scores that differ by chance alone: Holm keeps false alarms below 1 in 20
     rng = np.random.default_rng(3)

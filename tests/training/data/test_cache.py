@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.cases import Budget, CachedDataset
 from tests.training.tiny import TinyCases
 
 CASE_BYTES = 16 * 16 * 3 * 4 + 16 * 16

@@ -100,9 +100,3 @@ def test_whole_numbers_of_samples_add_up():
         assert all(
             abs(share - samples * weight / sum(weights)) < 1 for share, weight in zip(shares, weights, strict=True)
         )
-
-
-def test_without_weights_there_are_no_sources():
-    assert Sources.named(["", ""], {}) is None
-    named = Sources.named(["b", "a", "b"], {"a": 1.0, "b": 2.0})
-    assert (named.of.tolist(), named.weights) == ([1, 0, 1], (1.0, 2.0))

@@ -1,7 +1,7 @@
 import numpy as np
 
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.fixed import FixedBatches
+from segmeter.training.data.cases import FixedBatches
 from segmeter.training.data.sampling import SampleSource
 from tests.training.tiny import TinyCases
 

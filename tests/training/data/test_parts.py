@@ -13,7 +13,7 @@ from segmeter.data.folders.folder import build_folder
 from segmeter.errors import DataError
 from segmeter.training.data import parts
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.cases import Budget, CachedDataset
 from segmeter.training.data.parts import PartReader
 from segmeter.training.data.sampling import SampleSource
 from tests.data.crafted import folder, make_folder, noise, put, write_zarr

@@ -1,8 +1,8 @@
-"""`segmeter train`: builds data, model and loss from the configuration, trains, and reports the result."""
+"""`segmeter train`: trains a model on a data set, by a plan that suits both the data and the machine."""
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import model_card, open_device
+from segmeter.cli.commands.folds import FEW_IMAGES, run_folds
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
@@ -22,6 +23,7 @@ from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
+from segmeter.data.folders.folds import find_pairs
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, find_address, joined
@@ -39,21 +41,19 @@ from segmeter.report.page.training import FIRST_BATCH
 from segmeter.report.pictures.flatten import class_legend, compose, draw_overlay, flatten, write_overlay
 from segmeter.report.pictures.layers import draw_layers
 from segmeter.schema import as_plain
-from segmeter.training.config import TrainingConfig
+from segmeter.training.clock import FOLDER, TABLE, TRACE
+from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.cache import Budget, CachedDataset
+from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches
 from segmeter.training.data.epoch import Sources
-from segmeter.training.data.fixed import FixedBatches
 from segmeter.training.data.parts import PartReader
 from segmeter.training.data.sampling import SampleSource
-from segmeter.training.follow import follow
-from segmeter.training.job import TrainJob, TrainResult, check_job
-from segmeter.training.loop import check_resumed, train
+from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
-from segmeter.training.plan import TrainPlan, plan_training
-from segmeter.training.run.profiling import FOLDER, TABLE, TRACE
-from segmeter.training.run.signals import let_finish
-from segmeter.training.validation import UNLEARNED, find_monitor
+from segmeter.training.plan import TrainPlan, fit_budget, plan_training
+from segmeter.training.signals import let_finish
+from segmeter.training.trainer import check_resumed, follow, time_step, train
+from segmeter.training.validation import UNLEARNED
 
 _LOG = logging.getLogger(__name__)
 BATCH_PANEL = 240  # longest side of a sample, pixels
@@ -62,7 +62,10 @@ CASE_PANEL = 320  # longest side of a panel, pixels: small, as there are many
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
-    """Train, and return the best score, which a sweep may optimise. Of several processes only the first has it."""
+    """Train; returns the best score, which a sweep may optimise; of several processes the first writes and has it."""
+    if config.folds is not None:
+        run_folds(config, job, config.folds)
+        return None
     place, minutes = find_place(), config.training.stall_minutes
     if place is not None:
         find_address(place)
@@ -76,34 +79,23 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     resumed = find_resumed(config, job, config.resume, holds=CHECKPOINTS) if world.leads else None
     (train_data, val_data), (seen, val_seen) = _open(config, world)
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
-    config = world.share(config.replace(training=plan.training, data=plan.data, augment=plan.augment))
-    loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
-    segmenter = _first_model(config, seen)
-    training = TrainJob(
-        folder=resumed or Path(),
-        segmenter=segmenter,
-        loss=loss,
-        **_cases(config, train_data, val_data, seen=seen, world=world, device=device),
-        training=config.training,
-        optimizer=config.optimizer,
-        schedule=config.schedule,
-        inference=config.inference,
-        logger=config.logger,
-        settings=mask(as_plain(config)),
-        device=str(device),
-        identity=_identity(config),
-        resume=resumed is not None,
-        allow_changes=config.allow_changes,
-        world=world,
-        **_pictures(train_data.spec),
-    )
+
+    def prepared(config: TrainConfig) -> TrainJob:
+        return _job(config, train_data, val_data, seen=seen, world=world, device=device, resumed=resumed)
+
+    if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
+        plan = _fit(plan, config, job, prepared, seen=seen, val_cases=len(val_data))
+    config = world.share(_planned(config, plan))
+    training = prepared(config)
     if not world.leads:
         follow(training)
         return None
     check_job(training)
     facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
-    with open_run(config, job, resumed=resumed, facts=facts | _choices(plan, segmenter), accept=accept) as folder:
+    facts |= _choices(plan, training.model.segmenter)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         _say(plan)
+        _advise(config, train_data, val_data)
         result = train(replace(training, folder=folder))
         note_done(folder, _result(result))
         write_report(folder)
@@ -112,26 +104,88 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     return result.score
 
 
+def _planned(config: TrainConfig, plan: TrainPlan) -> TrainConfig:
+    model = config.model.replace(**plan.model) if plan.model else config.model
+    return config.replace(training=plan.training, data=plan.data, augment=plan.augment, model=model)
+
+
+def _fit(
+    plan: TrainPlan,
+    config: TrainConfig,
+    job: Job,
+    prepared: Callable[[TrainConfig], TrainJob],
+    *,
+    seen: DataReport,
+    val_cases: int,
+) -> TrainPlan:
+    """Time two steps, show the first loss, and choose what the time budget can hold; then check the choice likewise."""
+    given = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
+
+    def is_open(key: str) -> bool:
+        group, _, name = key.partition(".")
+        values = getattr(config, group)
+        usual = type(values).model_fields.get(name)
+        return usual is not None and key not in given and getattr(values, name) == usual.default
+
+    for turn in range(2):
+        now = _planned(config, plan)
+        seconds, loss = time_step(prepared(now))
+        if not turn:
+            sys.stdout.write(f"measured  {seconds:.2g} s a step, loss {loss:.4f} before training\n")
+            sys.stdout.flush()
+        plan = fit_budget(plan, now.model, step_s=seconds, seen=seen, val_cases=val_cases, is_open=is_open)
+        if _planned(config, plan) == now:
+            break
+    return plan
+
+
+def _job(
+    config: TrainConfig,
+    train_data: Dataset,
+    val_data: Dataset,
+    *,
+    seen: DataReport,
+    world: World,
+    device: torch.device,
+    resumed: Path | None,
+) -> TrainJob:
+    """The parts of the training, with the first weights."""
+    loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
+    torch.manual_seed(config.training.seed)
+    segmenter = build_segmenter(model_card(config.data, config.model, seen))
+    return TrainJob(
+        folder=resumed or Path(),
+        settings=TrainSettings(
+            training=config.training,
+            optimizer=config.optimizer,
+            schedule=config.schedule,
+            inference=config.inference,
+            loggers=config.logger.all,
+            device=str(device),
+            identity={key: as_plain(getattr(config, key)) for key in ("loss", "augment", "data")},
+            shown=mask(as_plain(config)),
+            allow_changes=config.allow_changes,
+        ),
+        data=_open_data(config, train_data, val_data, seen=seen, world=world, device=device),
+        model=TrainModel(segmenter=segmenter, loss=loss),
+        resume=resumed is not None,
+        world=world,
+        draw=partial(draw_validated, spec=train_data.spec),
+        draw_batch=partial(draw_batch, spec=train_data.spec),
+    )
+
+
 def _open(config: TrainConfig, world: World) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
-    """The checked training and validation splits."""
+    """The checked splits to train and to validate on."""
     find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
     with world.first_alone():
         return open_splits(config.data, ["train", "val"], unread=["test"])
 
 
-def _first_model(config: TrainConfig, seen: DataReport) -> Segmenter:
-    torch.manual_seed(config.training.seed)  # the first weights
-    return build_segmenter(model_card(config.data, config.model, seen))
-
-
-def _pictures(spec: ClassSpec) -> dict[str, Any]:
-    return {"draw": partial(draw_validated, spec=spec), "draw_batch": partial(draw_batch, spec=spec)}
-
-
-def _cases(
+def _open_data(
     config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
-) -> dict[str, Any]:
-    """The data of the job: training and validation cases, the source of samples, and augmentation."""
+) -> TrainData:
+    """The samples to train on and the cases to validate on."""
     budget = Budget(int(config.training.cache_gb * 1e9))
     downsample = getattr(config.model, "downsample", 1)
     cases = CachedDataset(data, budget, parts=PartReader(data))
@@ -155,19 +209,19 @@ def _cases(
             raise ConfigError(expected("model", "downsample", "to be 1 with training.overfit_batches", downsample))
         fixed = FixedBatches(source, config.training.overfit_batches)
         val_cases = fixed.cases(data.case_ids, data.spec)
-        return {"train_cases": cases, "source": fixed, "val_cases": val_cases, "augment": None}
+        return TrainData(source=fixed, train_cases=cases, val_cases=val_cases)
     if config.training.validate_cases:
         val_data = val_data.subset(spread_evenly(len(val_data), config.training.validate_cases))
-    return {
-        "train_cases": cases,
-        "source": source,
-        "val_cases": CachedDataset(val_data, budget) if len(val_data) else None,
-        "augment": Augment(config.augment, data.spec),
-    }
+    return TrainData(
+        source=source,
+        train_cases=cases,
+        val_cases=CachedDataset(val_data, budget) if len(val_data) else None,
+        augment=Augment(config.augment, data.spec),
+    )
 
 
 def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
-    """The entries of run.json about the data: its root, where eval finds it, and hashes of its contents."""
+    """Facts about the data for run.json: its place, where eval finds it again, and the hashes of its contents."""
     return {
         "data": seen.content_sha256,
         "val_data": val_seen.content_sha256,
@@ -176,25 +230,42 @@ def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[
 
 
 def _choices(plan: TrainPlan, segmenter: Segmenter) -> dict[str, Any]:
-    """Choices made for the user: values that follow from the data, and the initial weights."""
+    """Decisions that the user left to us: values that follow from the data, and the weights that were found."""
     start = getattr(segmenter.network, "start", None)
     return {"planned": as_plain(plan.chosen)} | ({} if start is None else {"start": start})
 
 
 def _say(plan: TrainPlan) -> None:
-    """Print the planned values as overrides that can be set."""
+    """Show what was decided, in the words in which it can be set."""
     if plan.chosen:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
         _LOG.info("planned: %s", text)
+    if plan.problem:
+        _LOG.warning(plan.problem)
 
 
-def _identity(config: TrainConfig) -> dict[str, Any]:
-    return {"loss": as_plain(config.loss), "augment": as_plain(config.augment), "data": as_plain(config.data)}
+def _advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
+    """Warn of a validation that says little, and offer what a small data set can do about it."""
+    if len(val_data) in (1, 2) and config.training.validate_every is not None:
+        images = "one image" if len(val_data) == 1 else "two images"
+        _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
+    if getattr(config.data, "fold", "") is not None or config.data.name == "camvid":
+        return
+    names = (*data.case_ids, *val_data.case_ids)
+    if len(names) < FEW_IMAGES:
+        sys.stdout.write(
+            f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
+        )
+    pairs = find_pairs(names)
+    if pairs and not (config.data.group_by or config.data.group_until):
+        sys.stdout.write(
+            f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
+        )
 
 
 def _result(result: TrainResult) -> dict[str, float | None]:
-    """The results for run.json; a sweep compares the first, the score of the best checkpoint."""
+    """The results that a sweep compares, the score that chose the best checkpoint first."""
     scores = {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
     return {**scores, "steps": result.steps, "seconds": round(result.seconds, 1)}
 
@@ -214,7 +285,7 @@ def _show(folder: Path, result: TrainResult) -> None:
 
 
 def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
-    """Print the findings of debug=overfit and debug=profile."""
+    """Show the results that debug=overfit and debug=profile were run for."""
     if config.profile_steps and (folder / FOLDER / TABLE).is_file():
         sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
@@ -226,7 +297,7 @@ def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> No
 
 
 def _checkpoint_line(folder: Path, result: TrainResult) -> str:
-    """The best checkpoint with its score and mean IoU, or the last one without validation."""
+    """The best checkpoint with the score that chose it, beside the mean IoU; without validation, the last one."""
     if result.score is None:
         return f"last      not validated   {folder / 'checkpoints' / 'last'}"
     shown = {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
@@ -237,12 +308,12 @@ def _checkpoint_line(folder: Path, result: TrainResult) -> str:
 def draw_batch(
     images: NDArray[Any], targets: NDArray[Any], case_ids: Sequence[str], folder: Path, *, spec: ClassSpec
 ) -> Path:
-    """Draw the samples of a batch side by side as first_batch.png, with targets below images.
+    """Draw the samples of a batch side by side as first_batch.png, the targets under the images.
 
     Parameters
     ----------
     images : (B, H, W, C)
-        As for `display_image`.
+        As `display_image` takes them.
     targets : (B, H, W), or (B, K, H, W) for multilabel, integer
         Classes of each pixel.
     """
@@ -257,7 +328,7 @@ def draw_batch(
     hatched = any(entry.get("hatched") for layers in drawn for each in layers.maps for entry in each.entries)
     picture = compose(
         panels,
-        title="first batch, as seen by the network",
+        title="first batch, as the network is given it",
         figure=f"{images.shape[2]} x {images.shape[1]} pixels",
         legend=[[*class_legend(drawn), *([("ignored", None)] if hatched else [])]],
     )

@@ -115,7 +115,7 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     line to `problems`, so that the rest can be checked too.
     """
     _check_names(request)
-    overrides = _sound(request, _parsed(request.overrides, problems), problems)
+    overrides = _sound(request, _parsed([*_several_loggers(request.overrides)], problems), problems)
     with _hydra(request):
         jobs = _combinations(overrides, problems) if request.sweep else [_strings(overrides)]
         found = [_composed(request, job, problems) for job in jobs[:1]]
@@ -168,6 +168,16 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
                 remedy = "Text with letters beyond ASCII needs quotes that reach the program: 'key=\"\u00e4\"'."
             problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
     return overrides
+
+
+def _several_loggers(lines: Sequence[str]) -> Iterator[str]:
+    """Write `logger=[wandb,tensorboard]` as the two keys that it is short for."""
+    for line in lines:
+        names = line.removeprefix("logger=[").removesuffix("]").split(",")
+        if line.startswith("logger=[") and line.endswith("]") and len(names) > 1:
+            yield from (f"logger={names[0].strip()}", f"logger.also=[{','.join(names[1:])}]")
+        else:
+            yield line
 
 
 def _with_quotes(line: str) -> str:

@@ -125,6 +125,9 @@ class TrainConfig(Modelled, Seeded, Launched):
 
     allow_changes: tuple[str, ...] = ()
     """Keys that may differ from the resumed run's configuration: [training.epochs]."""
+    folds: Annotated[int | None, Unit("folds")] = Field(None, ge=2, le=100)
+    """Cross-validation in one command: trains this many folds, evaluates each on the cases that it did not see, and
+    joins the results. null trains once."""
     data: Annotated[Any, Component(DATA)]
     """The data set."""
     model: Annotated[Any, Component(MODELS)]

@@ -35,7 +35,7 @@ from segmeter.provenance import hardware, source, versions
 from segmeter.records import RUN, read_run, seal_run
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
-from segmeter.training.run.signals import let_finish
+from segmeter.training.signals import let_finish
 
 KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards

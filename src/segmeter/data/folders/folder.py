@@ -239,6 +239,7 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
         count,
         seed=config.split_seed,
         group_until=config.group_until,
+        group_by=config.group_by,
         strata=strata,
     )
     return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
@@ -275,6 +276,7 @@ def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) ->
         val_fraction=config.val_fraction,
         test_fraction=config.test_fraction,
         group_until=config.group_until,
+        group_by=config.group_by,
     )
     return [stem for stem in sorted(images) if falls[stem] == split]
 

@@ -5,6 +5,7 @@ It also compares how two configurations assign cases, so that nobody evaluates o
 
 import csv
 import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
@@ -17,9 +18,11 @@ from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, show, stem_of
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import as_plain, defaults
 
+PREFIX, PAIR = "prefix:", "pair"  # forms of data.group_by and metrics.cluster
+_SIDE = re.compile(r"(?:(?<=\d)|[_-])(?:l|r|left|right|od|os)$", re.IGNORECASE)
 BY_CLASS = "classes"  # the value of data.strata that stands for the classes in the masks
 _FOLDS = ("fold", "strata")  # keys that decide only between training and validation
-_SHARES = ("split_seed", "group_until", "val_fraction", "test_fraction", "lists", "list_files")
+_SHARES = ("split_seed", "group_until", "group_by", "val_fraction", "test_fraction", "lists", "list_files")
 _ANY = ""  # the stratum of every case
 _EMPTY = (
     "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
@@ -76,7 +79,13 @@ def _without_suffix(name: str) -> str:
 
 
 def split_names(
-    stems: Iterable[str], *, seed: int, val_fraction: float, test_fraction: float, group_until: str = ""
+    stems: Iterable[str],
+    *,
+    seed: int,
+    val_fraction: float,
+    test_fraction: float,
+    group_until: str = "",
+    group_by: str | None = None,
 ) -> dict[str, str]:
     """Return the split of each case, which depends only on its name and the seed.
 
@@ -84,7 +93,7 @@ def split_names(
     testing, the nearest group of the training split goes there, as long as one group is left.
     """
     names = list(stems)
-    places = {stem: split_place(stem, seed=seed, group_until=group_until) for stem in names}
+    places = {stem: split_place(group_of(stem, group_until, group_by), seed=seed) for stem in names}
     splits = {stem: _split_at(place, val_fraction, test_fraction) for stem, place in places.items()}
     rest = sorted({places[stem] for stem, split in splits.items() if split == "train"})
     for wanted, fraction in (("val", val_fraction), ("test", test_fraction)):
@@ -94,9 +103,40 @@ def split_names(
     return splits
 
 
-def split_place(stem: str, *, seed: int, group_until: str = "") -> float:
-    """Return a position between 0 and 1, uniformly distributed and the same for all cases of a group."""
-    group = stem.split(group_until, 1)[0] if group_until else stem
+def group_of(stem: str, until: str = "", by: str | None = None) -> str:
+    """Return the group of a case by its name; a case whose name does not fit the rule is a group of its own.
+
+    Parameters
+    ----------
+    until
+        The name up to the first time that this text occurs; "" if every case is a group. Ignored if `by` is given.
+    by
+        "prefix:8" is the first 8 characters, "prefix:_" the text before the last "_", and "pair" the name without its
+        side at the end: L and R, left and right, or OD and OS.
+
+    Examples
+    --------
+    >>> group_of("p07_1", "_"), group_of("p07_a_1", by="prefix:_"), group_of("p0712", by="prefix:3")
+    ('p07', 'p07_a', 'p07')
+    >>> group_of("Image_01L", by="pair"), group_of("eye-3_right", by="pair"), group_of("Image_01", by="pair")
+    ('Image_01', 'eye-3', 'Image_01')
+    """
+    if by is None:
+        return stem.split(until, 1)[0] if until else stem
+    if by == PAIR:
+        return _SIDE.sub("", stem)
+    start = by.removeprefix(PREFIX)
+    return stem[: int(start)] if start.isdecimal() else stem.rpartition(start)[0] or stem
+
+
+def find_pairs(stems: Iterable[str]) -> int:
+    """Count the names that have both a left and a right side, such as Image_01L and Image_01R."""
+    groups = Counter(group_of(stem, by=PAIR) for stem in set(stems) if _SIDE.search(stem))
+    return sum(count == 2 for count in groups.values())
+
+
+def split_place(group: str, *, seed: int) -> float:
+    """Return the position of a group of cases between 0 and 1, uniformly distributed."""
     digest = hashlib.sha256(f"{seed}:{group}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:8]) / 2**64
 
@@ -113,6 +153,7 @@ def deal_folds(
     *,
     seed: int,
     group_until: str = "",
+    group_by: str | None = None,
     strata: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, int]:
     """Return the fold of each case, from 1. Groups stay together, and sizes and strata are balanced.
@@ -128,7 +169,7 @@ def deal_folds(
         Names of the cases.
     count
         Folds, >= 2.
-    seed, group_until
+    seed, group_until, group_by
         As in `split_names`: cases whose names agree up to that text stay in one fold.
     strata
         The strata of each case by name, such as the classes in it; None balances sizes only.
@@ -140,9 +181,9 @@ def deal_folds(
     """
     groups: dict[str, list[str]] = defaultdict(list)
     for stem in sorted(stems):
-        groups[stem.split(group_until, 1)[0] if group_until else stem].append(stem)
+        groups[group_of(stem, group_until, group_by)].append(stem)
     if len(groups) < count:
-        what = "groups of cases" if group_until else "cases"
+        what = "groups of cases" if group_until or group_by else "cases"
         raise DataError(
             expected("data", "fold", f"to ask for at most as many folds as {what}", f"{len(groups)} {what}")
         )

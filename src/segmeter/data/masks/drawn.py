@@ -141,8 +141,8 @@ def find_object_labels(path: Path, names: Iterable[str], reading: Reading) -> di
 
 def refuse_first_class(path: Path, spec: ClassSpec) -> None:
     """Refuse objects of class 0, which is the class of pixels that no object covers."""
-    rule, remedy = f"to be no category, as uncovered pixels have it: {spec.names[0]!r}", "Name a background first."
-    raise DataError(expected(show(path), "the first class", rule, "a category of this name", remedy))
+    rule, remedy = "to be the background, because pixels without an object get it", "Name a background first."
+    raise DataError(expected(show(path), "the first class", rule, f"objects of {spec.names[0]!r}", remedy))
 
 
 def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec) -> None:

@@ -54,8 +54,7 @@ class MeasureColumn(NamedTuple):
     value
         NaN is undefined, inf a failure; finite where it is summed.
     summed
-        False: a value of the case, of which means are taken. True: a number that is added up over the cases, from which
-        the measure computes a score of the whole data set.
+        False: a value of the case, to be averaged. True: a number to be added up for a score of the whole data set.
     """
 
     metric: str
@@ -251,17 +250,8 @@ class CaseTable(Sequence[CaseRow]):
         return np.asarray(flat, np.int64).reshape(len(table), *self.counts_shape)
 
     def _rows(self, table: pa.Table) -> list[CaseRow]:
-        plain, counts = plain_columns(table), self.counts(table)
-        further = [name for name in table.column_names if name.startswith((CHANGED, SCORE))]
-        values = {name: table[name].to_pylist() for name in further}
-        return [
-            CaseRow(
-                **{name: column[i] for name, column in plain.items()},
-                counts=counts[i],
-                **_further({name: column[i] for name, column in values.items()}),
-            )
-            for i in range(len(table))
-        ]
+        counts = self.counts(table)
+        return [_row(values, counts[i]) for i, values in enumerate(table.drop_columns("confusion").to_pylist())]
 
 
 def floats_of(column: pa.ChunkedArray) -> FloatArray:
@@ -276,34 +266,44 @@ def whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
     return np.asarray(pc.fill_null(table[name], UNKNOWN), np.int64)
 
 
-def plain_columns(table: pa.Table) -> dict[str, list[Any]]:
-    """Return the arguments of `CaseRow` that every run has; older files lack some of the columns."""
-    known, absent = set(table.column_names), [None] * len(table)
-    columns = {name: table[name].to_pylist() if name in known else absent for name in ("case_id", *FIXED)}
-    columns["spacing"] = [edges and tuple(edges) for edges in columns["spacing"]]
-    units = zip(columns["spacing"], columns["unit"], strict=True)
-    columns["unit"] = [unit if edges and unit else "" for edges, unit in units]
-    pairs = zip(*(columns.pop(name) for name in TERMS), strict=True)
-    columns["loss_terms"] = [tuple(zip(*pair, strict=True)) if all(pair) else () for pair in pairs]
-    losses = zip(columns["loss"], columns["loss_terms"], strict=True)  # an undefined one is null, but has terms
-    columns["loss"] = [np.nan if loss is None and terms else loss for loss, terms in losses]
-    if "objects" in known:
-        columns["objects"] = [packed or b"" for packed in table["objects"].to_pylist()]
-    return columns
+def read_edges(spacing: Sequence[float] | None, unit: str | None) -> Edges:
+    """Return the spacing and unit of a case from its columns."""
+    return (tuple(spacing), unit or "") if spacing else (None, "")
 
 
-def _further(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Sort a case's further columns into pixels changed by post-processing, measures, and other scores."""
+def read_terms(sums: Sequence[float] | None, denominators: Sequence[float] | None) -> tuple[tuple[float, float], ...]:
+    """Return the terms of a case's loss from its columns."""
+    return tuple(zip(sums, denominators, strict=True)) if sums and denominators else ()
+
+
+def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
+    """Make a row from its columns, some of which older files lack."""
     changed, measured, extra = dict[str, int](), list[MeasureColumn](), dict[str, float]()
     for name, value in values.items():
         score, number = name.removeprefix(SCORE), np.nan if value is None else value
         if name.startswith(CHANGED):
             changed |= {} if value is None else {name.removeprefix(CHANGED): value}
+        elif not name.startswith(SCORE):
+            continue
         elif key := decode_key(score):
             measured.append(MeasureColumn(key[0], key[1], number, key[2]))
         else:
             extra[score] = number
-    return {"changed_pixels": changed, "measured": tuple(measured), "extra": extra}
+    spacing, unit = read_edges(values.get("spacing"), values.get("unit"))
+    terms, loss = read_terms(*map(values.get, TERMS)), values.get("loss")
+    plain: dict[str, Any] = {name: values.get(name) for name in ("case_id", "height", "width", "depth", *HASHES)}
+    return CaseRow(
+        **plain,
+        counts=counts,
+        loss=np.nan if loss is None and terms else loss,  # an undefined loss is null, but has terms
+        loss_terms=terms,
+        changed_pixels=changed,
+        measured=tuple(measured),
+        extra=extra,
+        spacing=spacing,
+        unit=unit,
+        objects=values.get("objects") or b"",
+    )
 
 
 def as_table(rows: Sequence[CaseRow]) -> CaseTable:

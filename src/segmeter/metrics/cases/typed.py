@@ -13,13 +13,15 @@ from segmeter.metrics.arrays import FloatArray
 from segmeter.metrics.cases.table import (
     HASHES,
     SCORE,
+    TERMS,
     CaseRow,
     ColumnKey,
     Edges,
     as_table,
     decode_key,
     floats_of,
-    plain_columns,
+    read_edges,
+    read_terms,
     whole_numbers,
 )
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals
@@ -100,14 +102,15 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
     columns = [(np.empty(0, np.int32), np.empty((0, 5), np.int64), np.empty(0))]
     lengths, loss_terms = set[int](), list[FloatArray]()
     for part in map(pa.Table.combine_chunks, table.parts()):
-        values, counts, done = plain_columns(part), table.counts(part), len(case_ids)
+        counts, done = table.counts(part), len(case_ids)
         total += counts.sum(axis=0)
         margins.append(_narrow_columns(region_margins(counts, spec, members), spec))
-        case_ids += values["case_id"]
-        lengths |= {len(terms) for terms in values["loss_terms"]}
+        case_ids += part["case_id"].to_pylist()
+        terms = [read_terms(*each) for each in zip(*(_listed(part, name) for name in TERMS), strict=True)]
+        lengths |= set(map(len, terms))
         if len(lengths) == 1:
-            loss_terms.append(np.array(values["loss_terms"]))
-        edges = zip(values["spacing"], values["unit"], strict=True)
+            loss_terms.append(np.array(terms))
+        edges = map(read_edges, _listed(part, "spacing"), _listed(part, "unit"))
         spacing = np.array([spacings.setdefault(each, len(spacings)) for each in edges], np.int32)
         integers = [whole_numbers(part, name) for name in ("depth", "height", "width", *HASHES)]
         columns.append((spacing, np.stack(integers, axis=1), floats_of(part["loss"])))
@@ -129,6 +132,11 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
         loss=loss,
         loss_terms=np.concatenate(loss_terms) if len(lengths) == 1 and lengths != {0} else None,
     )
+
+
+def _listed(part: pa.Table, name: str) -> list[Any]:
+    """Return the values of a column that older files lack."""
+    return part[name].to_pylist() if name in part.column_names else [None] * len(part)
 
 
 def _narrow_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.integer]]:

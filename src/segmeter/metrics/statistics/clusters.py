@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, nearest, shorten
+from segmeter.data.folders.folds import PAIR, PREFIX, find_pairs, group_of
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import divide
 from segmeter.metrics.statistics.intervals import MIN_UNITS
@@ -18,9 +19,9 @@ from segmeter.metrics.statistics.intervals import MIN_UNITS
 FEW_UNITS = 50  # below this, intervals may hold the true value less often than they say
 FEW_WARNING = "intervals may hold the true value less often than 95 %"
 
-CLUSTER_RULE = "to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"
+CLUSTER_RULE = "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or a regular expression with a group"
 
-_PREFIX = "prefix:"
+_PREFIX = PREFIX
 _TABLE = re.compile(r"(?P<path>.+\.(?:csv|tsv|parquet)):(?P<column>[^:]+)", re.IGNORECASE)
 _SEPARATORS = "/_-."
 _LOOKED = 100  # cases that a pattern is tried on first
@@ -30,8 +31,8 @@ CASE_ID = "case_id"
 
 
 def is_cluster(cluster: str | None) -> bool:
-    """Whether `metrics.cluster` has one of its three forms, or is None."""
-    if cluster is None or _TABLE.fullmatch(cluster):
+    """Whether `metrics.cluster` has one of its forms, or is None."""
+    if cluster in (None, PAIR) or _TABLE.fullmatch(cluster):
         return True
     if cluster.startswith(_PREFIX):
         return cluster != _PREFIX
@@ -55,7 +56,8 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
     case_ids
         Of the cases, in the order of the labels.
     cluster
-        "prefix:_": the text before the last "_" of the case id. "TABLE.csv:COLUMN": that column of a table (CSV, TSV
+        "prefix:_": the text before the last "_" of the case id. "prefix:8": its first 8 characters. "pair": the id
+        without its side (Image_01L, Image_01R). "TABLE.csv:COLUMN": that column of a table (CSV, TSV
         with tabs, or Parquet) whose column `case_id` names the cases. Else a regular expression: what its groups
         capture.
     key
@@ -79,6 +81,8 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
     if table:
         label_of = read_column(table["path"], table["column"], key=key).get
         rule = f"to have a row for every case ('{cluster}')"
+    elif cluster == PAIR:
+        label_of, rule = partial(group_of, by=PAIR), ""
     elif cluster.startswith(_PREFIX):
         label_of = partial(_before_last, cluster.removeprefix(_PREFIX))
         rule = f"to find its separator in every case id ('{cluster}')"
@@ -89,7 +93,7 @@ def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "
 
 
 def _before_last(separator: str, case_id: str) -> str | None:
-    return case_id.rpartition(separator)[0] or None
+    return (case_id[: int(separator)] if separator.isdecimal() else case_id.rpartition(separator)[0]) or None
 
 
 def _captured(pattern: re.Pattern[str], case_id: str) -> str | None:
@@ -108,7 +112,8 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     True
     """
     in_all = [separator for separator in _SEPARATORS if all(separator in case_id for case_id in case_ids)]
-    patterns = [f"{_PREFIX}{separator}" for separator in in_all]
+    patterns = [PAIR] if find_pairs(case_ids) else []
+    patterns += [f"{_PREFIX}{separator}" for separator in in_all]
     patterns += [f"^([^{separator}]+)[{separator}]" for separator in in_all]
     for pattern in patterns:
         try:
@@ -167,9 +172,8 @@ def warn_of_few(
     grouping = find_grouping(case_ids) if cluster is None else None
     if grouping:
         pattern, groups = grouping
-        remedy = (
-            f"set metrics.cluster={pattern}" if pattern.startswith(_PREFIX) else f"set 'metrics.cluster=\"{pattern}\"'"
-        )
+        plain = pattern.startswith((_PREFIX, PAIR))
+        remedy = f"set metrics.cluster={pattern}" if plain else f"set 'metrics.cluster=\"{pattern}\"'"
         lines.append(f"Case ids look grouped ({groups} groups): unless cases of a group are independent, {remedy}.")
     return " ".join(lines) or None
 

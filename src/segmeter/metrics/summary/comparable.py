@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
+from segmeter.checks import expected, shorten
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import BoolArray
 from segmeter.metrics.cases.table import UNKNOWN, Edges
@@ -24,22 +24,19 @@ _LISTED = 8  # cases named in one message
 
 
 def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
-    """Refuse runs with different cases or references; warn where references of equal totals could not be told apart.
+    """Refuse runs with different cases or references; warn if only the totals of references could be compared.
 
     Raises
     ------
     InputError
-        With what is missing from each run, or the cases whose targets differ.
+        With the cases that are missing from each run, or the cases whose targets differ.
     """
-    first, *others = runs
     _check_ids({name: run.case_ids for name, run in runs.items()})
+    (first, one), *others = runs.items()
     problems, unverified = [], []
-    for name in others:
-        one, other = runs[first], runs[name]
-        differences = _differences(one, other)
-        listed = [f"{one.case_ids[place]} ({difference})" for place, difference in differences[:_LISTED]]
-        if differences:
-            given = f"{len(differences)} cases of {name!r} with another target: {_list(listed, len(differences))}"
+    for name, other in others:
+        if differences := _differences(one, other):
+            given = f"{len(differences)} cases of {name!r} with another target: {shorten(differences, most=_LISTED)}"
             problems.append(expected("compare", "runs", "to have the same references", given, _SCORE_AGAIN))
         unknown = int(((one.hashes[:, 0] == UNKNOWN) | (other.hashes[:, 0] == UNKNOWN)).sum())
         unverified += [f"{name!r} ({unknown} cases)"] if unknown else []
@@ -53,49 +50,34 @@ def _check_ids(ids: Mapping[str, list[str]]) -> None:
     first = next(iter(ids.values()))
     if first and all(mine == first for mine in ids.values()):  # else there would be a set of each run's
         return
-    every = sorted(set().union(*ids.values()))
-    missing = {name: sorted(set(every) - set(mine)) for name, mine in ids.items()}
-    problems = [
-        expected("compare", "runs", "to have the same cases", f"{len(cases)} missing from {name!r}: {_list(cases)}")
-        for name, cases in missing.items()
-        if cases
-    ]
-    if not every:
-        problems.append(expected("compare", "runs", "to hold a case", "none"))
+    every = set().union(*ids.values())
+    problems = [] if every else [expected("compare", "runs", "to hold a case", "none")]
+    for name, mine in ids.items():
+        if missing := sorted(every - set(mine)):
+            given = f"{len(missing)} missing from {name!r}: {shorten(missing, most=_LISTED)}"
+            problems.append(expected("compare", "runs", "to have the same cases", given))
     raise InputError(problems)
 
 
-def _differences(one: RunColumns, other: RunColumns) -> list[tuple[int, str]]:
-    """List the cases whose targets are known to differ, and in what."""
-    ours, theirs = _flat(one.shapes), _flat(other.shapes)
-    shapes = (ours != theirs).any(axis=1)
-    labels, objects = (_known_apart(one.hashes[:, k], other.hashes[:, k]) for k in range(2))
+def _differences(one: RunColumns, other: RunColumns) -> list[str]:
+    """Describe the cases whose targets are known to differ."""
+    ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (one, other))
+    shapes = (ours != theirs).any(axis=1)  # a volume of depth 1 is an image
+    known = (one.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
+    labels, objects = ((one.hashes != other.hashes) & known).T
     for mine, its in zip(one.margins.target, other.margins.target, strict=True):
-        labels |= mine != its
+        labels = labels | (mine != its)
     found = []
     for place in np.flatnonzero(shapes | labels | objects).tolist():
+        what = "labels" if labels[place] else "objects"
         if shapes[place]:
-            said = "shape {} and {}".format(*map(_shape, (ours[place], theirs[place])))
-        else:
-            said = "labels" if labels[place] else "objects"
-        found.append((place, said))
+            what = f"shape {_shape(ours[place])} and {_shape(theirs[place])}"
+        found.append(f"{one.case_ids[place]} ({what})")
     return found
-
-
-def _flat(shapes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Turn volumes of depth 1 into images."""
-    flat = shapes.copy()
-    flat[flat[:, 0] == 1, 0] = UNKNOWN
-    return flat
 
 
 def _shape(shape: NDArray[np.int64]) -> str:
     return " x ".join(str(edge) for edge in shape.tolist() if edge != UNKNOWN)
-
-
-def _known_apart(one: NDArray[np.int64], other: NDArray[np.int64]) -> BoolArray:
-    apart: BoolArray = (one != other) & (one != UNKNOWN) & (other != UNKNOWN)
-    return apart
 
 
 def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> None:
@@ -104,7 +86,7 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
     Parameters
     ----------
     runs
-        Name of a run to its cases, which are those of the others.
+        Name of a run to its cases; all runs have the same cases.
     names
         The scores that are compared. An unknown score may be a length.
 
@@ -120,10 +102,9 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
         differing = _spaced_apart(one, other)
         if differing.any():
             place = int(differing.argmax())
-            ours, theirs = (run.spacings[run.spacing[place]] for run in (one, other))
-            rule = f"to measure {spaced[0]} by the same spacing, as {first!r} with {_spacing(*ours)}"
-            rule += f" in {one.case_ids[place]!r}"
-            given = f"{_spacing(*theirs)} in {name!r} ({int(differing.sum())} cases differ)"
+            ours, theirs = (_spacing(*run.spacings[run.spacing[place]]) for run in (one, other))
+            rule = f"to measure {spaced[0]} by the same spacing, as {first!r} with {ours} in {one.case_ids[place]!r}"
+            given = f"{theirs} in {name!r} ({int(differing.sum())} cases differ)"
             problems.append(expected("compare", "runs", rule, given, "Measure one of them again."))
     if problems:
         raise InputError(problems)
@@ -140,14 +121,11 @@ def _spaced_apart(one: RunColumns, other: RunColumns) -> BoolArray:
 def _same_spacing(one: Edges, other: Edges) -> bool:
     """Compare two spacings, of which files may keep 32 or 64 bits."""
     (ours, unit), (theirs, its_unit) = one, other
-    pairs = zip(ours or (), theirs or (), strict=False)
-    close = len(ours or ()) == len(theirs or ()) and all(math.isclose(*edges, rel_tol=1e-6) for edges in pairs)
-    return close and (ours is None) == (theirs is None) and (ours is None or unit == its_unit)
+    if ours is None or theirs is None:
+        return ours is theirs
+    pairs = zip(ours, theirs, strict=False)
+    return unit == its_unit and len(ours) == len(theirs) and all(math.isclose(*pair, rel_tol=1e-6) for pair in pairs)
 
 
 def _spacing(edges: tuple[float, ...] | None, unit: str) -> str:
     return "pixels" if edges is None else f"{' x '.join(f'{edge:g}' for edge in edges)} {unit or 'of no unit'}"
-
-
-def _list(cases: Sequence[str], count: int | None = None) -> str:
-    return ", ".join(cases[:_LISTED]) + (" ..." if (count or len(cases)) > _LISTED else "")

@@ -100,16 +100,11 @@ def score_maps_under(
 
 
 def _check_cases(where: str, cases: Iterable[CaseMaps]) -> list[CaseMaps]:
-    rule = "to be one or more CaseMaps"
-    try:
-        given = list(cases)
-    except TypeError:
-        raise InputError(expected(where, "cases", rule, shown(cases))) from None
-    if not given:
-        raise InputError(expected(where, "cases", rule, "none"))
+    given = list(cases) if isinstance(cases, Iterable) else [cases]
+    foreign = [shown(one) for one in given if not isinstance(one, CaseMaps)]
+    if foreign or not given:
+        raise InputError(expected(where, "cases", "to be one or more CaseMaps", foreign[0] if foreign else "none"))
     for one in given:
-        if not isinstance(one, CaseMaps):
-            raise InputError(expected(where, "cases", rule, shown(one)))
         if one.spec != given[0].spec:
             rule = f"to have the classes of case {given[0].case_id!r}"
             raise InputError(expected(where, "cases", rule, f"others in case {one.case_id!r}"))

@@ -1,1 +1,1 @@
-"""Data set -> augmented batches, the same ones whatever the number of workers."""
+"""Turns a data set into augmented batches. The number of workers never changes them."""

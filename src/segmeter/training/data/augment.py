@@ -1,4 +1,4 @@
-"""Batch -> changed batch, on its device: mirrored, turned, blurred, recoloured, noisy.
+"""Augments a batch on its device: mirrors, turns, blurs and recolours it, and adds noise.
 
 Axes: B batch, C channels of the image, K classes, H height, W width.
 """
@@ -35,15 +35,15 @@ _TINY = 1e-6  # keeps divisions by the range of a constant image finite
 class Augment:
     """Changes image and target of a batch together.
 
-    What happens to a sample is decided by the seed, the epoch and its number alone, whatever batch it is in. Noise is
-    drawn on the device, so it differs between a CPU and a GPU.
+    The seed, the epoch and the number of a sample alone decide how it changes, whatever batch it is in. Noise is drawn
+    on the device, so it differs between a CPU and a GPU.
 
     Parameters
     ----------
     config
-        Which changes, and how large.
+        The changes, and how large they are.
     spec
-        Says which value of the target is excluded from loss and metrics.
+        Names the value of the target that is excluded from loss and metrics.
     """
 
     def __init__(self, config: AugmentConfig, spec: ClassSpec) -> None:
@@ -60,9 +60,9 @@ class Augment:
         seed, epoch
             Decide every draw, together with the index.
         indices : (B,)
-            The number of each sample, which no other one of the epoch has.
+            The number of each sample, unique within the epoch.
         channels
-            Those of its images.
+            Number of channels of the images.
         """
         generators = [draw(AUGMENT, seed=seed, epoch=epoch, index=int(index)) for index in indices]
         table = [rng.random(len(_DRAWS) + channels, dtype=np.float32) for rng in generators]
@@ -76,18 +76,18 @@ class Augment:
         image : (B, C, H, W), uint8, uint16 or floating
         target : (B, H, W), or (B, K, H, W) for multilabel, integer
         draws
-            What `draw` gave for these samples; its table on the device of the image.
+            From `draw` for these samples, with the table on the image's device.
 
         Returns
         -------
-        The image: floating where its values were changed, then 0 to 1 for integers and unscaled for floats. The target,
-        of its dtype. What is turned in from outside is mirrored in the image, and ignored in the target; where the data
-        has no value to ignore it is mirrored there too.
+        The image, and the target in its dtype. If values were changed, the image is floating: 0 to 1 for integers, not
+        scaled for floats. Pixels turned in from outside are mirrored in the image and ignored in the target, or
+        mirrored there too if the data has no ignored value.
 
         Raises
         ------
         InputError
-            Image, target and draws do not fit together.
+            Image, target and draws do not match.
         """
         _check_batch(image, target, len(draws.seeds))
         numbers = dict(zip(_DRAWS, draws.table.T, strict=False))
@@ -113,7 +113,7 @@ class Augment:
         return image, target
 
     def _turn(self, image: Tensor, target: Tensor, draws: Numbers) -> tuple[Tensor, Tensor]:
-        """Rotate and shear by one look-up: bilinear in the image, nearest in the target."""
+        """Rotate and shear in one resampling: bilinear in the image, nearest in the target."""
         angle = spread(draws["rotate"], math.radians(self.config.rotate))
         shear = [spread(draws[name], math.radians(self.config.shear)).tan() for name in ("shear_x", "shear_y")]
         grid = turned_grid(image.shape[-2:], angle=angle, shear_x=shear[0], shear_y=shear[1])
@@ -125,7 +125,7 @@ class Augment:
         return _look_up(image, grid, "bilinear"), labels.view(target.shape)
 
     def _recolour(self, image: Tensor, draws: Numbers, gains: Tensor) -> Tensor:
-        """Focus, then light, then how the camera renders it."""
+        """Change focus, then light, then the rendering by the camera."""
         config = self.config
         if config.blur:
             image = blur(image, draws["blur"] * config.blur, most=config.blur)
@@ -145,23 +145,23 @@ class Augment:
 
 
 def spread(uniform: Tensor, most: float) -> Tensor:
-    """Draws in 0 to 1 -> draws in -most to most."""
+    """Move draws from 0 .. 1 to -most .. most."""
     return (2 * uniform - 1) * most
 
 
 def to_unit(image: Tensor) -> Tensor:
-    """Integers -> float32 in 0 to 1; floats as they are."""
+    """Scale integers to float32 in 0 to 1; floats stay."""
     full = _FULL_SCALE.get(image.dtype)
     return image if full is None else image.to(torch.float32).div_(full)
 
 
 def turned_grid(size: torch.Size, *, angle: Tensor, shear_x: Tensor, shear_y: Tensor) -> Tensor:
-    """Where each pixel comes from, (B, H, W, 2) as (x, y) in units of half the image, for a sheared and turned image.
+    """The source of each pixel of a sheared and turned image, (B, H, W, 2) as (x, y) in units of half the image.
 
     Parameters
     ----------
     size
-        (H, W); turning keeps the shape of things in images that are not square.
+        (H, W). Turning keeps the shape of objects in images that are not square.
     angle : (B,)
         In radians.
     shear_x, shear_y : (B,)
@@ -176,7 +176,7 @@ def turned_grid(size: torch.Size, *, angle: Tensor, shear_x: Tensor, shear_y: Te
 
 
 def apply_gamma(image: Tensor, exponent: Tensor) -> Tensor:
-    """Raise each image to its exponent (B,), on the scale from its least to its largest value."""
+    """Raise each image to its exponent (B,), on the scale from its smallest to its largest value."""
     low = image.amin((1, 2, 3), keepdim=True)
     extent = (image.amax((1, 2, 3), keepdim=True) - low).clamp(min=_TINY)
     return low + extent * ((image - low) / extent).pow(_beside(exponent, image))
@@ -195,7 +195,7 @@ def blur(image: Tensor, sigma: Tensor, *, most: float) -> Tensor:
 
 
 def add_noise(image: Tensor, share: Tensor, seeds: Sequence[int]) -> Tensor:
-    """Add Gaussian noise whose standard deviation is a share (B,) of that of each image."""
+    """Add Gaussian noise with a standard deviation that is a share (B,) of each image's own."""
     noise = torch.empty(image.shape, dtype=image.dtype, device=image.device)
     source = torch.Generator(image.device)
     for plane, seed in zip(noise, seeds, strict=True):
@@ -208,7 +208,7 @@ def _look_up(planes: Tensor, grid: Tensor, mode: str) -> Tensor:
 
 
 def _beside(values: Tensor, batch: Tensor) -> Tensor:
-    """One value per sample, shaped to go with a batch."""
+    """One value per sample, shaped to broadcast over a batch."""
     return values.view(-1, *[1] * (batch.dim() - 1))
 
 

@@ -1,4 +1,4 @@
-"""Schema of the group `augment`: what a training sample is cut from and how it is changed, without torch."""
+"""Schema of the group `augment`: how training samples are cut and changed, without torch."""
 
 from collections.abc import Mapping
 from statistics import median_low
@@ -13,7 +13,7 @@ Size = tuple[int, int]
 LARGEST_SIDE = 512  # pixels of a square; larger images are cut where the crop is "auto"
 CROP_STEP = 32  # the usual stride of networks, so that no crop is padded
 _CHANGES = ("rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur")  # of every kind of image
-LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left to learn from
+LEAST_CROP = 16  # pixels; below it the deepest features of a U-Net have no extent left
 
 Edge = Annotated[int, Unit("pixels"), Field(ge=LEAST_CROP, le=16384)]
 Magnification = Annotated[float, Unit("magnification"), Field(ge=0.1, le=10)]
@@ -22,27 +22,27 @@ RunShare = Annotated[float, Unit("share of the run")]
 
 
 class AugmentConfig(Config, title="augment"):
-    """How samples are drawn. Every draw is decided by the seed, the epoch and the case alone."""
+    """How samples are drawn. The seed, the epoch and the case alone decide every draw."""
 
     crop: tuple[Edge, Edge] | Literal["auto"] | None = "auto"
-    """[height, width] of a sample; null takes whole images, which then must be of one size per batch; "auto" takes
-    whole images where all have one size of at most 512 x 512 pixels, else crops of a usual size, at most 512 x 512."""
+    """Size of a sample: [height, width]. With null, samples are whole images, which must have one size per batch. With
+    "auto", images of one size up to 512 x 512 are taken whole, and others are cropped to a usual size up to that."""
     zoom: tuple[Magnification, Magnification] = (1.0, 1.0)
-    """[least, largest] magnification, drawn evenly on a log scale; 2 makes objects twice as large."""
+    """[smallest, largest] magnification, drawn evenly on a log scale; 2 makes objects twice as large."""
     balance: Annotated[float | None, Unit("share of the samples")] = Field(None, ge=0, le=1)
-    """Samples that are laid around a pixel of a class: each class as often, in the cases that have it. null: none, or
-    with training=auto a third of the crops."""
+    """Samples that are cut around a pixel of a class, each class equally often, in cases that have it. null: none, or a
+    third of the crops with training=auto."""
     resolution: Annotated[float, Unit("share of the full resolution")] = Field(1.0, ge=0.1, le=1)
-    """Resolution at the start of the run. It grows in a straight line from `resolution_from` of the run on, until the
-    whole of it is reached at `resolution_until`. Samples shrink with it: at 0.5 a step costs a quarter."""
+    """Resolution at the start of the run. It grows linearly from `resolution_from` to `resolution_until` of the run.
+    Samples shrink with it: at 0.5 a step costs a quarter."""
     resolution_until: RunShare = Field(0.7, gt=0, le=1)
     """When the full resolution is reached."""
     resolution_from: RunShare = Field(0.0, ge=0, lt=1)
-    """When the resolution starts to grow; below `resolution_until`."""
+    """When the resolution starts to grow, before `resolution_until`."""
     flip_horizontal: bool = True
     """Mirror half of the samples left to right."""
     flip_vertical: bool = False
-    """Mirror half of the samples upside down, where up and down are alike."""
+    """Mirror half of the samples upside down; for images without a natural up."""
     rotate: Annotated[float, Unit("degrees")] = Field(0.0, ge=0, le=180)
     """Largest angle of rotation, both ways."""
     shear: Annotated[float, Unit("degrees")] = Field(0.0, ge=0, le=60)
@@ -56,7 +56,7 @@ class AugmentConfig(Config, title="augment"):
     colour: Change = 0.0
     """Largest change of each channel on its own."""
     gamma: float = Field(0.0, ge=0, le=4)
-    """Largest exponent less 1, on the image scaled to its own range; the exponents g and 1/g are as likely."""
+    """Largest exponent minus 1, on the image scaled to its own range; exponents g and 1/g are equally likely."""
     noise: Annotated[float, Unit("share of the image's standard deviation")] = Field(0.0, ge=0, le=4)
     """Largest standard deviation of Gaussian noise."""
     blur: Annotated[float, Unit("pixels")] = Field(0.0, ge=0, le=8)
@@ -76,26 +76,26 @@ class AugmentConfig(Config, title="augment"):
 
     @property
     def changes_values(self) -> bool:
-        """Whether a sample differs each time it is drawn, wherever it is cut; mirroring alone gives few variants."""
+        """Whether a sample's values differ each time it is drawn. Mirroring alone gives too few variants."""
         return any(getattr(self, name) > 0 for name in _CHANGES)
 
     @property
     def can_repeat(self) -> bool:
-        """Whether a case can be drawn twice without giving the same bits, as values or places differ."""
+        """Whether two draws of a case give different samples, in values or in place."""
         return self.changes_values or self.crop is not None or tuple(self.zoom) != (1.0, 1.0)
 
 
 def choose_crop(config: AugmentConfig, sizes: Mapping[Any, int], *, side: int = LARGEST_SIDE) -> AugmentConfig:
-    """Replace the crop "auto" by what suits the images.
+    """Replace the crop "auto" by one that suits the images.
 
-    Whole images where all have one size of at most `side` x `side` pixels; else half of the images are at least as
-    large as the crop, whose sides are multiples of `CROP_STEP` up to `side`. What a crop has beyond a small image is
-    ignored.
+    Images of one size of at most `side` x `side` pixels are taken whole. Otherwise the crop's sides are multiples of
+    `CROP_STEP` up to `side`, and half of the images are at least that large. Pixels of a crop outside of a small image
+    are ignored.
 
     Parameters
     ----------
     sizes
-        Images of each (height, width).
+        Number of images of each (height, width).
     side
         Pixels of the largest crop's edge.
 

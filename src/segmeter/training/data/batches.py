@@ -1,4 +1,4 @@
-"""Number of a batch -> batch, prepared ahead by threads; which batch it is never depends on them."""
+"""Prepares batches ahead of their step, in threads. The threads never change which batch comes when."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
 
 
 class Windows(NamedTuple):
-    """Samples that the device has yet to resize."""
+    """Samples that the device will resize."""
 
     image: NDArray[Any]
     target: NDArray[Any]
@@ -32,7 +32,7 @@ class Windows(NamedTuple):
 
 
 class BatchSource(Protocol):
-    """Gives a batch by its place alone: the same epoch, index and progress give the same arrays, from any thread."""
+    """Gives a batch by its place alone: the same epoch, index and progress give equal arrays, from any thread."""
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -40,22 +40,21 @@ class BatchSource(Protocol):
     def batch(self, epoch: int, index: int, progress: float) -> Arrays | Windows:
         """Image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of each sample, int64 (B,).
 
-        A number is that of the case, plus the number of cases for each time that the epoch had the case before.
-
-        `progress` is how far the run will be, 0 to 1; the resolution of the batch may follow it.
+        A sample's number is its case's, plus the number of cases for each time that the epoch had the case before.
+        `progress` is how far the run will be, 0 to 1. The resolution of the batch may follow it.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """All that is random in the augmentation of a batch, drawn on the host ahead of it.
+    """All random numbers for the augmentation of a batch, drawn on the host.
 
     Parameters
     ----------
     table : (B, N), float32
         In 0 to 1; goes to the device with the batch.
     seeds : (B,)
-        Of what is drawn on the device.
+        Seeds of the noise, which is drawn on the device.
     """
 
     table: Tensor
@@ -63,14 +62,14 @@ class Draws:
 
 
 class Draw(Protocol):
-    """Draws for a batch, from any thread; decided by its arguments alone."""
+    """Draws for a batch, from any thread. Its arguments alone decide the draws."""
 
     def __call__(self, *, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What one forward pass is fed: image (B, C, H, W) and target, where they come from, and how they are changed."""
+    """The input of one forward pass: image (B, C, H, W), target, where they come from, and how they will be changed."""
 
     image: Tensor
     target: Tensor
@@ -80,11 +79,11 @@ class Batch:
     resizing: Resizing | None = None
 
     def tensors(self) -> list[Tensor]:
-        """All that has to be on the device."""
+        """The tensors that have to be on the device."""
         return [self.image, self.target, *([] if self.draws is None else [self.draws.table])]
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
-        """Put others in the place of `tensors()`."""
+        """The batch with other tensors in place of `tensors()`."""
         draws = None if self.draws is None else replace(self.draws, table=tensors[2])
         return replace(self, image=tensors[0], target=tensors[1], draws=draws)
 
@@ -92,8 +91,8 @@ class Batch:
 class Batches:
     """Batches in order, from any first one; `workers` threads prepare up to `workers` + 1 of them ahead.
 
-    Threads, not processes: decoders free the interpreter, nothing is copied between processes, and a signal or an
-    error reaches one place.
+    Threads suffice, as decoders release the interpreter. Nothing is copied between processes, and signals and errors
+    reach one place.
 
     Parameters
     ----------
@@ -102,14 +101,14 @@ class Batches:
     first
         Number of the first batch, counted from the start of the run.
     progress
-        Number of a batch -> how far the run is then, 0 to 1. Asked in the calling thread.
+        Number of a batch -> how far the run is then, 0 to 1. Called in the caller's thread.
     workers
-        Threads; 0 prepares each batch when it is asked for.
+        Threads; 0 prepares each batch on demand.
     device
-        Where batches go. To a GPU they are copied from page-locked memory on a stream of its own, while it works on the
-        step before; nothing waits for the copy but the kernels that need it.
+        Where batches go. A GPU copies them from page-locked memory on a stream of its own during the step before, and
+        only the kernels that need a batch wait for it.
     draw
-        Draws what the augmentation needs; None where there is none.
+        Draws for the augmentation, or None.
     """
 
     def __init__(
@@ -150,12 +149,12 @@ class Batches:
         self._batches.close()
 
     def take(self) -> Batch:
-        """The next batch; the time that this took adds to `waited`, in seconds.
+        """The next batch. The seconds that this took are added to `waited`.
 
         Raises
         ------
         SegmeterError
-            What reading a file led to, as it was raised; anything else as a RunError that names the batch.
+            A file could not be read. Any other error becomes a RunError that names the batch.
         """
         start = time.perf_counter()
         batch = next(self._batches)
@@ -201,10 +200,10 @@ class Batches:
 
 
 def _compute_alone(others: int) -> None:
-    """Let torch use one thread where this one computes: a team of threads for each resize takes cores from the step.
+    """Let torch compute with one thread in this thread, so that resizing takes no cores from the step.
 
-    torch gives the last number set anywhere to each thread that first computes, so this one takes its number before it
-    is changed, and `others` is set again, in another thread.
+    A thread that computes for the first time gets the number that was last set anywhere. So this thread takes its
+    number first, and another thread then sets `others` again.
     """
     torch.get_num_threads()
     torch.set_num_threads(1)
@@ -214,6 +213,6 @@ def _compute_alone(others: int) -> None:
 
 
 def resized(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Image and target in their final size; what is queued is not waited for."""
+    """Image and target in their final size; nothing waits for the device."""
     image, target = batch.image, batch.target
     return (image, target) if batch.resizing is None else resize_batch(image, target, batch.resizing)

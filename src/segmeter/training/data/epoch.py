@@ -1,4 +1,4 @@
-"""Seed and number of an epoch -> which cases it takes, how often each, and around which class."""
+"""Plans an epoch from the seed and its number: which cases it takes, how often, and around which class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-ANYWHERE = -1  # the label of a sample that is not laid around a class
-LEAST_BATCHES = 10  # of an epoch where samples differ each time they are drawn
+ANYWHERE = -1  # the label of a sample that is not cut around a class
+LEAST_BATCHES = 10  # of an epoch, if samples differ each time they are drawn
 
 _ORDER, WINDOW, PIXELS, AUGMENT, _BALANCE, _SOURCES = range(6)  # independent streams of draws
 
@@ -15,12 +15,12 @@ Numbers = NDArray[np.int64]
 
 
 def draw(stream: int, *, seed: int, epoch: int = 0, index: int = 0) -> np.random.Generator:
-    """The generator of one stream for one sample in one epoch."""
+    """The random generator of one stream for one sample in one epoch."""
     return np.random.default_rng([stream, seed, epoch, index])
 
 
 def epoch_order(count: int, *, seed: int, epoch: int, turn: int = 0) -> Numbers:
-    """In which order an epoch takes the cases in its first or a later turn: a permutation.
+    """The order in which a turn of an epoch takes the cases: a permutation.
 
     Examples
     --------
@@ -32,14 +32,14 @@ def epoch_order(count: int, *, seed: int, epoch: int, turn: int = 0) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """Where cases come from, and what share of the samples each source has.
+    """The sources of the cases, and each source's share of the samples.
 
     Parameters
     ----------
     of : (N,)
         The source of each case, from 0.
     weights : (S,)
-        Of each source, > 0; their ratios count.
+        Weight of each source, > 0; only their ratios matter.
     """
 
     of: Numbers
@@ -47,7 +47,7 @@ class Sources:
 
     @classmethod
     def named(cls, names: Iterable[str], weights: Mapping[str, float]) -> "Sources | None":
-        """From the name of the source of each case, and the weight of each name; None where there are no weights."""
+        """From each case's source and each source's weight, by name; None without weights."""
         if not weights:
             return None
         numbers = {name: number for number, name in enumerate(weights)}
@@ -61,10 +61,10 @@ class Plan:
     Parameters
     ----------
     numbers : (S,)
-        Case + repeat x number of cases, where repeat says how often the epoch had this case before: every number is
-        there once, and decides all draws of its sample.
+        Case + repeat x number of cases, where repeat counts how often the epoch had the case before. Every number
+        occurs once, and decides all draws of its sample.
     labels : (S,)
-        The class that a sample is laid around, or `ANYWHERE`.
+        The class that a sample is cut around, or `ANYWHERE`.
     """
 
     numbers: Numbers
@@ -83,9 +83,9 @@ def plan_epoch(
 ) -> Plan:
     """Plan an epoch.
 
-    Every case is taken once before any is taken twice; of several sources, within each. Of a part of the samples the
-    class comes first, each class as often, then a case that has it, each as often; a sample stays in its source where
-    that has the class.
+    Every case is taken once before any is taken twice, within each source. For the balanced part of the samples a class
+    is chosen first, each equally often, and then a case that has it, each equally often. Such a sample stays in its
+    source if that has the class.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ def plan_epoch(
     seed, epoch
         Decide the plan.
     balance
-        Part of the samples whose class comes first, 0 to 1.
+        Part of the samples whose class is chosen first, 0 to 1.
     presence : (count, K)
-        Which classes each case has; needed for `balance`.
+        Whether a case has a class; needed for `balance`.
     sources
         Shares of the samples; None draws from all cases alike.
     """
@@ -123,7 +123,7 @@ def _cases(count: int, samples: int, *, seed: int, epoch: int, sources: Sources 
 
 
 def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
-    """Samples per source, in the ratio of the weights as near as whole numbers can be.
+    """Samples per source, as near to the ratio of the weights as whole numbers can be.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
 def _with_class(
     cases: Numbers, labels: Numbers, presence: NDArray[np.bool_], source: Numbers, rng: np.random.Generator
 ) -> Numbers:
-    """Give each sample that is laid around a class a case that has it, of its own source if possible."""
+    """Give each sample that is cut around a class a case that has it, from its own source if possible."""
     home, cases = source[cases], cases.copy()
     for label in np.unique(labels[labels != ANYWHERE]):
         for own in np.unique(source):
@@ -149,7 +149,7 @@ def _with_class(
 
 
 def count_before(values: Numbers) -> Numbers:
-    """How often each value stands earlier in the array.
+    """How often each value occurs earlier in the array.
 
     Examples
     --------
@@ -164,6 +164,6 @@ def count_before(values: Numbers) -> Numbers:
 
 
 def _spread(values: Numbers, length: int, rng: np.random.Generator) -> Numbers:
-    """Values in random order, each as often as the others, or once more."""
+    """Values in random order, with counts that differ by one at most."""
     turns = [rng.permutation(values) for _ in range(-(-length // len(values)))]
     return np.concatenate([np.zeros(0, np.int64), *turns])[:length]

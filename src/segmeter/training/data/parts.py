@@ -1,4 +1,4 @@
-"""Samples whose arrays stay in their files: large images are cut into windows without decoding the rest of them."""
+"""Cuts windows from large images without decoding the rest of them: the arrays of a sample stay in their files."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,18 +19,18 @@ from segmeter.data.sample import Sample
 
 State = tuple[int, int, int, int]
 ABSENT: State = (0, 0, 0, 0)
-LEAST_PIXELS = 1 << 22  # of an image; smaller ones are decoded about as fast as the tiles that a window meets
+LEAST_PIXELS = 1 << 22  # of an image; smaller ones decode about as fast as the tiles under a window
 _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read as they are stored
 
 
 def has_windows(header: Header) -> bool:
-    """Whether windows of such a file can be read: upright TIFF, NPY and Zarr, of values that need no conversion."""
+    """Whether windows of a file can be read: upright TIFF, NPY and Zarr with values that need no conversion."""
     plain = header.orientation == 1 and header.kind != "cmyk" and not header.lead
     return header.format in ("tiff", "npy", "zarr") and header.dtype.name in _READABLE and plain
 
 
 class StoredArray:
-    """An array of a file: ``image[rows, columns]`` and ``target[..., rows, columns]`` read that part of it."""
+    """An array in a file; ``image[rows, columns]`` and ``target[..., rows, columns]`` read that part."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[slice, slice], NDArray[Any]], *, axis: int
@@ -40,7 +40,7 @@ class StoredArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the whole array would take in memory."""
+        """Bytes of the whole array in memory."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def __getitem__(self, key: tuple[Any, ...]) -> NDArray[Any]:
@@ -54,25 +54,25 @@ class StoredArray:
 
 
 class PartReader:
-    """Gives the samples of large images without decoding them; safe to use from threads.
+    """Opens large cases without decoding them; threads may share it.
 
-    A file's content is compared with the verified one when it is first read, and its size, times and inode from then
-    on; of a Zarr folder those of the chunks that a window meets.
+    At its first read a file's content is compared with the verified one. Later reads compare its size, times and inode,
+    in a Zarr folder those of the chunks under a window.
 
     Parameters
     ----------
     dataset
-        Its images and masks are read in parts where all files of a case are TIFF, NPY or Zarr.
+        Its cases are read in parts if all of their files are TIFF, NPY or Zarr.
     """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
         self._samples: dict[int, Sample | None] = {}
         self._folders: dict[Path, FileArray] = {}  # of Zarr, which hold no file open
-        self._states: dict[Path, dict[Path, State]] = {}  # of each file, or of all below a folder
+        self._states: dict[Path, dict[Path, State]] = {}  # of each file, or of all files below a folder
 
     def __call__(self, index: int) -> Sample | None:
-        """The sample of a case, whose arrays are a `StoredArray`; None where it is small or can't be read in parts."""
+        """A case with `StoredArray`s; None if it is small or can't be read in parts."""
         if index not in self._samples:
             self._samples[index] = self._open(index)
         return self._samples[index]
@@ -110,7 +110,7 @@ class PartReader:
         return data.stack(labels)
 
     def _stored(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
-        """A window of a file's pixels, and the value of those without data."""
+        """A window of a file's pixels, and the value that marks missing data."""
         pair = self._dataset.pairs[index]
         path = Path(pair.paths[number])
         if path not in self._states:
@@ -139,7 +139,7 @@ class PartReader:
             yield array
 
     def _verify(self, path: Path, sha256: str) -> None:
-        """Note the states of a file, or of those of a folder, once its content is that which was verified."""
+        """Record the state of a file, or of all files of a folder, if its content is the verified one."""
         files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
         states = {each: read_state(each) for each in files}
         if sha256 and hash_map(path) != sha256:

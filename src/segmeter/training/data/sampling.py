@@ -1,4 +1,4 @@
-"""Cases -> batches of samples: from which window of which case, at which resolution."""
+"""Cuts training samples: chooses the window of each case and the resolution, and stacks samples into batches."""
 
 import logging
 import math
@@ -15,7 +15,7 @@ from segmeter.data.verification.counting import count_classes
 from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.data.batches import Arrays, Windows
-from segmeter.training.data.cache import CachedDataset, Cases
+from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, Sources, draw, plan_epoch
 from segmeter.training.data.windows import (
     Image,
@@ -29,9 +29,9 @@ from segmeter.training.data.windows import (
     stack_windows,
 )
 
-SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none of them is padded
-BAND_PIXELS = 1 << 24  # of a target that are read at a time, as it may be larger than memory
-KEPT_PIXELS = 64  # per class and case, to lay windows around; windows are shifted besides, so few suffice
+SIZE_STEP = 32  # samples at a lower resolution keep to the networks' usual stride, so that none is padded
+BAND_PIXELS = 1 << 24  # of a target read at a time, as it may be larger than memory
+KEPT_PIXELS = 64  # per class and case, to cut windows around; few suffice, as windows are shifted too
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,10 +39,10 @@ _LOG = logging.getLogger(__name__)
 class SampleSource:
     """Gives the batches of a training run by their place alone, so that threads and resumes change nothing.
 
-    An epoch takes every case once, in full batches: what does not fill the last batch is left to other epochs. Where
-    samples differ each time they are drawn, an epoch has at least `LEAST_BATCHES` batches, so cases of a small data set
-    come several times; no two samples of one epoch are the same then. Without any change a sample can't be drawn twice,
-    so an epoch is never longer than the data, and a batch never larger.
+    An epoch takes every case once, in full batches; samples that don't fill the last one are left to other epochs. If
+    samples differ each time they are drawn, an epoch has at least `LEAST_BATCHES` batches. Cases of a small data set
+    then come several times, and no two samples of an epoch are equal. If they don't differ, neither an epoch nor a
+    batch is larger than the data.
 
     Parameters
     ----------
@@ -53,19 +53,19 @@ class SampleSource:
     batch_size
         Samples per batch, >= 1.
     seed
-        Of every draw.
+        Seed of every draw.
     samples
-        Per epoch; None takes what is said above.
+        Per epoch; None chooses as above.
     presence : (N, K)
-        Which classes each case has; None reads all targets where ``config.balance`` needs it.
+        Whether a case has a class; None reads all targets if ``config.balance`` needs it.
     sources
-        Share of the samples that each source of the cases has; None takes all cases alike.
+        Each source's share of the samples; None takes all cases alike.
     defer
-        Leave resizing to the device, so that the host only cuts: pays on a GPU, which few host cores have to feed.
+        Leave resizing to the device. On a GPU this pays, as few host cores have to feed it.
     downsample
-        How many times smaller than the images the network sees them: samples are made as it sees them.
+        How many times smaller the network sees the images; samples have the network's size.
     part
-        (r, k): of each batch this source gives the samples r, r + k, r + 2 k, ..., so that k processes share it out.
+        (r, k): of each batch this source gives samples r, r + k, r + 2 k, ..., so that k processes share it.
 
     Raises
     ------
@@ -121,15 +121,15 @@ class SampleSource:
         Parameters
         ----------
         epoch, index
-            Which epoch, and which batch of it.
+            The epoch, and the batch in it.
         progress
-            The part of the run that is over, 0 to 1; decides the resolution alone.
+            The part of the run that is over, 0 to 1; decides only the resolution.
 
         Returns
         -------
-        Image (B, H, W, C) and target (B, H, W), or (B, K, H, W) for multilabel, in the cases' dtypes, and the number of
-        each sample, int64 (B,): its case + the number of cases x how often the epoch had this case before. And what the
-        device has yet to do, where that is left to it.
+        Image (B, H, W, C) and target (B, H, W), or (B, K, H, W) for multilabel, in the cases' dtypes. The number of
+        each sample, int64 (B,): its case + the number of cases x how often the epoch had the case before. And the
+        resizing that is left to the device, if any.
 
         Raises
         ------
@@ -169,13 +169,13 @@ class SampleSource:
         number
             The case, or for its r-th repeat in the epoch the case + r x number of cases.
         label
-            The class that its window is laid around.
+            The class that its window is cut around.
         """
         image, target, size = self._cut(epoch, number, progress, label)
         return resize_image(image, size), resize_target(target, size)
 
     def _cut(self, epoch: int, number: int, progress: float, label: int) -> tuple[Image, NDArray[Any], Size]:
-        """The window of a sample as it is stored, and the size that it is to get."""
+        """The window of a sample as stored, and the size that it will be resized to."""
         repeat, index = divmod(number, len(self.cases))
         case = self.cases.opened(index) if isinstance(self.cases, CachedDataset) else self.cases[index]
         if case.target is None:
@@ -209,7 +209,7 @@ class SampleSource:
         return plan
 
     def _place(self, rng: np.random.Generator, index: int, target: NDArray[Any], window: Size, label: int) -> Window:
-        """Anywhere in the image, or around a pixel of a class."""
+        """A window anywhere in the image, or around a pixel of a class."""
         image = target.shape[-2:]
         shift, which = rng.random(2), rng.random()
         corner = [slide(side, length, part) for side, length, part in zip(image, window, shift, strict=True)]
@@ -229,7 +229,7 @@ class SampleSource:
 
 
 def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:
-    """Samples of an epoch; refused where the same bits would have to come twice."""
+    """Samples of an epoch; refused if equal samples would have to come twice."""
     remedy = "Set augment.brightness, augment.crop or another change, so that no sample comes twice."
     if config.balance and not config.can_repeat:
         rule = "to be 0 where samples are not changed, as cases come several times"
@@ -253,7 +253,7 @@ def _find_presence(cases: Cases) -> NDArray[np.bool_]:
 
 
 def sample_size(config: AugmentConfig, image: Size, progress: float, downsample: int = 1) -> tuple[Size, float]:
-    """How large a sample is at this point of the run, and the share of the full resolution that it has.
+    """A sample's size at this point of the run, and its share of the full resolution.
 
     Examples
     --------
@@ -273,26 +273,26 @@ def sample_size(config: AugmentConfig, image: Size, progress: float, downsample:
 
 
 def _smaller(side: int, scale: float, *, exact: bool) -> int:
-    """A side of a sample at a lower resolution, so that its window is no larger than the crop, but for half a pixel."""
+    """A side of a sample at a lower resolution; its window exceeds the crop by half a pixel at most."""
     small = max(1, round(side * scale))
     return small if exact or small < SIZE_STEP else small // SIZE_STEP * SIZE_STEP
 
 
 def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator) -> dict[int, NDArray[np.int64]]:
-    """Where the classes of one target are: for each class in it, some of its pixels, drawn at random.
+    """Some pixels of each class of a target, drawn at random.
 
     Parameters
     ----------
     target : (H, W), or (K, H, W) for multilabel
         Read some rows at a time, twice.
     spec
-        What its values mean.
+        The meaning of its values.
     rng
         Draws the pixels.
 
     Returns
     -------
-    Per class that is there, `KEPT_PIXELS` positions in the flattened (H, W); some may repeat.
+    For each class that occurs, `KEPT_PIXELS` positions in the flattened (H, W); some may repeat.
     """
     width = target.shape[-1]
     tops = range(0, target.shape[-2], max(1, BAND_PIXELS // max(1, width)))
@@ -313,7 +313,7 @@ def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator
 
 
 def _planes(target: NDArray[Any], top: int, height: int, spec: ClassSpec) -> Iterator[NDArray[np.bool_]]:
-    """Where each class is in some rows of a target."""
+    """A mask of each class in some rows of a target."""
     rows = target[..., top : top + height, :]
     if spec.is_multilabel:
         return iter(rows == 1)

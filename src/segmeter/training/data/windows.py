@@ -1,4 +1,4 @@
-"""Image and target -> the part of them inside a window, at the size that is wanted, on the host or the device."""
+"""Cuts the part of image and target inside a window, and resizes it on the host or the device."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from segmeter.training.data.augment_config import Size
 
 Image = NDArray[Any]
 
-_GOLDEN = (math.sqrt(5) - 1) / 2  # steps of this part of a circle stay far from the places visited before
+_GOLDEN = (math.sqrt(5) - 1) / 2  # steps of this part of a circle stay far from earlier places
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Window:
 
 
 def slide(image: int, window: int, part: float) -> int:
-    """Start of a window inside an image, or of one around it where it is larger; each start is as likely."""
+    """Start of a window inside an image, or around it if the window is larger. All starts are equally likely."""
     low, high = sorted((0, image - window))
     return low + int(part * (high - low + 1))
 
 
 def other_window(window: Window, image: Size, repeat: int) -> Window | None:
-    """Another place for a window of the same size; each repeat has its own, and None is left when there are no more.
+    """Another place for a window of the same size, a different one for each repeat; None when there are no more.
 
-    Steps that share no divisor with the number of places visit all of them before any comes again.
+    Steps that share no divisor with the number of places visit every place before any comes again.
     """
     low_row, low_column = min(0, image[0] - window.height), min(0, image[1] - window.width)
     columns = abs(image[1] - window.width) + 1
@@ -55,7 +55,7 @@ def other_window(window: Window, image: Size, repeat: int) -> Window | None:
 
 
 def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> tuple[Image, NDArray[Any]]:
-    """Image and target inside a window; beyond the image it is mirrored, and ignored where the data can say so."""
+    """Image and target inside a window. Outside, the image is mirrored, and the target ignored if the data allows."""
     full = image.shape[:2]
     rows, above, below = _span(window.top, window.height, full[0])
     columns, before, after = _span(window.left, window.width, full[1])
@@ -72,20 +72,20 @@ def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> 
 
 @dataclass(frozen=True)
 class Resizing:
-    """What is left to do for a batch of windows: which part of each sample holds its window, and how large it gets."""
+    """The resizing that is left to the device: each sample's window, at the top left, and the size of the batch."""
 
     windows: tuple[Size, ...]
     size: Size
 
 
 def resize_image(image: Image, size: Size) -> Image:
-    """Bilinear, with every pixel of a larger image taken into account (antialiased); the dtype stays.
+    """Resize bilinearly and antialiased, so that every pixel of a larger image counts; the dtype stays.
 
     Parameters
     ----------
     image : (H, W, C), uint8, uint16 or float32
     size
-        Height and width wanted.
+        Height and width.
     """
     if image.shape[:2] == size:
         return image
@@ -96,16 +96,16 @@ def resize_image(image: Image, size: Size) -> Image:
 def resize_planes(image: Tensor, size: Size) -> Tensor:
     """As `resize_image`, for (B, C, H, W) on any device; on a GPU uint8 may differ by 1 from the CPU."""
     bits = {torch.uint8: 255, torch.uint16: 65535}.get(image.dtype)
-    exact = bits is None or (image.dtype == torch.uint8 and image.device.type == "cpu")  # the GPU resizes floats alone
+    exact = bits is None or (image.dtype == torch.uint8 and image.device.type == "cpu")  # a GPU only resizes floats
     wide = image if exact else image.float()
     resized = functional.interpolate(wide, size, mode="bilinear", antialias=True, align_corners=False)
     if bits is None or exact:
         return resized
-    return resized.round_().clamp_(0, bits).to(image.dtype)  # the weights of a pixel add up to 1 but for rounding
+    return resized.round_().clamp_(0, bits).to(image.dtype)  # the weights of a pixel add up to 1, up to rounding
 
 
 def resize_batch(image: Tensor, target: Tensor, resizing: Resizing) -> tuple[Tensor, Tensor]:
-    """Resize the windows of a batch on its device, as `resize_image` and `resize_target` do; waits for nothing.
+    """Resize the windows of a batch on its device, as `resize_image` and `resize_target` do, without waiting.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def resize_batch(image: Tensor, target: Tensor, resizing: Resizing) -> tuple[Ten
 
 
 def stack_windows(windows: list[NDArray[Any]], *, axis: int) -> NDArray[Any]:
-    """Stack arrays of several heights and widths, which are `axis` and the next one, with zeros below and to the right.
+    """Stack arrays that differ in `axis` and the next one, with zeros below and to the right.
 
     Examples
     --------
@@ -143,13 +143,13 @@ def stack_windows(windows: list[NDArray[Any]], *, axis: int) -> NDArray[Any]:
 
 
 def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
-    """The value at the centre of each new pixel; nothing is blended.
+    """Resize by taking the value at the centre of each new pixel; nothing is blended.
 
     Parameters
     ----------
     target : (..., H, W), any dtype
     size
-        Height and width wanted.
+        Height and width.
     """
     if target.shape[-2:] == size:
         return target
@@ -162,6 +162,6 @@ def _centres(old: int, new: int) -> NDArray[np.int64]:
 
 
 def _span(start: int, length: int, full: int) -> tuple[slice, int, int]:
-    """The part of a span that is inside, and how much lies before and after it."""
+    """The part of a span that is inside, and the lengths before and after it."""
     inside = slice(max(start, 0), min(start + length, full))
     return inside, inside.start - start, start + length - inside.stop

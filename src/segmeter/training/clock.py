@@ -1,0 +1,196 @@
+"""Keeps time for a run: how far it is, when it ends, how fast it goes, and where the time is spent."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from segmeter.files import fresh_folder, remove, write_bytes
+from segmeter.parallel import peak_bytes
+from segmeter.training.config import TrainingConfig
+
+FOLDER, TABLE, TRACE = "profile", "table.txt", "trace.json"
+SKIPPED = 3  # steps before the first profiled one: they allocate, compile and fill caches
+_ROWS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The ends of a run.
+
+    Parameters
+    ----------
+    config
+        Which limits are set.
+    batches_per_epoch
+        Forward passes per epoch, >= 1.
+    """
+
+    config: TrainingConfig
+    batches_per_epoch: int
+
+    @property
+    def last_step(self) -> float:
+        """The step that ends the run, infinity if only a time budget does."""
+        return min(self._last_steps().values(), default=math.inf)
+
+    def _last_steps(self) -> dict[str, int]:
+        """The last step by each limit in steps or epochs, by how the user would write the limit."""
+        limits: dict[str, int] = {}
+        if self.config.steps is not None:
+            limits[f"steps={self.config.steps}"] = self.config.steps
+        epochs = self.config.epoch_limit
+        if epochs is not None:
+            limits[f"epochs={epochs}"] = math.ceil(epochs * self.batches_per_epoch / self.config.accumulate)
+        return limits
+
+    def reached(self, step: int, seconds: float) -> str:
+        """Name the limit that ends the run, such as "epochs=60"; an empty string while there is none.
+
+        `step` and `seconds` are as for `progress`. A time budget always allows at least one step.
+        """
+        reached = [name for name, last in self._last_steps().items() if step >= last]
+        if not reached and step > 0 and self.progress(step, seconds) >= 1.0:
+            return f"time_budget={self.config.time_budget}"
+        return reached[0] if reached else ""
+
+    def progress(self, step: int, seconds: float) -> float:
+        """The part of the run that is over, 0 to 1, by the limit that is nearest to its end.
+
+        Parameters
+        ----------
+        step
+            Steps done.
+        seconds
+            Spent on the run, plus the time that the last validation will need.
+        """
+        budget = self.config.budget_seconds
+        in_time = 0.0 if budget is None else seconds / budget
+        return min(1.0, max(step / self.last_step, in_time))
+
+    def epochs(self, step: int) -> float:
+        """Passes over the data after `step` steps."""
+        return step * self.config.accumulate / self.batches_per_epoch
+
+    def validation_due(self, step: int) -> bool:
+        """Whether step number `step` is the first to complete another validation interval."""
+        every = self.config.validate_every
+        if every is None or step == 0:
+            return False
+        if self.config.validate_unit == "steps":
+            return step % every == 0
+        batches, interval = step * self.config.accumulate, every * self.batches_per_epoch
+        return batches // interval > (batches - self.config.accumulate) // interval
+
+
+@dataclass
+class Counts:
+    """Images trained on, and the seconds that it took, those spent waiting for batches included."""
+
+    images: int = 0
+    spent: float = 0.0
+    waited: float = 0.0
+
+    def __iadd__(self, other: "Counts") -> "Counts":
+        self.images += other.images
+        self.spent += other.spent
+        self.waited += other.waited
+        return self
+
+    @property
+    def images_per_second(self) -> float:
+        return round(self.images / max(self.spent, 1e-9), 3)
+
+    @property
+    def data_wait(self) -> float:
+        """The share of the time that was spent waiting for batches."""
+        return round(min(self.waited / max(self.spent, 1e-9), 1.0), 4)
+
+
+class Throughput:
+    """A stopwatch for training steps. It stands still during validations and saves."""
+
+    def __init__(self) -> None:
+        self.whole = Counts()  # everything that was read
+        self._recent = Counts()  # since the last reading
+        self._stages: dict[str, float] = {}
+        self._since: float | None = None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a block that is no training step; the stopwatch stands still for it."""
+        self.hold()
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._stages[name] = self._stages.get(name, 0.0) + time.perf_counter() - start
+
+    def add(self, images: int, waited: float) -> None:
+        """Count a step whose batches took `waited` seconds to come."""
+        self._recent += Counts(images, 0.0, waited)
+
+    def run(self) -> None:
+        """Go on, unless it runs already."""
+        if self._since is None:
+            self._since = time.perf_counter()
+
+    def hold(self) -> None:
+        """Stand still until `run`."""
+        if self._since is not None:
+            self._recent.spent += time.perf_counter() - self._since
+            self._since = None
+
+    def read(self) -> tuple[Counts, dict[str, float]]:
+        """The counts since the last reading, and the seconds of each stage."""
+        self.hold()
+        seen, self._recent = self._recent, Counts()
+        self.whole += seen
+        stages, self._stages = {"data": seen.waited, "step": seen.spent - seen.waited, **self._stages}, {}
+        return seen, {name: round(seconds, 3) for name, seconds in stages.items()}
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """The most memory that the process has used so far: torch's on a GPU, otherwise all of it."""
+    used = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_bytes()
+    return round(used / 1e6, 1)
+
+
+@contextmanager
+def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
+    """Record steps with torch's profiler while the block runs; call what it yields after each step.
+
+    profile/table.txt lists the slowest operations. profile/trace.json opens in chrome://tracing and Perfetto. Both
+    are written once the last step is recorded, or when the block ends before.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    steps
+        Recorded after the first `SKIPPED` ones; 0 records none.
+    """
+    if not steps:
+        yield lambda: None
+        return
+    on_gpu = torch.cuda.is_available()
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    plan = schedule(wait=SKIPPED - 1, warmup=1, active=steps, repeat=1)
+
+    def write(found: profile) -> None:
+        order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+        table = found.key_averages().table(sort_by=order, row_limit=_ROWS, max_name_column_width=60)
+        remove(folder / FOLDER)  # left by a run that was stopped and resumed
+        with TemporaryDirectory() as place, fresh_folder(folder / FOLDER) as fresh:
+            found.export_chrome_trace(str(Path(place) / TRACE))
+            write_bytes(fresh / TABLE, f"{table}\n".encode())
+            write_bytes(fresh / TRACE, (Path(place) / TRACE).read_bytes())
+
+    with profile(activities=kinds, schedule=plan, on_trace_ready=write) as recorder:
+        yield recorder.step

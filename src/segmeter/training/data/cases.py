@@ -1,0 +1,187 @@
+"""The cases that training reads: a data set that keeps decoded cases in memory, or an overfit run's fixed samples."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Dataset, read_case
+from segmeter.data.files.array import LazyArray
+from segmeter.data.sample import Sample
+from segmeter.errors import DataError
+from segmeter.training.data.batches import Arrays, BatchSource, Windows
+
+
+class Cases(Protocol):
+    """The part of a data set that training uses; `segmeter.data.dataset.Dataset` has it."""
+
+    @property
+    def spec(self) -> ClassSpec: ...
+
+    @property
+    def case_ids(self) -> Sequence[str]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Sample: ...
+
+    def fingerprint(self) -> str: ...
+
+    def contents(self) -> Mapping[str, str]: ...
+
+    def kinds(self) -> Sequence[Any]: ...
+
+
+class Budget:
+    """A number of bytes that several caches share."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Take `size` bytes if they are left, and return whether they were."""
+        with self._lock:
+            fits = size <= self.left
+            self.left -= size if fits else 0
+        return fits
+
+
+class CachedDataset:
+    """Keeps the first cases that fit the budget and reads the others each time. Threads may share it.
+
+    A kept case is never dropped for another one: training wants every case equally often.
+
+    Parameters
+    ----------
+    cases
+        Read on demand.
+    budget
+        Bytes, shared with other caches.
+    parts
+        Index of a case -> its sample with arrays that stay in the files, or None if these must be read whole.
+    """
+
+    def __init__(
+        self, cases: Cases, budget: Budget, parts: Callable[[int], Sample | None] = lambda index: None
+    ) -> None:
+        self.cases, self.spec, self.case_ids = cases, cases.spec, cases.case_ids
+        self._budget, self._parts = budget, parts
+        self._kept: dict[int, Sample] = {}
+        self._large: frozenset[int] | None = None
+        self._fingerprint = ""
+        self._kinds: Sequence[Any] = ()
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def __getitem__(self, index: int) -> Sample:
+        kept = self._kept.get(index)
+        if kept is not None:
+            return kept
+        sample = read_case(self.cases, index)
+        if self._budget.take(_size(sample)):
+            for array in (sample.image, sample.target):
+                if array is not None:
+                    array.flags.writeable = False  # every epoch sees these same arrays
+            self._kept[index] = sample
+        return sample
+
+    def opened(self, index: int) -> Sample:
+        """A case to cut a window from. Large cases that the cache has no room for stay in their files."""
+        parts = None if index in self._kept else self._parts(index)
+        return self[index] if parts is None or _size(parts) <= self._budget.left else parts
+
+    def large_cases(self) -> frozenset[int]:
+        """Indices of the cases that are larger than memory, to be read by rows."""
+        if self._large is None:
+            self._large = self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
+        return self._large
+
+    def open_rows(self, index: int) -> AbstractContextManager[tuple[LazyArray, LazyArray | None]]:
+        """Open the image and the target of a case, to be read by rows."""
+        if not isinstance(self.cases, Dataset):
+            raise DataError(f"{self.case_ids[index]}: can't be read by rows.")
+        return self.cases.open_rows(index)
+
+    def fingerprint(self) -> str:
+        self._fingerprint = self._fingerprint or self.cases.fingerprint()  # asked for with every checkpoint
+        return self._fingerprint
+
+    def contents(self) -> Mapping[str, str]:
+        return self.cases.contents()
+
+    def kinds(self) -> Sequence[Any]:
+        """Height, width and dtype of each image, which tell batches apart."""
+        self._kinds = self._kinds or self.cases.kinds()  # asked for with every validation
+        return self._kinds
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedCases:
+    """Samples in memory as a data set; see `Cases` for its methods."""
+
+    spec: ClassSpec
+    samples: tuple[Sample, ...]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.samples[index]
+
+    @property
+    def case_ids(self) -> tuple[str, ...]:
+        return tuple(sample.case_id for sample in self.samples)
+
+    def contents(self) -> Mapping[str, str]:
+        """Sha256 of the pixels of each sample."""
+        return {sample.case_id: hashlib.sha256(_pixels(sample)).hexdigest() for sample in self.samples}
+
+    def kinds(self) -> list[tuple[Any, ...]]:
+        return [(*sample.image.shape, str(sample.image.dtype)) for sample in self.samples]
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(repr((self.spec, self.contents())).encode()).hexdigest()
+
+
+class FixedBatches:
+    """Repeats the first batches of the first epoch for ever: a model that can't fit them has a fault.
+
+    Parameters
+    ----------
+    source
+        Asked for each batch once, at full resolution.
+    count
+        How many batches; an epoch may have fewer.
+    """
+
+    def __init__(self, source: BatchSource, count: int) -> None:
+        self._batches = [Windows(*source.batch(0, index, 1.0)) for index in range(min(count, len(source)))]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def batch(self, epoch: int, index: int, progress: float) -> Arrays | Windows:
+        return self._batches[index]
+
+    def cases(self, case_ids: Sequence[str], spec: ClassSpec) -> FixedCases:
+        """The samples as cases to validate on, named by their place and the case that each was cut from."""
+        drawn = (row for batch in self._batches for row in zip(batch.image, batch.target, batch.indices, strict=True))
+        samples = [
+            Sample(case_id=f"{place}-{case_ids[number % len(case_ids)]}", image=image, target=target)
+            for place, (image, target, number) in enumerate(drawn, start=1)
+        ]
+        return FixedCases(spec=spec, samples=tuple(samples))
+
+
+def _size(sample: Sample) -> int:
+    return sample.image.nbytes + (0 if sample.target is None else sample.target.nbytes)
+
+
+def _pixels(sample: Sample) -> bytes:
+    target = b"" if sample.target is None else sample.target.tobytes()
+    return repr((sample.image.shape, sample.image.dtype)).encode() + sample.image.tobytes() + target

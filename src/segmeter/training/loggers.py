@@ -1,0 +1,281 @@
+"""Writes the metrics of a run: always to history.jsonl, and if asked to CSV, TensorBoard, Weights & Biases or MLflow.
+
+Nothing is sent anywhere but to the server that the user named.
+"""
+
+import hashlib
+import json
+import logging
+import math
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from segmeter.errors import ConfigError
+from segmeter.files import Lines, csv_bytes, make_folder, write_bytes
+from segmeter.provenance import flatten
+from segmeter.records import read_json_lines
+from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
+
+_LOG = logging.getLogger(__name__)
+Row = Mapping[str, Any]
+Outcome = Literal["finished", "interrupted", "failed"]
+
+
+class History:
+    """Appends rows to history.jsonl, one flushed line each.
+
+    Parameters
+    ----------
+    path
+        Created if it is missing.
+    position
+        Bytes that stay. A resumed run writes again what came after its checkpoint.
+    """
+
+    def __init__(self, path: Path, *, position: int = 0) -> None:
+        self.path = path
+        self._lines = Lines(path, keep=position)
+
+    @property
+    def position(self) -> int:
+        """Bytes written so far."""
+        return self._lines.size
+
+    def write(self, row: Row) -> None:
+        """Append a line of JSON, with null for NaN and infinity."""
+        self._lines.write((json.dumps(_plain(row), allow_nan=False) + "\n").encode())
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def numbers(row: Row) -> dict[str, float]:
+    """The numbers of a row by flat names, such as "val/mean_iou", without its step."""
+    flat = flatten(row, separator="/").items()
+    kept = {name: value for name, value in flat if isinstance(value, int | float) and not isinstance(value, bool)}
+    return {name: value for name, value in kept.items() if name != "step"}
+
+
+def write_csv(folder: Path) -> None:
+    """Write the rows of history.jsonl to train.csv and val.csv, a column for each number that any row has."""
+    rows = read_json_lines(folder / "history.jsonl")
+    for name, validated in (("train.csv", False), ("val.csv", True)):
+        table = [{"step": row["step"], **numbers(row)} for row in rows if ("val" in row) == validated]
+        columns = list(dict.fromkeys(column for row in table for column in row))
+        if table:
+            write_bytes(folder / name, csv_bytes([columns, *([row.get(each) for each in columns] for row in table)]))
+
+
+class Logger(Protocol):
+    """Takes each row of history.jsonl, and pictures: PNG files by case id."""
+
+    def write(self, row: Row) -> None: ...
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None: ...
+
+    def close(self, outcome: Outcome) -> None: ...
+
+
+class Loggers:
+    """All loggers of a run. If one fails, a warning names it; the training and the others go on.
+
+    Parameters
+    ----------
+    configs
+        The loggers that were chosen, and whether CSV files are written too.
+    folder
+        The run's.
+    step
+        The step that the run goes on from; 0 for a new run.
+    settings
+        The run's configuration as plain values, without secrets.
+    """
+
+    def __init__(
+        self, configs: Sequence[LoggerConfig], *, folder: Path, step: int, settings: Mapping[str, Any]
+    ) -> None:
+        built = {config.name: LOGGERS.build(config, folder=folder, step=step, settings=settings) for config in configs}
+        self._loggers: dict[str, Logger] = {name: logger for name, logger in built.items() if logger is not None}
+        self._missed = dict.fromkeys(self._loggers, 0)
+        self._csv = folder if any(config.csv for config in configs) else None
+
+    def write(self, row: Row) -> None:
+        """Give a row to each logger. One that failed is tried again, as its server may come back."""
+        self._each(row["step"], lambda logger: logger.write(row))
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        """Give each logger the pictures of a validation."""
+        if pictures:
+            self._each(step, lambda logger: logger.show(step, pictures))
+
+    def _each(self, step: int, give: Callable[[Logger], None]) -> None:
+        for name, logger in self._loggers.items():
+            try:
+                give(logger)
+            except Exception as error:  # of a network, a disk, or another's library
+                if not self._missed[name]:
+                    _LOG.warning("logger: %s failed at step %d (%s); training goes on", name, step, _line(error))
+                self._missed[name] += 1
+
+    def close(self, outcome: Outcome) -> None:
+        """Close each logger, name those that lack rows, and write the CSV files."""
+        for name, logger in self._loggers.items():
+            try:
+                logger.close(outcome)
+            except Exception as error:
+                _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
+            if self._missed[name]:
+                _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
+        if self._csv is not None:
+            write_csv(self._csv)
+
+
+def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
+    """history.jsonl alone."""
+
+
+class TensorBoardLogger:
+    """Writes one curve per metric into `tensorboard/`; rows that an earlier process wrote from `step` on are hidden."""
+
+    def __init__(
+        self, config: TensorBoardConfig, *, folder: Path, step: int, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        _import("tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        make_folder(folder / "tensorboard")
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step or None)
+
+    def write(self, row: Row) -> None:
+        for name, value in numbers(row).items():
+            self._writer.add_scalar(name, value, row["step"])
+        self._writer.flush()
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        for name, path in pictures.items():
+            self._writer.add_image(f"validation/{name}", _read_picture(path), step, dataformats="HWC")
+
+    def close(self, outcome: Outcome) -> None:
+        self._writer.close()
+
+
+class WandbLogger:
+    """Sends rows to a run of Weights & Biases in the run's folder, which a resume continues."""
+
+    def __init__(self, config: WandbConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when it is imported
+        self._wandb = wandb = _import("wandb")
+        make_folder(folder / "wandb")
+        # what it collects by itself holds the command line and the environment, secrets included
+        off = ("disable_code", "disable_git", "silent", "x_disable_meta", "x_disable_stats", "x_disable_machine_info")
+        try:
+            self._run = wandb.init(
+                project=config.project,
+                entity=config.entity,
+                mode=config.mode,
+                dir=folder,
+                name=folder.name,
+                id=_identifier(folder),
+                resume="allow",
+                config=dict(settings),
+                settings=wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(off, True)),
+            )
+        except (wandb.Error, OSError) as error:
+            raise ConfigError(f"logger: wandb did not start: {_line(error)}") from error
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")  # training and validation both have a row of one step
+
+    def write(self, row: Row) -> None:
+        self._run.log({**numbers(row), "step": row["step"]})
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        shown = {f"validation/{name}": self._wandb.Image(str(path)) for name, path in pictures.items()}
+        self._run.log({**shown, "step": step})
+
+    def close(self, outcome: Outcome) -> None:
+        try:
+            self._run.finish(exit_code=0 if outcome == "finished" else 1)
+        finally:
+            self._wandb.teardown()  # its own process has written everything only when it has ended
+
+
+class MlflowLogger:
+    """Writes rows to a run in an MLflow store; a resume finds it by the name of the run's folder."""
+
+    def __init__(self, config: MlflowConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
+        mlflow = _import("mlflow")
+        given = config.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        uri = given or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
+        artifacts = None if given else (folder / "mlflow").absolute().as_uri()
+        tags = {"segmeter_run": _identifier(folder)}
+        try:
+            self._client = client = mlflow.MlflowClient(tracking_uri=uri)
+            found = client.get_experiment_by_name(config.experiment)
+            place = found.experiment_id if found else client.create_experiment(config.experiment, artifacts)
+            earlier = client.search_runs([place], f"tags.segmeter_run = '{_identifier(folder)}'", max_results=1)
+            run = earlier[0] if earlier else client.create_run(place, run_name=folder.name, tags=tags)
+            self._run_id = run.info.run_id
+            if earlier:
+                client.update_run(self._run_id, status="RUNNING")
+            for name, value in {} if earlier else flatten(settings).items():
+                client.log_param(self._run_id, _mlflow_name(name), str(value)[:500])
+        except Exception as error:  # of MLflow, its database or its client of HTTP
+            raise ConfigError(f"logger: mlflow can't use its store: {_line(error)}") from error
+
+    def write(self, row: Row) -> None:
+        for name, value in numbers(row).items():
+            self._client.log_metric(self._run_id, _mlflow_name(name), value, step=row["step"])
+
+    def show(self, step: int, pictures: Mapping[str, Path]) -> None:
+        for name, path in pictures.items():
+            key = f"validation/{_mlflow_name(name)}"
+            self._client.log_image(self._run_id, _read_picture(path), key=key, step=step)
+
+    def close(self, outcome: Outcome) -> None:
+        status = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}[outcome]
+        self._client.set_terminated(self._run_id, status=status)
+
+
+def _mlflow_name(name: str) -> str:
+    """The name with "_" for every character that MLflow refuses."""
+    return re.sub(r"[^\w./: -]", "_", name)
+
+
+def _identifier(folder: Path) -> str:
+    """The same for a run however often it is resumed, and different for every other run."""
+    place = f"{platform.node()}:{folder.absolute()}"
+    return hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _import(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        remedy = f'Run `pip install "segmeter[{name}]"` or set logger=none.'
+        raise ConfigError(f"logger: {name} is not installed. {remedy}") from error
+
+
+def _read_picture(path: Path) -> NDArray[np.uint8]:
+    """Read a PNG as (H, W, 3)."""
+    with Image.open(path, formats=["PNG"]) as stored:
+        return np.asarray(stored.convert("RGB"))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

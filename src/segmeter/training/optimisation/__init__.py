@@ -1,1 +1,0 @@
-"""Batches -> updates of the weights: step, optimizer, schedule, averaged weights."""

@@ -1,0 +1,201 @@
+"""Optimizers, learning rate schedules and frozen parts: how the weights change in a step.
+
+Nothing here asks the device for a number, so a GPU never waits.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import SGD, AdamW, Optimizer
+
+from segmeter.checks import Problems
+from segmeter.models.segmenter import Segmenter
+from segmeter.training.config import (
+    AdamWConfig,
+    ConstantConfig,
+    CosineConfig,
+    OneCycleConfig,
+    PolyConfig,
+    SgdConfig,
+    TrainingConfig,
+)
+
+Schedule = Callable[[float], float]  # progress of the run, 0 to 1 -> factor on the learning rate; needs no state
+
+WARMUP_START = 0.01  # of the learning rate, so that the first step is not lost
+
+
+def build_adamw(config: AdamWConfig, *, model: nn.Module) -> AdamW:
+    # On two CPU cores, 14 million weights take 33 ms fused on one thread, 70 ms with foreach, 82 ms with a loop.
+    groups = parameter_groups(model, config.weight_decay, encoder_lr=config.encoder_lr)
+    return AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=True)
+
+
+def build_sgd(config: SgdConfig, *, model: nn.Module) -> SGD:
+    groups = parameter_groups(model, config.weight_decay, encoder_lr=config.encoder_lr)
+    return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.nesterov, fused=True)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float, *, encoder_lr: float = 1.0) -> list[dict[str, Any]]:
+    """Split the trainable parameters: kernels decay, norms and biases (fewer than two axes) do not.
+
+    If `encoder_lr` is not 1, the encoder's parameters have their own groups with it as `lr_factor`.
+    """
+    part = find_encoder(model) if encoder_lr != 1 else None
+    encoder = set() if part is None else {id(parameter) for parameter in part.parameters()}
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {
+            "params": [p for p in trainable if (id(p) in encoder) == inside and (p.ndim > 1) == decays],
+            "weight_decay": weight_decay if decays else 0.0,
+            "lr_factor": encoder_lr if inside else 1.0,
+        }
+        for inside in (False, True)
+        for decays in (True, False)
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Give every group of parameters this learning rate, times its own factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get("lr_factor", 1.0)
+
+
+def update_weights(optimizer: Optimizer, *, clip_norm: float | None, scaler: GradScaler | None = None) -> Tensor:
+    """Clip the gradients, take one step unless they are not finite, and clear them.
+
+    A fused optimizer divides the gradients as it reads them, and skips the step on the device. torch promises
+    neither on an Apple GPU, so there the host decides. With a `scaler` a step that overflows is skipped too, and the
+    scale of the loss falls.
+
+    Parameters
+    ----------
+    clip_norm
+        Largest 2-norm over all gradients, or None.
+
+    Returns
+    -------
+    0-d float32 on the device: the norm before clipping, of the unscaled gradients.
+    """
+    if scaler is not None:
+        scaler.unscale_(optimizer)
+    gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    divisor = None if clip_norm is None else (norm / clip_norm).clamp(min=1.0)
+    fused = getattr(optimizer, "_step_supports_amp_scaling", False) and norm.device.type != "mps"
+    if scaler is None and fused:
+        _fused_step(optimizer, norm, divisor)
+    else:
+        if divisor is not None:
+            torch._foreach_div_(gradients, divisor)
+        if scaler is not None:
+            scaler.step(optimizer)
+            scaler.update()
+        elif norm.device.type == "cuda" or norm.isfinite():  # only on CUDA would the host lose time by looking
+            optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return norm
+
+
+def _fused_step(optimizer: Any, norm: Tensor, divisor: Tensor | None) -> None:
+    """Hand the divisor and "do not step" to the optimizer in the way that torch's own GradScaler does."""
+    optimizer.grad_scale = None if divisor is None else divisor.float()
+    optimizer.found_inf = (~norm.isfinite()).to(torch.float32)
+    try:
+        optimizer.step()
+    finally:
+        optimizer.grad_scale = optimizer.found_inf = None
+
+
+def build_cosine(config: CosineConfig) -> Schedule:
+    return _warmed(lambda part: _cosine(1.0, config.final, part), config.warmup)
+
+
+def build_poly(config: PolyConfig) -> Schedule:
+    return _warmed(lambda part: (1.0 - part) ** config.power, config.warmup)
+
+
+def build_constant(config: ConstantConfig) -> Schedule:
+    return _warmed(lambda part: 1.0, config.warmup)
+
+
+def build_one_cycle(config: OneCycleConfig) -> Schedule:
+    def factor(progress: float) -> float:
+        if progress < config.rise:
+            return _cosine(config.start, 1.0, progress / config.rise)
+        return _cosine(1.0, config.final, (min(progress, 1.0) - config.rise) / (1.0 - config.rise))
+
+    return factor
+
+
+def _warmed(after: Schedule, warmup: float) -> Schedule:
+    """Rise linearly over the first part of the run, then follow `after` over the rest of it."""
+
+    def factor(progress: float) -> float:
+        if progress < warmup:
+            return WARMUP_START + (1.0 - WARMUP_START) * progress / warmup
+        return after((min(progress, 1.0) - warmup) / (1.0 - warmup))
+
+    return factor
+
+
+def _cosine(start: float, end: float, part: float) -> float:
+    return end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * part))
+
+
+def find_encoder(model: nn.Module) -> nn.Module | None:
+    """The encoder of a segmenter or of a network, or None if it has no part of this name."""
+    found = getattr(getattr(model, "network", model), "encoder", None)
+    return found if isinstance(found, nn.Module) else None
+
+
+class Freezing:
+    """Keeps the encoder fixed in the first steps, and the chosen running statistics throughout.
+
+    Parameters
+    ----------
+    model
+        In training mode. Code that switches it to evaluation mode must restore the mode of each module.
+    config
+        Supplies `freeze_encoder` and `freeze_norm`.
+    """
+
+    def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
+        self._encoder = find_encoder(model)
+        self._steps = config.freeze_encoder
+        part = {"all": model, "encoder": self._encoder}.get(str(config.freeze_norm))
+        self._norms = [] if part is None else [each for each in part.modules() if isinstance(each, _BatchNorm)]
+        self._frozen: bool | None = None
+
+    def __call__(self, step: int) -> None:
+        """Prepare a step, counted from 0. Only a process's first step and the one that unfreezes do any work."""
+        frozen = step < self._steps
+        if frozen == self._frozen:
+            return
+        if self._encoder is not None and self._steps:
+            self._encoder.requires_grad_(not frozen).train(not frozen)
+        for norm in self._norms:
+            norm.eval()
+        self._frozen = frozen
+
+
+def check_freezing(problems: Problems, segmenter: Segmenter, config: TrainingConfig, encoder_lr: float) -> None:
+    """Refuse encoder settings for a network without an encoder, and freezing of random weights."""
+    asked = {
+        "freeze_encoder": (config.freeze_encoder, config.freeze_encoder > 0),
+        "freeze_norm": (config.freeze_norm, config.freeze_norm is not None),
+        "encoder_lr": (encoder_lr, encoder_lr != 1),
+    }
+    network = segmenter.card.model.get("name")
+    for key, (value, wanted) in asked.items():
+        lacks = wanted and value != "all" and find_encoder(segmenter) is None
+        problems.expect(not lacks, key, f"to be left alone, as {network!r} has no encoder", value)
+        fresh = wanted and key != "encoder_lr" and segmenter.card.model.get("weights", "") is None
+        remedy = "Set model.weights=imagenet or a path."
+        problems.expect(not fresh, key, "to be left alone, as nothing was learned yet", value, remedy)

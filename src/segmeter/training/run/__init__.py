@@ -1,1 +1,0 @@
-"""What goes on around the loop: history, loggers, signals, throughput, determinism, divergence."""

@@ -1,0 +1,94 @@
+"""A resume is refused where the content of any file changed, and names the files."""
+
+import hashlib
+import json
+import os
+
+import pytest
+
+from segmeter.data.build import open_splits
+from segmeter.data.config import FolderConfig
+from segmeter.errors import ConfigError
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.cases import Budget, CachedDataset
+from segmeter.training.data.sampling import SampleSource
+from segmeter.training.job import CONTENTS, TrainData, name_changes, write_contents
+from segmeter.training.trainer import train
+from tests.data.crafted import noise, put
+from tests.training.tiny import SPEC, TinyCases, TinySource, tiny_job
+
+
+def real_job(folder, root, **changes):
+    config = FolderConfig(
+        root=str(root), classes=SPEC.names, ignore_index=255, colours=SPEC.colours, val_fraction=0.3, test_fraction=0
+    )
+    datasets, _ = open_splits(config, ["train", "val"])
+    cases, val_cases = (CachedDataset(dataset, Budget(10**7)) for dataset in datasets)
+    source = SampleSource(cases, AugmentConfig(), batch_size=2, seed=0)
+    return tiny_job(folder, cases=cases, val_cases=val_cases, source=source, batch_size=2, **changes)
+
+
+def data_of(cases, val_cases=None):
+    return TrainData(source=TinySource(cases), train_cases=cases, val_cases=val_cases)
+
+
+def write_data(root, count=8):
+    for seed in range(count):
+        put(root / "images" / f"c{seed}.png", noise(16, 16, seed=seed))
+        put(root / "masks" / f"c{seed}.png", noise(16, 16, None, seed=seed + 50) % 3)
+
+
+def put_back(path, content):
+    """Other bytes under the same name, of the same size and time, as far as a resume could see it so far."""
+    before = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_resume_on_inverted_masks_is_refused_by_name(tmp_path):
+    run, root = tmp_path / "run", tmp_path / "data"
+    run.mkdir()
+    write_data(root)
+    train(real_job(run, root, epochs=1))
+    train(real_job(run, root, epochs=2, resume=True, allow_changes=("training.epochs",)))  # the same data goes on
+    for path in (root / "masks").iterdir():
+        put_back(path, path.read_bytes())
+    train(real_job(run, root, epochs=2, resume=True, allow_changes=("training.epochs",)))  # written anew, equal bytes
+    for seed in (0, 3):
+        put(root / "masks" / f"c{seed}.png", 2 - noise(16, 16, None, seed=seed + 50) % 3)
+    with pytest.raises(ConfigError) as refusal:
+        train(real_job(run, root, epochs=2, resume=True, allow_changes=("training.epochs",)))
+    text = "\n".join(refusal.value.problems)
+    assert "files with another content (1: masks/c0.png" in text
+    assert "masks/c3.png" in text
+    assert "masks/c1.png" not in text
+    train(
+        real_job(
+            run, root, epochs=2, resume=True, allow_changes=("training.epochs", "data.train_cases", "data.val_cases")
+        )
+    )
+
+
+def test_the_record_has_the_hash_of_every_file(tmp_path):
+    run, root = tmp_path / "run", tmp_path / "data"
+    run.mkdir()
+    write_data(root)
+    train(real_job(run, root, epochs=1))
+    record = json.loads((run / CONTENTS).read_bytes())
+    assert record.keys() == {"train", "val"}
+    files = {**record["train"], **record["val"]}
+    assert files == {
+        f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.glob("*/*.png"))
+    }
+
+
+def test_new_and_missing_files_are_told_apart_and_a_lost_record_is_said(tmp_path):
+    write_contents(tmp_path, data_of(TinyCases(count=3)))
+    lines = name_changes(tmp_path, data_of(TinyCases(count=2), TinyCases(count=1)))
+    assert lines == [
+        "resume: data, train: files that are gone (1: images/case02.png).",
+        "resume: data, val: files that are new (1: images/case00.png).",
+    ]
+    (tmp_path / CONTENTS).write_text("{")
+    assert "can't be read" in name_changes(tmp_path, data_of(TinyCases()))[0]

@@ -1,0 +1,131 @@
+import io
+import sys
+
+import pytest
+from PIL import Image
+
+from segmeter.errors import ConfigError, Interrupted, SegmeterError
+from segmeter.records import read_json_lines
+from segmeter.training import loggers
+from segmeter.training.config import LOGGERS, NoLoggerConfig, TensorBoardConfig
+from segmeter.training.trainer import train
+from tests.training.test_resume import StoppingSource
+from tests.training.tiny import TinyCases, draw_red, tiny_job
+
+
+def test_no_logger_is_nothing(tmp_path):
+    assert LOGGERS.build(NoLoggerConfig(), folder=tmp_path, step=0, settings={}) is None
+
+
+def test_tensorboard_gets_every_figure_at_its_step(tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(tiny_job(tmp_path, epochs=2, loggers=(TensorBoardConfig(),)))
+    curves = EventAccumulator(str(tmp_path / "tensorboard"))
+    curves.Reload()
+    tags = curves.Tags()["scalars"]
+    assert {"loss", "lr", "grad_norm", "images_per_second", "val/mean_iou", "val/iou/cell"} <= set(tags)
+    assert [event.step for event in curves.Scalars("val/mean_iou")] == [2, 4]
+
+
+def test_tensorboard_gets_the_pictures_of_each_validation(tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(tiny_job(tmp_path, epochs=2, loggers=(TensorBoardConfig(),), pictures=1, draw=draw_red))
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    shown = events.Images("validation/case01")
+    assert [event.step for event in shown] == [2, 4]
+    with Image.open(io.BytesIO(shown[0].encoded_image_string)) as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
+
+
+def test_several_loggers_write_at_once(tmp_path, server):
+    """Mutation seen to fail: the first one alone."""
+    config = NoLoggerConfig()
+    train(tiny_job(tmp_path, epochs=1, loggers=(config, config.replace(name="second"))))
+    assert server.closed == 2
+
+
+def test_tensorboard_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(
+        ConfigError, match=r'tensorboard is not installed\. Run `pip install "segmeter\[tensorboard\]"`'
+    ):
+        LOGGERS.build(TensorBoardConfig(), folder=tmp_path, step=0, settings={})
+
+
+class Server:
+    """A tracker that is away for some rows, and never to be closed."""
+
+    def __init__(self, *, away=range(0)):
+        self.away = away
+        self.rows = []
+        self.seen = 0
+        self.outcome = None
+        self.closed = 0
+
+    def write(self, row):
+        self.seen += 1
+        if self.seen in self.away:
+            raise ConnectionError("Connection\nrefused")
+        self.rows.append(row["step"])
+
+    def show(self, step, pictures):
+        self.rows.append((step, sorted(pictures)))
+
+    def close(self, outcome):
+        self.outcome = outcome
+        self.closed += 1
+        raise OSError
+
+
+@pytest.fixture
+def server(monkeypatch):
+    made = Server(away=range(2, 4))
+    monkeypatch.setattr(loggers.LOGGERS, "build", lambda config, **given: made)
+    return made
+
+
+def test_a_tracker_that_fails_neither_stops_the_training_nor_the_others(tmp_path, server, caplog):
+    """Mutation seen to fail: the error let through."""
+    train(tiny_job(tmp_path, epochs=3, log_every=1, loggers=(NoLoggerConfig(csv=True),)))
+    steps = [row["step"] for row in read_json_lines(tmp_path / "history.jsonl")]
+    assert server.rows == [steps[0], *steps[3:]]
+    assert (tmp_path / "train.csv").read_text().count("\n") + (tmp_path / "val.csv").read_text().count("\n") == (
+        len(steps) + 2
+    )
+    found = [record.getMessage() for record in caplog.records if record.name == loggers.__name__]
+    assert found == [
+        f"logger: none failed at step {steps[1]} (Connection refused); training goes on",
+        "logger: none could not be closed (OSError)",
+        "logger: none lacks 2 rows; the run's folder has them all",
+    ]
+    assert server.outcome == "finished"
+
+
+def test_a_tracker_is_told_of_an_interruption(tmp_path, server):
+    cases = TinyCases(count=26)
+    source = StoppingSource(cases)
+    source.at = 2
+    with pytest.raises(Interrupted):
+        train(tiny_job(tmp_path, cases=cases, source=source, loggers=(NoLoggerConfig(),)))
+    assert server.outcome == "interrupted"
+
+
+def test_a_tracker_is_told_of_a_failure(tmp_path, server):
+    with pytest.raises(SegmeterError):
+        train(tiny_job(tmp_path, cases=TinyCases(poisoned=tuple(range(10))), loggers=(NoLoggerConfig(),)))
+    assert server.outcome == "failed"
+
+
+def test_a_logger_gets_the_pictures_after_the_scores_and_none_where_none_are_drawn(tmp_path, server):
+    server.away = range(0)
+    train(tiny_job(tmp_path, epochs=1, log_every=9, pictures=2, draw=draw_red, loggers=(NoLoggerConfig(),)))
+    assert server.rows[-2:] == [2, (2, ["case00", "case02"])]
+    server.rows.clear()
+    (tmp_path / "b").mkdir()
+    train(tiny_job(tmp_path / "b", epochs=1, log_every=9, loggers=(NoLoggerConfig(),)))
+    assert [row for row in server.rows if isinstance(row, tuple)] == []

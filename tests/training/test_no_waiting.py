@@ -1,0 +1,173 @@
+"""A step reads no value off the device: whatever would wait for a GPU is found on the CPU, operation by operation."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from segmeter.bridge import read_scalars
+from segmeter.classes import ClassSpec
+from segmeter.distributed.ranks import Order
+from segmeter.losses import focal
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import LOSSES
+from segmeter.losses.focal import FocalLoss
+from segmeter.losses.focal_torch import Terms
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.training.clock import Limits
+from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
+from segmeter.training.data import augment
+from segmeter.training.data.augment import Augment
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.batches import Batch, Batches
+from segmeter.training.data.windows import Resizing
+from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainSettings
+from segmeter.training.learner import Average, Learner
+from segmeter.training.optimizers import build_adamw
+from segmeter.training.trainer import take_step
+from tests.training.tiny import TinyCases, TinySource, stepper, tiny_segmenter
+
+SPEC = ClassSpec(
+    task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
+)
+EVERYTHING = AugmentConfig(
+    flip_vertical=True, rotate=30, shear=5, saturation=0.2, colour=0.2, gamma=0.5, noise=0.1, blur=1.0
+)
+CHECKS = [import_module(f"segmeter.losses.{name}") for name in ("region", "focal")]
+# What gives the host a value, or a shape that depends on one
+WAITING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "_unique2", "unique_dim", "is_nonzero", "equal")
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses the operations that a GPU's host would have to wait for."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        masks = name == "index" and any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])
+        if name in WAITING or masks:
+            raise AssertionError(f"{func} waits for the device")
+        return func(*args, **(kwargs or {}))
+
+
+def learner_of(folder, loss, **values):
+    card = ModelCard(
+        model={"name": "unet", "encoder": "resnet18"}, spec=SPEC, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    )
+    training = TrainingConfig(precision="float32", accumulate=2, ema=0.9, **values)
+    cases = TinyCases(size=32)
+    job = TrainJob(
+        folder=folder,
+        settings=TrainSettings(
+            training=training,
+            optimizer=SgdConfig() if values.get("clip_norm") is None else AdamWConfig(),
+            schedule=CosineConfig(),
+            device="cpu",
+        ),
+        data=TrainData(source=TinySource(cases), train_cases=cases, augment=Augment(EVERYTHING, SPEC)),
+        model=TrainModel(
+            segmenter=build_segmenter(card, initialise=False),
+            loss=build_loss(loss, spec=SPEC, class_counts=np.array([5, 3, 1])),
+        ),
+    )
+    return job, Learner(job, torch.device("cpu"), Limits(config=training, batches_per_epoch=2))
+
+
+@pytest.mark.parametrize(
+    ("loss", "clip_norm"),
+    [
+        (LOSSES.schema("focal")(backend="torch", class_weights="auto"), 12.0),
+        (LOSSES.schema("dice")(), None),
+    ],
+    ids=["focal", "dice"],
+)
+def test_a_step_waits_for_nothing(tmp_path, loss, clip_norm, monkeypatch):
+    for room in CHECKS:  # it returns at once but on the CPU
+        monkeypatch.setattr(room, "refuse_bad_labels", lambda *args, **values: None)
+    job, learner = learner_of(tmp_path, loss, clip_norm=clip_norm)
+    draw = partial(job.data.augment.draw, seed=0)
+    with Batches(
+        job.data.source, first=0, progress=lambda _: 0.0, workers=0, device=torch.device("cpu"), draw=draw
+    ) as batches:
+        taken = [[batches.take(), batches.take()] for _ in range(2)]
+    losses = []
+    with NoWaiting():
+        for step, parts in enumerate(taken):
+            losses.append(take_step(job, learner, parts, Order(step + 1, 0.1 * step, validates=False))[0])
+    assert all(np.isfinite(read_scalars(losses)))
+
+
+class Launch:
+    """Stands for a Triton kernel: what it would write stays as it is."""
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: None
+
+
+def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch):
+    """With torch's fake tensors, which have a device and no values: a tensor left on the CPU, or a value read, is an
+    error. Mutations seen to fail: the table of draws left on the CPU; `loss.item()`; a kernel launched wherever.
+    """
+    guarded = []
+    focal_triton = pytest.importorskip("segmeter.losses.focal_triton", reason="torch brings no Triton on this system")
+    monkeypatch.setattr(focal, "has_triton", lambda: True)
+    monkeypatch.setattr(focal_triton, "focal", Launch())
+    monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: guarded.append(tensor) or nullcontext())
+    monkeypatch.setattr(augment, "add_noise", lambda image, share, seeds: image + share[:, None, None, None])
+    numbers, change = np.arange(4), Augment(EVERYTHING, SPEC)
+    draws = change.draw(seed=0, epoch=0, indices=numbers, channels=3)
+    with FakeTensorMode(), torch.device("cuda"):
+        model, loss = tiny_segmenter().train(), FocalLoss("multiclass", ignore_index=255)
+        loss.register_buffer("class_weights", torch.ones(3), persistent=False)
+        monkeypatch.setattr(torch.Tensor, "backward", lambda _: give_gradients(model))  # which needs a real GPU
+        step = stepper(
+            forward=model,
+            loss=loss,
+            optimizer=build_adamw(AdamWConfig(), model=model),
+            scaler=None,
+            augment=change,
+            config=TrainingConfig(precision="float32", clip_norm=1.0),
+            device=torch.device("cuda"),
+        )
+        batch = Batch(
+            image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
+            target=torch.empty(4, 64, 48, dtype=torch.uint8),
+            indices=numbers,
+            epoch=0,
+            draws=replace(draws, table=torch.empty(draws.table.shape)),
+            resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
+        )
+        values = [*step([batch]), *step([batch, batch])]
+        Average(model, model, 0.9).update()
+        logits = torch.empty(4, 3, 32, 32)
+        terms = Terms(softmax=True, gamma=2.0)
+        values += focal_triton.compute(logits, logits[:, 0].byte(), None, terms, torch.ones(()))
+    assert {value.device.type for value in values} == {"cuda"}
+    assert len(guarded) == 4, "the kernels of three losses and of a gradient run where their logits are"
+
+
+def give_gradients(model):
+    for parameter in model.parameters():
+        parameter.grad = torch.empty_like(parameter)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x.any()),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: float(x[0]),
+    ],
+    ids=["item", "bool", "mask", "nonzero", "float"],
+)
+def test_what_waits_is_found(waits):
+    with pytest.raises(AssertionError, match="waits for the device"), NoWaiting():
+        waits(torch.ones(3))

@@ -1,0 +1,85 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from segmeter.training.config import OPTIMIZERS, AdamWConfig, SgdConfig
+from segmeter.training.optimizers import parameter_groups, set_lr, update_weights
+from tests.training.tiny import TinyNetwork
+
+
+def with_gradients(seed=0, scale=1.0):
+    torch.manual_seed(seed)
+    model = TinyNetwork()
+    for parameter in model.parameters():
+        parameter.grad = scale * torch.randn_like(parameter)
+    return model
+
+
+def reference_norm(model):
+    return torch.cat([p.grad.flatten().double() for p in model.parameters()]).square().sum().sqrt()
+
+
+def test_norms_and_biases_do_not_decay_and_frozen_weights_are_left_out():
+    model = TinyNetwork()
+    model.layers[4].weight.requires_grad_(False)
+    decayed, plain = parameter_groups(model, 0.5)
+    assert [tuple(p.shape) for p in decayed["params"]] == [(8, 3, 3, 3)]
+    assert decayed["weight_decay"] == 0.5
+    assert [tuple(p.shape) for p in plain["params"]] == [(8,), (8,), (8,), (3,)]
+    assert plain["weight_decay"] == 0.0
+
+
+@pytest.mark.parametrize("config", [AdamWConfig(weight_decay=0.3), SgdConfig(weight_decay=0.3)], ids=lambda c: c.name)
+@pytest.mark.parametrize("clip_norm", [None, 0.5, 1e6])
+def test_a_step_is_the_one_that_torch_takes_after_clipping(config, clip_norm):
+    ours, theirs = with_gradients(), with_gradients()
+    optimizer = OPTIMIZERS.build(config, model=ours)
+    groups = parameter_groups(theirs, 0.3)
+    if isinstance(config, AdamWConfig):
+        reference = torch.optim.AdamW(groups, lr=config.lr, fused=False, foreach=False)
+    else:
+        reference = torch.optim.SGD(groups, lr=config.lr, momentum=0.99, nesterov=True, fused=False, foreach=False)
+    for seed in (1, 2, 3):
+        expected_norm = reference_norm(ours)
+        norm = update_weights(optimizer, clip_norm=clip_norm)
+        torch.testing.assert_close(norm.double(), expected_norm, rtol=1e-5, atol=0)
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(theirs.parameters(), clip_norm)
+        reference.step()
+        for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+            assert mine.grad is None
+        for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.manual_seed(seed)
+            mine.grad = torch.randn_like(mine)
+            other.grad = mine.grad.clone()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_gradient_that_is_not_finite_leaves_every_weight_as_it_is(bad, clip_norm, fused):
+    model = with_gradients()
+    optimizer = OPTIMIZERS.build(AdamWConfig(), model=model) if fused else torch.optim.SGD(model.parameters(), lr=1.0)
+    before = copy.deepcopy(model.state_dict())
+    model.layers[0].bias.grad[0] = bad
+    assert not update_weights(optimizer, clip_norm=clip_norm).isfinite()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_an_optimizer_that_is_not_fused_clips_too():
+    ours, theirs = with_gradients(), with_gradients()
+    update_weights(torch.optim.SGD(ours.parameters(), lr=1.0), clip_norm=0.5)
+    nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+    torch.optim.SGD(theirs.parameters(), lr=1.0).step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_set_lr_reaches_every_group():
+    optimizer = OPTIMIZERS.build(AdamWConfig(), model=TinyNetwork())
+    set_lr(optimizer, 0.125)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.125, 0.125]

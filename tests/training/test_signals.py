@@ -1,0 +1,147 @@
+"""What signals do to a training process: the first one saves and leaves, the second one leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.records import read_json_lines
+from segmeter.training.signals import StopSignals, let_finish
+from segmeter.training.trainer import train
+from tests.training.tiny import TinyCases, TinySource, tiny_job
+
+ROOT = Path(__file__).parents[2]
+WAITING = """
+import time
+from segmeter.training.signals import StopSignals
+with StopSignals() as stop:
+    print("ready", flush=True)
+    while not stop:
+        time.sleep(0.01)
+    print("stopping", flush=True)
+    time.sleep(60)
+"""
+ENDLESS = """
+import sys, torch
+from pathlib import Path
+from segmeter.training.trainer import train
+from tests.training.tiny import tiny_job
+torch.set_num_threads(1)
+train(tiny_job(Path(sys.argv[1]), epochs=None, steps=10**6, workers=2, validate_every=5, validate_unit="steps"))
+"""
+
+
+def start(script, *arguments):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGUSR1, EXIT_FAULT)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_signal_saves_and_raises_with_its_exit_code(tmp_path, number, code):
+    handlers = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)]
+
+    class Signalling(TinySource):
+        def batch(self, epoch, index, progress):
+            if (epoch, index) == (1, 0):
+                os.kill(os.getpid(), number)
+            return super().batch(epoch, index, progress)
+
+    job = tiny_job(tmp_path, source=Signalling(TinyCases()))
+    with pytest.raises(Interrupted, match=f"stopped by {number.name} after step 3; step-00000003 was saved") as caught:
+        train(job)
+    assert caught.value.exit_code == code
+    assert handlers == [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)]
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 3
+
+
+def test_training_outside_the_main_thread_leaves_signals_alone(tmp_path):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(train(tiny_job(tmp_path, epochs=1))))
+    thread.start()
+    thread.join()
+    assert results[0].reason == "epochs=1"
+
+
+def test_a_signal_after_the_work_is_only_noted():
+    with StopSignals(raises=True) as stop:
+        let_finish()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.received == signal.SIGTERM
+    before = signal.getsignal(signal.SIGTERM)
+    let_finish()  # nobody listens
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_work_that_is_done_is_not_interrupted_by_who_listens_next():
+    """As where a training has failed, which the command is to say. Mutation seen to fail: the inner one alone."""
+    with StopSignals(raises=True) as outer:
+        with StopSignals() as inner:
+            let_finish()
+        signal.raise_signal(signal.SIGTERM)
+        assert (outer.received, inner.received) == (signal.SIGTERM, None)
+
+
+def test_a_signal_within_a_save_waits_until_it_is_complete(tmp_path, monkeypatch):
+    real, saves = torch.save, []
+
+    def save(*args):
+        saves.append(1)
+        if len(saves) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        real(*args)
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(Interrupted, match="stopped by SIGTERM") as stopped:
+        train(tiny_job(tmp_path, epochs=100))
+    step = read_checkpoint(tmp_path / "checkpoints" / "last").load_state()["step"]
+    assert f"after step {step}; step-{step:08d}" in str(stopped.value)
+    read_checkpoint(tmp_path / "checkpoints" / "step-00000004").load_state()
+    assert 4 <= step < 200
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)])
+def test_a_second_signal_ends_the_process_at_once(number, code):
+    process = start(WAITING)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "stopping\n"
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == code
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path):
+    process = start(ENDLESS, tmp_path)
+    while not (tmp_path / "checkpoints" / "step-00000010").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate(timeout=30)
+    before = max(int(path.name[5:]) for path in (tmp_path / "checkpoints").glob("step-*"))
+    job = tiny_job(
+        tmp_path,
+        epochs=None,
+        steps=before + 5,
+        validate_every=5,
+        validate_unit="steps",
+        resume=True,
+        allow_changes=("training.steps",),
+    )
+    result = train(job)
+    assert (result.steps, result.reason) == (before + 5, f"steps={before + 5}")
+    steps = [row["step"] for row in read_json_lines(tmp_path / "history.jsonl") if "val" in row]
+    assert steps == list(range(5, before + 6, 5))
+    assert not list((tmp_path / "checkpoints").glob(".tmp-*"))

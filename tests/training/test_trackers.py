@@ -1,0 +1,212 @@
+import csv
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from PIL import Image
+
+from segmeter.errors import ConfigError, Interrupted
+from segmeter.records import read_json_lines
+from segmeter.training import loggers
+from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, WandbConfig
+from segmeter.training.loggers import WandbLogger, write_csv
+from segmeter.training.trainer import train
+from tests.training.test_resume import StoppingCases, StoppingSource
+from tests.training.tiny import TinyCases, changed, draw_red, tiny_job
+
+SETTINGS = {"loss": {"name": "focal", "gamma": 2.0}, "logger": {"api_key": "[REDACTED]"}}
+LIBRARY = pytest.mark.filterwarnings("ignore")  # the libraries use what their own dependencies have deprecated
+SECRET = "hunter2-never-on-disk"
+
+
+@pytest.fixture(autouse=True)
+def no_account(monkeypatch, tmp_path):
+    """No key, no configuration and no server of the one who runs the tests."""
+    for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("WANDB_API_KEY", SECRET)
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "outside"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "outside"))
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "outside"))
+
+
+def read_csv(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_csv_files_have_the_rows_of_the_history(tmp_path):
+    train(tiny_job(tmp_path, loggers=(NoLoggerConfig(csv=True),)))
+    rows = read_json_lines(tmp_path / "history.jsonl")
+    steps, scores = read_csv(tmp_path / "train.csv"), read_csv(tmp_path / "val.csv")
+    assert [float(row["loss"]) for row in steps] == [row["loss"] for row in rows if "loss" in row]
+    assert [float(row["val/mean_iou"]) for row in scores] == [row["val"]["mean_iou"] for row in rows if "val" in row]
+    assert {"stages/data", "stages/step", "peak_memory_mb", "data_wait", "grad_norm"} <= set(steps[0])
+    later = [row["stages"] for row in rows if "loss" in row][-1]
+    assert {"data", "step", "validation", "checkpoint"} == set(later)
+    assert float(steps[-1]["stages/validation"]) == later["validation"]
+    assert steps[0]["stages/validation"] == ""
+
+
+def test_a_resumed_run_has_each_row_once_in_its_csv(tmp_path):
+    cases = TinyCases(count=26)
+    straight, stopped = tmp_path / "a", tmp_path / "b"
+    for folder in (straight, stopped):
+        folder.mkdir()
+    settings = {"loggers": (NoLoggerConfig(csv=True),), "log_every": 1, "epochs": 2}
+    train(tiny_job(straight, cases=cases, **settings))
+    source = StoppingSource(cases)
+    source.at = 8
+    with pytest.raises(Interrupted):
+        train(tiny_job(stopped, cases=cases, source=source, **settings))
+    train(tiny_job(stopped, cases=cases, resume=True, **settings))
+    for name in ("train.csv", "val.csv"):
+        ours, theirs = read_csv(stopped / name), read_csv(straight / name)
+        assert [row["step"] for row in ours] == [row["step"] for row in theirs]
+    assert [row["loss"] for row in read_csv(stopped / "train.csv")] == [
+        row["loss"] for row in read_csv(straight / "train.csv")
+    ]
+
+
+def test_a_validation_that_a_signal_cut_short_costs_no_rows(tmp_path):
+    """The first row after it has a stage more than those before. Mutation seen to fail: rows of another header cut."""
+    cases = StoppingCases(count=10)
+    cases.at = 3
+    settings = {"loggers": (NoLoggerConfig(csv=True),), "log_every": 1, "epochs": 3}
+    with pytest.raises(Interrupted):
+        train(tiny_job(tmp_path, cases=cases, **settings))
+    before = read_csv(tmp_path / "train.csv")
+    assert before
+    train(tiny_job(tmp_path, cases=cases, resume=True, **settings))
+    rows = read_json_lines(tmp_path / "history.jsonl")
+    steps, scores = read_csv(tmp_path / "train.csv"), read_csv(tmp_path / "val.csv")
+    assert [int(row["step"]) for row in steps] == [row["step"] for row in rows if "loss" in row]
+    assert [int(row["step"]) for row in scores] == [row["step"] for row in rows if "val" in row]
+    assert steps[: len(before)] == [row | {name: "" for name in steps[0] if name not in row} for row in before]
+
+
+def test_columns_are_those_of_all_rows_and_a_name_that_a_spreadsheet_would_run_is_made_harmless(tmp_path):
+    rows = [
+        {"step": 1, "loss": -0.5, "grad_norm": None},
+        {"step": 3, "grad_norm": 0.25, "stages": {"a,b": 1.5}},
+        {"step": 4, "val": {"=cmd()": 0.5}},
+    ]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_csv(tmp_path)
+    assert (tmp_path / "train.csv").read_text() == 'step,loss,grad_norm,"stages/a,b"\n1,-0.5,,\n3,,0.25,1.5\n'
+    assert (tmp_path / "val.csv").read_text() == "step,val/=cmd()\n4,0.5\n"
+
+
+@pytest.mark.slow
+@LIBRARY
+def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    job = tiny_job(folder, epochs=1, loggers=(MlflowConfig(),), shown=SETTINGS)
+    train(job)
+    longer = job.settings.training.replace(epochs=2)
+    again = changed(job, training=longer, resume=True, allow_changes=("training.epochs",))
+    train(replace(again, model=tiny_job(folder).model))
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
+    place = client.get_experiment_by_name("segmeter").experiment_id
+    (run,) = client.search_runs([place])
+    scores = [row["val"]["mean_iou"] for row in read_json_lines(folder / "history.jsonl") if "val" in row]
+    found = client.get_metric_history(run.info.run_id, "val/mean_iou")
+    assert [(metric.step, metric.value) for metric in found] == list(zip((2, 4), scores, strict=True))
+    assert run.data.params["loss.gamma"] == "2.0"
+    assert run.info.status == "FINISHED"
+
+
+@pytest.mark.slow
+@LIBRARY
+def test_mlflow_gets_the_pictures_of_each_validation(tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    train(tiny_job(tmp_path, epochs=2, loggers=(MlflowConfig(),), pictures=1, draw=draw_red))
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("segmeter").experiment_id])
+    names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
+    assert sorted(name.partition("+timestamp")[0] for name in names) == [
+        "images/validation~case01+step+2",
+        "images/validation~case01+step+4",
+    ]
+    with Image.open(tmp_path / "mlflow" / run.info.run_id / "artifacts" / names[0]) as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
+
+
+@LIBRARY
+def test_mlflow_takes_the_relative_folder_that_a_run_has_by_default(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs/train/one")
+    folder.mkdir(parents=True)
+    LOGGERS.build(MlflowConfig(), folder=folder, step=0, settings={}).close("finished")
+    assert (folder / "mlflow.db").is_file()
+
+
+@LIBRARY
+def test_mlflow_is_told_how_a_training_ended(tmp_path):
+    """Mutation seen to fail: FINISHED for all."""
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+
+    def status():
+        client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+        return client.search_runs(["1"])[0].info.status
+
+    for outcome, wanted in (("interrupted", "KILLED"), ("failed", "FAILED"), ("finished", "FINISHED")):
+        logger = LOGGERS.build(MlflowConfig(), folder=tmp_path, step=0, settings={})
+        assert status() == "RUNNING"
+        logger.close(outcome)
+        assert status() == wanted
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("finished", 0), ("interrupted", 1), ("failed", 1)])
+def test_wandb_is_told_how_a_training_ended(tmp_path, monkeypatch, outcome, code):
+    wandb, run, teardown = Mock(Error=RuntimeError), Mock(), Mock()
+    wandb.init.return_value, wandb.teardown = run, teardown
+    run.finish.side_effect = OSError("no route to host")
+    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
+    logger = WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
+    with pytest.raises(OSError, match="no route"):
+        logger.close(outcome)
+    run.finish.assert_called_once_with(exit_code=code)
+    teardown.assert_called_once_with()
+
+
+@pytest.mark.slow
+@LIBRARY
+def test_wandb_works_offline_and_leaves_no_secret(tmp_path):
+    pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    job = tiny_job(folder, epochs=1, loggers=(WandbConfig(mode="offline"),), shown=SETTINGS, pictures=1, draw=draw_red)
+    train(job)
+    (picture,) = folder.glob("wandb/offline-run-*/files/media/images/validation/case01_*.png")
+    with Image.open(picture) as stored:
+        assert (stored.size, stored.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
+    (record,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    content = record.read_bytes()
+    assert b"val/mean_iou" in content
+    assert b"gamma" in content
+    for path in folder.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("config", [WandbConfig(mode="offline"), MlflowConfig()], ids=lambda config: config.name)
+def test_a_library_that_is_missing_says_how_to_get_it(tmp_path, monkeypatch, config):
+    monkeypatch.setitem(__import__("sys").modules, config.name, None)
+    message = rf'{config.name} is not installed\. Run `pip install "segmeter\[{config.name}\]"`'
+    with pytest.raises(ConfigError, match=message):
+        LOGGERS.build(config, folder=tmp_path, step=0, settings={})
+
+
+@LIBRARY
+def test_a_store_that_can_not_be_opened_is_one_line(tmp_path):
+    pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    (tmp_path / "file").write_text("")
+    config = MlflowConfig(uri=f"sqlite:///{tmp_path}/file/mlflow.db")
+    with pytest.raises(ConfigError, match="mlflow can't use its store"):
+        LOGGERS.build(config, folder=tmp_path, step=0, settings={})

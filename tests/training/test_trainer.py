@@ -1,0 +1,326 @@
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+
+import segmeter.training.divergence as watch
+import segmeter.training.trainer as loop
+import segmeter.training.validation as validator
+from segmeter.errors import ConfigError, DataError, RunError
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import DiceConfig, FocalConfig
+from segmeter.models.build import build_segmenter
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.records import read_json_lines
+from segmeter.training.config import AdamWConfig, ConstantConfig
+from segmeter.training.trainer import train
+from segmeter.training.validation import Validation
+from tests.training.tiny import SPEC, TinyCases, TinySource, tiny_job, tiny_segmenter
+
+
+def rows(folder, *, validated):
+    return [row for row in read_json_lines(folder / "history.jsonl") if ("val" in row) == validated]
+
+
+def weights_of(checkpoint):
+    return load_tensors(checkpoint.folder / WEIGHTS)
+
+
+def best_of(folder):
+    return (folder / "checkpoints" / "best").resolve().name
+
+
+def test_training_learns_what_is_easy(tmp_path):
+    result = train(tiny_job(tmp_path, epochs=40, validate_every=20, optimizer=AdamWConfig(lr=0.03)))
+    assert (result.steps, result.epochs, result.reason) == (80, 40.0, "epochs=40")
+    assert result.score > 0.75
+    assert read_checkpoint(tmp_path).card.spec == SPEC
+    first, *_, last = rows(tmp_path, validated=False)
+    assert last["loss"] < first["loss"] / 2
+
+
+def test_a_real_unet_learns_with_focal_loss(tmp_path):
+    spec = SPEC
+    card = ModelCard(
+        model={"name": "unet", "encoder": "resnet18"}, spec=spec, in_channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    )
+    torch.manual_seed(0)
+    cases = TinyCases(count=4, size=32)
+    job = tiny_job(
+        tmp_path,
+        cases=cases,
+        val_cases=TinyCases(count=2, size=32, salt=9),
+        segmenter=build_segmenter(card),
+        loss=build_loss(FocalConfig(), spec),
+        augment=None,
+        precision="bfloat16",
+        ema=0.5,
+        epochs=None,
+        steps=6,
+        log_every=1,
+        validate_every=6,
+    )
+    train(job)
+    losses = [row["loss"] for row in rows(tmp_path, validated=False)]
+    assert len(losses) == 6
+    assert losses[-1] < 0.8 * losses[0]
+    loaded = read_checkpoint(tmp_path / "checkpoints" / "last").load_segmenter()
+    assert loaded(torch.zeros(1, 3, 32, 32)).shape == (1, 3, 32, 32)
+
+
+def test_history_has_a_line_per_interval_and_one_per_validation(tmp_path):
+    train(tiny_job(tmp_path, epochs=None, steps=5, log_every=2, schedule=ConstantConfig()))
+    logged, validated = rows(tmp_path, validated=False), rows(tmp_path, validated=True)
+    assert [row["step"] for row in logged] == [2, 4, 5]
+    assert [row["step"] for row in validated] == [2, 4, 5]
+    assert [row["epoch"] for row in logged] == [1.0, 2.0, 2.5]
+    assert {row["lr"] for row in logged} == {0.01}
+    assert all(row["images_per_second"] > 0 and 0 <= row["data_wait"] <= 1 for row in logged)
+    assert {"mean_iou", "mean_dice", "pixel_accuracy", "loss", "iou/cell", "dice/edge"} <= validated[0]["val"].keys()
+
+
+def test_the_device_is_asked_once_per_line_of_the_log(tmp_path, monkeypatch):
+    sizes = []
+    real = watch.read_scalars
+    monkeypatch.setattr(watch, "read_scalars", lambda values: sizes.append(len(values)) or real(values))
+    train(tiny_job(tmp_path, epochs=None, steps=12, log_every=4, val_cases=None, validate_every=None))
+    assert [size for size in sizes if size] == [8, 8, 8]
+
+
+def test_the_best_is_the_checkpoint_with_the_highest_score(tmp_path):
+    result = train(tiny_job(tmp_path, epochs=6))
+    validations = rows(tmp_path, validated=True)
+    top = max(validations, key=lambda row: row["val"]["mean_iou"])
+    assert result.score == top["val"]["mean_iou"]
+    assert best_of(tmp_path) == f"step-{top['step']:08d}"
+    progress = read_checkpoint(tmp_path / "checkpoints" / "best").progress
+    assert (progress["metric"], progress["step"]) == (result.score, top["step"])
+
+
+def test_a_monitored_loss_is_best_where_it_is_lowest(tmp_path):
+    result = train(tiny_job(tmp_path, epochs=5, monitor="loss"))
+    assert result.score == min(row["val"]["loss"] for row in rows(tmp_path, validated=True))
+
+
+class PoisonedLater(TinySource):
+    """A case turns into NaN in the third epoch."""
+
+    def batch(self, epoch, index, progress):
+        image, target, indices = super().batch(epoch, index, progress)
+        if (epoch, index) == (2, 0):
+            image[1, 4, 4] = np.nan
+        return image, target, indices
+
+
+@pytest.mark.parametrize("log_every", [1, 50])
+def test_a_loss_that_is_not_finite_stops_the_run_and_the_best_stays(tmp_path, log_every):
+    cases = TinyCases()
+    source = PoisonedLater(cases)
+    names = [cases.case_ids[int(index)] for index in TinySource(cases).batch(2, 0, 0.0)[2]]
+    message = rf"got nan at step 5 \(lr 0\.00\d+, cases '{names[0]}', '{names[1]}'.*Earlier checkpoints stay"
+    with pytest.raises(RunError, match=message):
+        train(tiny_job(tmp_path, cases=cases, source=source, log_every=log_every))
+    for link in ("best", "last"):
+        checkpoint = read_checkpoint(tmp_path / "checkpoints" / link)
+        assert checkpoint.progress["step"] in (2, 4)
+        assert all(value.isfinite().all() for value in weights_of(checkpoint).values())
+
+
+def test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set(tmp_path, monkeypatch):
+    calls = []
+
+    def step(parts, batches):
+        calls.append(batches)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(parts, batches)
+
+    real = loop.update
+    monkeypatch.setattr(loop, "update", step)
+    message = (
+        r"^training: step 3, the batch with case '.*': out of memory\. Set a smaller training.batch_size .*resume\.$"
+    )
+    with pytest.raises(RunError, match=message):
+        train(tiny_job(tmp_path))
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 2
+
+
+def test_a_model_that_overflows_in_validation_is_not_blamed_on_an_image(tmp_path):
+    segmenter = tiny_segmenter()
+    segmenter.network.layers[4].register_forward_hook(
+        lambda module, args, output: output if module.training else output * float("inf")
+    )
+    with pytest.raises(RunError, match=r"output is NaN or infinite at step 2 .*lower optimizer.lr \(0.01\)") as caught:
+        train(tiny_job(tmp_path, segmenter=segmenter))
+    assert "image" not in str(caught.value)
+
+
+def test_nothing_is_saved_after_a_loss_that_is_not_finite_even_before_it_is_logged(tmp_path):
+    cases = TinyCases()
+    quiet = {"log_every": 50, "validate_every": None, "val_cases": None, "save_minutes": 1e-9}
+    with pytest.raises(RunError, match="got nan at step 5"):
+        train(tiny_job(tmp_path, cases=cases, source=PoisonedLater(cases), **quiet))
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 4
+
+
+def test_a_score_that_is_nan_is_never_best_and_uses_up_patience(tmp_path, monkeypatch, caplog):
+    scores = iter([float("nan"), 0.5, float("nan"), float("nan"), 0.9])
+
+    def stub(*args, **kwargs):
+        return Validation(values={"mean_iou": next(scores), "loss": 1.0}), []
+
+    monkeypatch.setattr(validator, "join_shares", stub)
+    result = train(tiny_job(tmp_path, epochs=20, patience=2))
+    assert (result.steps, result.score, result.reason) == (8, 0.5, "patience=2")
+    assert best_of(tmp_path) == "step-00000004"
+    assert "mean_iou is undefined at step 2" in caplog.text
+    assert [row["val"]["mean_iou"] for row in rows(tmp_path, validated=True)] == [None, 0.5, None, None]
+
+
+def test_the_progress_line_shows_the_monitor_and_the_validation(tmp_path, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def gauge(what):
+        yield lambda fraction, text: shown.append(text)
+
+    monkeypatch.setattr(loop, "gauge", gauge)
+    result = train(tiny_job(tmp_path, epochs=2, monitor="iou/cell"))
+    assert "step 2, epoch 1.0, loss" in shown[1]
+    assert [text.split(", ")[-2] for text in shown[1:4]] == [f"validating {done} of 3" for done in (1, 2, 3)]
+    assert all(text.endswith(" s left") for text in shown[1:4])
+    assert f", iou/cell {result.score:.4f}" in " ".join(shown)
+    assert (result.monitor, result.score) == ("iou/cell", result.values["iou/cell"])
+
+
+def test_classes_that_the_best_checkpoint_does_not_find_are_in_the_result(tmp_path, monkeypatch):
+    found = iter([Validation(values={"mean_iou": 0.5}, unlearned=("cell",)), Validation(values={"mean_iou": 0.4})])
+    monkeypatch.setattr(validator, "join_shares", lambda *args, total: (next(found), []))
+    result = train(tiny_job(tmp_path, epochs=2))
+    assert (result.unlearned, result.values) == (("cell",), {"mean_iou": 0.5})
+    assert [row["unlearned"] for row in rows(tmp_path, validated=True)] == [["cell"], []]
+
+
+def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
+    start = time.monotonic()
+    result = train(tiny_job(tmp_path, epochs=None, time_budget=2, log_every=1))
+    assert result.reason == "time_budget=2"
+    assert 1.0 < time.monotonic() - start < 10.0  # a busy machine ends its last step late
+    rates = [row["lr"] for row in rows(tmp_path, validated=False)]
+    assert max(rates) > 0.005
+    assert rates[-1] < max(rates)  # how far it has fallen when the last step begins depends on how long steps take
+    assert rows(tmp_path, validated=True)[-1]["step"] == result.steps
+
+
+def test_without_validation_the_last_checkpoint_is_all_there_is(tmp_path):
+    result = train(tiny_job(tmp_path, val_cases=None))
+    assert (result.score, result.best) == (None, None)
+    assert read_checkpoint(tmp_path / "checkpoints" / "last").progress["step"] == 8
+    assert not (tmp_path / "checkpoints" / "best").exists()
+
+
+def test_checkpoints_come_at_least_as_often_as_asked_for(tmp_path):
+    train(tiny_job(tmp_path, val_cases=None, validate_every=None, save_minutes=1e-9))
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*"))
+    assert kept == ["step-00000007", "step-00000008"]
+
+
+def test_the_average_is_validated_and_published(tmp_path):
+    segmenter = tiny_segmenter()
+    train(tiny_job(tmp_path, segmenter=segmenter, ema=0.9))
+    checkpoint = read_checkpoint(tmp_path / "checkpoints" / "last")
+    raw, average, trained = checkpoint.load_state()["weights"], weights_of(checkpoint), segmenter.state_dict()
+    assert all(torch.equal(raw[name], value) for name, value in trained.items())
+    changed = [name for name in trained if not torch.equal(average[name], trained[name])]
+    assert sorted(changed) == sorted(name for name in trained if "num_batches" not in name)
+
+
+def test_an_unreadable_file_ends_the_run_with_its_name(tmp_path):
+    with pytest.raises(DataError, match=r"images/case07\.png: is truncated"):
+        train(tiny_job(tmp_path, cases=TinyCases(broken=(7,)), workers=2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"monitor": "iou/cel"}, r"expected `monitor` to be a score .*Did you mean 'iou/cell'\?"),
+        ({"monitor": "dice/ground", "patience": 2, "validate_every": None}, "expected `patience` to be null"),
+        ({"patience": 1, "val_cases": None}, "expected `patience` to be null where nothing is validated"),
+        ({"device": "cuda:77"}, "expected `device`"),
+        ({"cases": TinyCases(count=3)}, "expected `batch_size` to leave at least one batch per epoch"),
+    ],
+)
+def test_a_job_that_can_not_work_is_refused_before_any_work(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        train(tiny_job(tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_resuming_with_another_configuration_or_other_data_is_refused_with_the_difference(tmp_path):
+    train(tiny_job(tmp_path, epochs=2))
+    changed = tiny_job(
+        tmp_path, epochs=3, cases=TinyCases(count=12), optimizer=AdamWConfig(lr=0.5), workers=1, resume=True
+    )
+    with pytest.raises(ConfigError) as caught:
+        train(changed)
+    assert [problem.split("`")[1] for problem in caught.value.problems[:-1] if " was " in problem] == [
+        "data.train_cases",
+        "optimizer.lr",
+        "training.epochs",
+    ]
+    assert "resume: `training.epochs` was 2 and is 3 now." in caught.value.problems
+    assert "with 'allow_changes=[data.train_cases,optimizer.lr,training.epochs]'." in caught.value.problems[-1]
+
+
+def test_resuming_with_changes_that_are_allowed_goes_on(tmp_path):
+    train(tiny_job(tmp_path, epochs=2))
+    result = train(tiny_job(tmp_path, epochs=3, resume=True, allow_changes=("training.epochs",)))
+    assert result.steps == 6
+
+
+def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not(tmp_path):
+    sums = {}
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(tiny_job(tmp_path / name, seed=seed))
+        sums[name] = read_checkpoint(tmp_path / name / "checkpoints" / "last").sha256
+    assert sums["a"] == sums["b"] != sums["c"]
+
+
+def test_accumulating_a_loss_over_the_batch_is_said(tmp_path, caplog):
+    for over, said in (("batch", True), ("sample", False)):
+        loss = build_loss(DiceConfig(over=over), SPEC)
+        train(tiny_job(tmp_path / over, loss=loss, epochs=None, steps=1, accumulate=2, validate_every=None))
+        assert ("accumulate=2 averages that many losses" in caplog.text) is said
+        caplog.clear()
+
+
+def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_path):
+    """Mutations seen to fail: the model itself trained; the generators left as they are."""
+    job = tiny_job(tmp_path)
+    before = {name: value.clone() for name, value in job.model.segmenter.state_dict().items()}
+    state = torch.get_rng_state()
+    seconds, first_loss = loop.time_step(job)
+    assert seconds > 0
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in job.model.segmenter.state_dict().items())
+    assert not list(tmp_path.iterdir())
+    train(tiny_job(tmp_path, epochs=None, steps=1, log_every=1, validate_every=None))
+    assert first_loss == pytest.approx(rows(tmp_path, validated=False)[0]["loss"], rel=0.2)  # dropout differs
+
+
+def test_a_slow_run_shows_its_loss_before_its_first_line(tmp_path, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def gauge(what):
+        yield lambda fraction, text: shown.append(text)
+
+    monkeypatch.setattr(loop, "gauge", gauge)
+    monkeypatch.setattr(loop, "FIRST_LOSS_S", 0.0)
+    train(tiny_job(tmp_path, epochs=None, steps=3, log_every=50, validate_every=None))
+    assert "step 1, epoch 0.5, loss" in shown[0]
