@@ -62,7 +62,7 @@ def build(folder: Path, cases: int, pictures: int) -> Path:
     for i in range(pictures):
         target, labels = (np.roll(each, 37 * i, 1) for each in blocks)
         image = np.repeat(target[..., None] * 7, 3, -1) + rng.integers(0, 120, (1024, 2048, 3)).astype(np.uint8)
-        write_layers(folder, rows[i].case_id, draw_layers(image, target, labels, SPEC, panel=480))
+        write_layers(folder, rows[i].case_id, draw_layers(image, target, labels, SPEC, edge=480))
     return write_report(folder)
 
 

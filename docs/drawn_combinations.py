@@ -134,7 +134,7 @@ def picture(folder: Path, name: str, spec: ClassSpec, drawn: tuple[np.ndarray, .
         objects = Objects(target=numbers * (target > 0), prediction=numbers * (labels > 0))
     files = {"image": [f"{name}.tif"], "target": [f"{name}.png"], "prediction": [f"{name}.png"]}
     notes = {"files": files} | ({"slice": [17, DEPTH]} if kind == "volumes" else {})
-    layers = draw_layers(image, target, labels, spec, panel=480, objects=objects, notes=notes)
+    layers = draw_layers(image, target, labels, spec, edge=480, objects=objects, notes=notes)
     write_layers(folder, name, layers)
 
 

@@ -179,7 +179,7 @@ def counted(folder: Path, cases: int, classes: int, *, pictures: int) -> None:
         rows.append(CaseRow(case_id=f"tile/{i:05}", height=64, width=96, counts=counts, loss=float(rng.random())))
         if i < pictures:
             image = (np.repeat(target[..., None], 3, -1) + rng.integers(0, 99, (64, 96, 3))).astype(np.uint8)
-            write_layers(folder, rows[-1].case_id, draw_layers(image, target, labels, spec, panel=480))
+            write_layers(folder, rows[-1].case_id, draw_layers(image, target, labels, spec, edge=480))
     write_cases(folder, rows, spec)
     write_json(folder / "metrics.json", summarise(rows, spec, MetricsConfig(bootstrap=200)))
     write_json(folder / "run.json", {"command": "score", "state": "done", "start": "2024-09-17T12:00:00"})
@@ -217,7 +217,9 @@ def training(folder: Path) -> None:
         rows.append({key: seen[key] for key in ("step", "epoch", "seconds")} | {"val": found, "best": step != 400})
         for i, (image, target) in enumerate(scenes[:3]):
             labels = predict_road(rng, target, skill=skill)
-            picture = draw_overlay(image, target, labels, spec, title=f"street_{i:03}", score=skill, panel=320)
+            picture = draw_overlay(
+                image, target, labels, spec, title=f"street_{i:03}", headline="mean_iou", score=skill, panel=320
+            )
             write_overlay(folder / "validation" / f"step-{step:08}", f"street_{i:03}", picture)
     (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_json(folder / "run.json", {"command": "train", "state": "done", "start": "2024-09-17T12:00:00"})

@@ -53,11 +53,6 @@ def test_valid_pixels_are_those_that_are_not_ignored():
     assert make("multiclass", 3).valid(target).dtype == bool
 
 
-def test_the_headline_is_the_objects_iou_for_binary_and_the_mean_otherwise():
-    assert make("binary", 2, names=("ground", "cell")).headline == "iou/cell"
-    assert make("multiclass", 3).headline == make("multilabel", 3).headline == "mean_iou"
-
-
 def test_class_0_is_background_for_binary_and_where_multiclass_has_it_in_black():
     assert make("binary", 2).has_background
     assert not make("multiclass", 2).has_background

@@ -1,3 +1,5 @@
+from segmeter.api.comparison import Comparison as Comparison
+from segmeter.api.comparison import compare as compare
 from segmeter.api.evaluation import Evaluation as Evaluation
 from segmeter.api.evaluation import evaluate as evaluate
 from segmeter.api.model import Model as Model
@@ -32,7 +34,6 @@ from segmeter.metrics.statistics.bootstrap import MeanInterval as MeanInterval
 from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap
 from segmeter.metrics.statistics.bootstrap import mean_interval as mean_interval
-from segmeter.metrics.summary.compare import compare_runs as compare
 from segmeter.metrics.surfaces.shape import BoundaryIoU as BoundaryIoU
 from segmeter.metrics.surfaces.shape import CentrelineDice as CentrelineDice
 from segmeter.metrics.surfaces.shape import boundary_iou as boundary_iou
@@ -50,6 +51,7 @@ __all__ = [
     "CaseRow",
     "CentrelineDice",
     "ClassSpec",
+    "Comparison",
     "Evaluation",
     "FocalLoss",
     "HostCopier",

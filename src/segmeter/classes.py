@@ -122,14 +122,6 @@ class ClassSpec(Config, title="ClassSpec"):
         """
         return self.task == "binary" or (self.task == "multiclass" and self.colours[0] == (0, 0, 0))
 
-    @property
-    def headline(self) -> str:
-        """The default score to judge a model by: the object's IoU for binary, else the mean IoU.
-
-        Background covers most of a binary task's pixels, so that a model which finds no object has half the mean IoU.
-        """
-        return f"iou/{self.names[1]}" if self.task == "binary" else "mean_iou"
-
 
 def check_names(names: Sequence[str], task: Task, remedy: str = "") -> None:
     """Raise a RuleError unless the names of classes go with the task."""

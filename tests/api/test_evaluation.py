@@ -1,7 +1,6 @@
 """`segmeter.evaluate`: the command line's bytes from arrays alone, and one line for whatever is wrong."""
 
 import html
-import itertools
 import re
 import subprocess
 import sys
@@ -13,10 +12,11 @@ from PIL import Image
 import segmeter
 from segmeter.cli.main import main
 from segmeter.errors import SegmeterError
+from segmeter.report.pictures.layers import MATCHED, MISSED
+from segmeter.report.summary import summary_tables
 
 CLASSES = ["background", "road", "<b>car</b>"]
 SHAPE = (24, 32)
-HEADS = ("score", "class", "measure", "slices by", "convention")  # of the tables that the command line prints
 
 
 def draw(count=6, seed=0):
@@ -93,25 +93,42 @@ def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):
     assert repr(evaluation).startswith("Evaluation of 6 cases: mean IoU 0.")
 
 
-def test_a_notebook_shows_the_tables_of_the_command_line(tmp_path):
-    """Every row of every table, with its numbers; Mutation seen to fail: the template without slices."""
+def test_a_notebook_shows_the_tables_of_the_command_line():
+    """Every cell of every table."""
     config = segmeter.MetricsConfig(bootstrap=1000, slice_by=("^(.)",), convention="all", groups={"ways": ["road"]})
     cases = [(f"{'ab'[number % 2]}{number}", *maps) for number, (_, *maps) in enumerate(draw(12))]
     measures = ["error_types", {"name": "events", "classes": ["road"]}]
     found = segmeter.evaluate(cases, classes=CLASSES, ignore_index=255, measures=measures, metrics=config)
-    page = found._repr_html_()
-    assert "<b>car" not in page
+    page, tables = found._repr_html_(), summary_tables(found.summary)
+    assert [table.heads[0] for table in tables] == ["score", "class", "measure", "slices by", "convention"]
     shown = {html.unescape(cell).strip() for cell in re.findall(r">([^<>]+)<", page)}
-    cut = ("share", "median", "precision", "recall")  # columns for which a notebook has no room
-    cut += ("what differs from ours",)  # which a terminal folds
-    rows = [line.strip("|").split("|") for line in found.table().splitlines() if line.startswith("|")]
-    heads = [number for number, row in enumerate(rows) if row[0].strip() in HEADS]
-    assert len(heads) == len(HEADS)
-    for first, last in itertools.pairwise([*heads, len(rows)]):
-        names = [cell.strip() for cell in rows[first]]
-        for row in rows[first + 1 : last]:
-            cells = {cell.strip() for name, cell in zip(names, row, strict=True) if name not in cut}
-            assert {cell.replace(",", "") for cell in cells - {""}} <= {cell.replace(",", "") for cell in shown}, row
+    cells = {cell for table in tables for row in (table.heads, *table.rows) for cell in row}
+    assert {cell.strip() for cell in cells} - {""} <= shown
+
+
+def test_the_worst_cases_are_listed_and_shown():
+    cases = [*draw(4)]
+    found = segmeter.evaluate(cases, classes=CLASSES, ignore_index=255)
+    worst = found.worst(2)
+    scores = dict(zip(found.cases["case_id"].to_pylist(), found.cases["mean_iou"].to_pylist(), strict=True))
+    assert list(worst.items()) == sorted(scores.items(), key=lambda item: item[1])[:2]
+    plain = found.show("case1")
+    lit = found.show("case1", np.full((*cases[1][1].shape, 3), 200, np.uint8))
+    assert plain.size == lit.size
+    assert (np.asarray(plain) != np.asarray(lit)).any()
+    with pytest.raises(SegmeterError, match="got 'case11'"):
+        found.show("case11")
+    with pytest.raises(SegmeterError, match="Give `evaluate` a list of pairs"):
+        segmeter.evaluate(draw(4), classes=CLASSES, ignore_index=255).show("case1")
+
+
+def test_numbered_objects_are_shown_as_matched_or_missed():
+    target = np.kron(np.array([[1, 0, 2, 0]]), np.ones((9, 9), int))
+    cases = [("a", target, np.where(target == 2, 0, target))]
+    found = segmeter.evaluate(cases, classes=["ground", "cell"], task="binary", instances=True)
+    assert repr(found) == "Evaluation of 1 cases: PQ of cell 0.6667"
+    colours = {tuple(colour) for colour in np.asarray(found.show("a")).reshape(-1, 3).tolist()}
+    assert {MATCHED, MISSED} <= colours
 
 
 def test_two_evaluations_are_compared(evaluation):
@@ -122,6 +139,9 @@ def test_two_evaluations_are_compared(evaluation):
     other = segmeter.evaluate(worse(), classes=CLASSES, ignore_index=255, metrics=evaluation.metrics)
     found = evaluation.compare(other, names=("new", "old"), require=["mean_iou >= base - 1"])
     assert found["gate"]["outcome"] == "pass"
+    assert repr(found).startswith("Comparison of new and old on 6 cases: ")
+    assert "old (new) minus new (base)" in found.table()
+    assert "<td" in found._repr_html_()
     means = found["metrics"]["mean_iou"]["per_case"]
     assert means["new"] > means["old"]
     with pytest.raises(SegmeterError, match="to have the same classes"):

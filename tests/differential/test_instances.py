@@ -14,8 +14,8 @@ from segmeter.metrics.config.measures import EventsConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.objects.matching import find_overlaps
-from segmeter.metrics.objects.scores import aggregated_jaccard, match_instances
+from segmeter.metrics.objects.matching import aggregated_jaccard, find_overlaps
+from segmeter.metrics.objects.scores import match_instances
 from tests.differential.cases import SWEEP, assert_agree, blobs, boxes
 from tests.differential.peers import load, quiet
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from segmeter.metrics.objects.lesions import brats_lesions, picai_lesions, regional_dice
-from segmeter.metrics.objects.scores import match_instances
+from segmeter.metrics.objects.scores import brats_lesions, match_instances, picai_lesions, regional_dice
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.surfaces.surface import surface_metrics

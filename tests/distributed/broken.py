@@ -11,15 +11,14 @@ from typing import Any
 from segmeter.cli.commands import train
 from segmeter.distributed.ranks import World
 from segmeter.models import networks  # noqa: F401 - takes long to import
-from segmeter.training import validation
+from segmeter.training import trainer, validation
 from segmeter.training.checkpointing import Checkpoints
 from segmeter.training.data.batches import Batches
-from segmeter.training.learner import Learner
 
 FAULT = "SEGMETER_TEST_FAULT"  # fault, rank, moment, file that gets the time of the fault
 MOMENTS: dict[str, tuple[tuple[Any, str], tuple[Any, str], int]] = {  # where rank 0 and rank 1 are, and for which time
     "start": ((train, "build_segmenter"), (train, "build_segmenter"), 1),
-    "step": ((Learner, "update"), (Learner, "update"), 3),
+    "step": ((trainer, "take_step"), (trainer, "take_step"), 3),
     "validation": ((validation, "count_case"), (validation, "count_case"), 1),
     "checkpoint": ((Checkpoints, "_publish"), (World, "next_order"), 4),  # the second one waits for an order then
     "end": ((train, "note_done"), (Batches, "__exit__"), 1),

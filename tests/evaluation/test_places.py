@@ -20,7 +20,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 from tests.data.crafted import THREE
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
 from tests.evaluation.masks import scoring

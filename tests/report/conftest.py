@@ -62,7 +62,7 @@ def write_picture(folder, case_id, rng, spec, *, referenced=True):
     """Layers of noise."""
     image = rng.integers(0, 255, (30, 40, 3)).astype(np.uint8)
     target, labels = rng.integers(0, spec.num_classes, (2, 30, 40)).astype(np.uint8)
-    write_layers(folder, case_id, draw_layers(image, target if referenced else None, labels, spec, panel=128))
+    write_layers(folder, case_id, draw_layers(image, target if referenced else None, labels, spec, edge=128))
 
 
 @pytest.fixture

@@ -39,11 +39,11 @@ def test_undefined_is_never_0(value, text):
 
 def test_the_object_s_iou_leads_a_binary_table():
     rows = figures.aggregates(BINARY)
-    assert [row["name"] for row in rows] == ["IoU of cell", "mean IoU", "pixel accuracy"]
+    assert [row["name"] for row in rows] == ["IoU of cell", "Dice of cell", "mean IoU", "pixel accuracy"]
     assert (rows[0]["dataset"], rows[0]["dataset_ci95"]) == (0.005, [0, 0.1])
     assert (rows[0]["mean"], rows[0]["mean_ci95"], rows[0]["n_used"]) == (0.007, [0.001, 0.02], 2)
-    assert (rows[1]["dataset"], rows[1]["mean"], rows[1]["n_undefined"]) == (0.7, 0.65, 1)
-    assert rows[2]["mean"] is None
+    assert (rows[2]["dataset"], rows[2]["mean"], rows[2]["n_undefined"]) == (0.7, 0.65, 1)
+    assert rows[3]["mean"] is None
     several = figures.aggregates(BINARY | {"task": "multiclass"})
     assert [row["name"] for row in several] == ["mean IoU", "pixel accuracy"]
 
@@ -70,11 +70,14 @@ def test_notes_name_what_the_scores_leave_out_and_what_was_not_learned():
 
 
 def test_measures_have_one_row_per_region_with_their_unit():
-    regions = {"cell": {"mean": 2.5, "n_used": 3}, "mean": {"dataset": 1.0}}
-    rows = figures.measures({"measures": {"hd95": regions}, "units": {"hd95": "mm"}})
+    regions = {"cell": {"mean": 2.5, "n_used": 3}, "glia": {"mean": 3.5}, "mean": {"dataset": 1.0}}
+    one = {"cell": {"mean": 0.5}, "mean": {"mean": 0.5}}
+    summary = {"measures": {"hd95": regions, "pq": one}, "units": {"hd95": "mm"}}
+    rows = [row for row in figures.measures(summary) if row["region"] != "glia"]
     assert [(row["label"], row["region"], row["mean"], row["whole"]) for row in rows] == [
         ("hd95 (mm)", "cell", 2.5, False),
         ("hd95 (mm)", "mean", None, True),
+        ("pq", "cell", 0.5, False),  # the mean over one class repeats it
     ]
 
 

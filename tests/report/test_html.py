@@ -22,8 +22,8 @@ from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import summarise_calibration
 from segmeter.metrics.summary.summarise import summarise
+from segmeter.report.columns import unpack_page
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.columns import unpack_page
 from segmeter.report.html import write_report
 
 from .conftest import HOSTILE, HOSTILE_IDS, make_rows, write_picture
@@ -148,7 +148,7 @@ def test_pictures_that_are_too_much_are_named(run):
     page = render(run, ReportConfig(picture_mb=2.5 * size / 2**20))
     assert "h" in pictures_of(page)  # the worst
     assert len(pictures_of(page)) == 2
-    assert any("6 kept pictures left out by report.picture_mb" in text for text in page.text("p"))
+    assert any("leaves no room for 6 pictures" in text for text in page.text("p"))
 
 
 def test_training_runs_show_curves(tmp_path):
@@ -283,7 +283,7 @@ def test_a_binary_run_is_sorted_by_its_object(tmp_path):
     columns = data_of(page)["columns"]
     assert list(columns["headline"]["values"] < columns["mean_iou"]["values"]) == [True, False]
     assert columns["headline"]["label"] == "IoU of cell"
-    assert page.text("h2")[:2] == ["IoU of cell", "mean IoU"]
+    assert page.text("h2")[:3] == ["IoU of cell", "Dice of cell", "mean IoU"]
 
 
 def test_groups_have_a_table(tmp_path, rng, spec):

@@ -1,7 +1,7 @@
 """A folder of predictions: the cases that have a picture, and the classes that occur in them."""
 
+from segmeter.report.columns import unpack_page
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.columns import unpack_page
 from segmeter.report.html import prediction_values
 
 from .conftest import write_picture

@@ -7,9 +7,9 @@ import numpy as np
 
 import segmeter
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.report.figures import slice_title, slices
+from segmeter.report.figures import slices, title
 from segmeter.report.html import write_report
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 
 
 def evaluation() -> segmeter.Evaluation:
@@ -28,11 +28,11 @@ def test_slices_are_printed_with_the_worst_marked_and_stand_in_the_report(tmp_pa
     found = evaluation()
     rows = slices(found.summary)
     assert [(row["slice"], row["n"], row["worst"]) for row in rows] == [("<a>", 8, False), ("<b>", 8, True)]
-    assert slice_title(found.summary) == "IoU of cell"
+    assert title(found.summary["slices"]["headline"]) == "IoU of cell"
     text = io.StringIO()
     print_summary(found.summary, file=text)
     assert "<b> (worst)" in text.getvalue()
-    assert "difference to the rest" in text.getvalue()
+    assert "IoU of cell by slice" in text.getvalue()
     page = write_report(found.write(tmp_path / "run")).read_text()
     assert '<h2 id="slices">Slices</h2>' in page
     assert "&lt;b&gt;</a> <b>worst</b>" in page

@@ -1,1 +1,1 @@
-"""arrays, checkpoints -> what the command line gives, in Python: `segmeter.evaluate` and `segmeter.load`."""
+"""The Python interface: `segmeter.evaluate`, `segmeter.compare` and `segmeter.load`."""

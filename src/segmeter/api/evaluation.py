@@ -1,4 +1,4 @@
-"""Arrays in memory -> an evaluation: the metrics, tables and report that `segmeter score` gives for files."""
+"""Evaluates arrays in memory: the same metrics, tables and report as `segmeter score` gives for files."""
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +11,11 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from PIL.Image import Image, fromarray
 
-from segmeter.api.adapters.flat import flatten
-from segmeter.api.adapters.grand_challenge import write_metrics
-from segmeter.checks import expected, known_file, known_folder, known_kind, known_name, shown, whole_number
+from segmeter.api.adapters.flat import flatten, write_metrics
+from segmeter.api.comparison import Comparison, compare
+from segmeter.checks import expected, known_file, known_folder, known_kind, known_name, nearest, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.masks.label_mapping import find_labels, split_objects
@@ -29,12 +30,14 @@ from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.summary.compare import compare_runs
+from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.figures import aggregates
-from segmeter.report.html import render_summary, write_report
-from segmeter.report.table import print_summary
+from segmeter.report.html import write_report
+from segmeter.report.pictures.flatten import draw_overlay
+from segmeter.report.pictures.objects import Objects, measured_objects
+from segmeter.report.summary import print_summary, render_summary
 
 Case = tuple[str, NDArray[Any], NDArray[Any]]
 
@@ -42,50 +45,104 @@ _WHERE = "evaluate"
 
 
 class Evaluation:
-    """Scores of cases, as `evaluate` gives them; a notebook shows it as a table.
+    """The result of `evaluate`; a notebook shows its tables.
 
     Parameters
     ----------
     rows
         One per case.
     spec
-        What the labels mean.
+        The classes.
     metrics
-        How the cases were measured.
+        The settings of the measures.
     summary
         The content of metrics.json.
+    pairs
+        The arrays of the cases, where they are at hand to be shown.
+    numbered
+        Whether they number objects.
     """
 
     def __init__(
-        self, rows: Sequence[CaseRow], *, spec: ClassSpec, metrics: MetricsConfig, summary: Mapping[str, Any]
+        self,
+        rows: Sequence[CaseRow],
+        *,
+        spec: ClassSpec,
+        metrics: MetricsConfig,
+        summary: Mapping[str, Any],
+        pairs: Sequence[Case] = (),
+        numbered: bool = False,
     ) -> None:
         self.rows = rows
         self.spec = spec
         self.metrics = metrics
         self.summary = dict(summary)
+        self._pairs, self._numbered = pairs, numbered
 
     @property
     def cases(self) -> pa.Table:
-        """One row per case in the order of their ids: counts, scores, measures. The table of cases.parquet."""
-        return case_table(self.rows, self.spec)
+        """The table of cases.parquet, one row per case in the order of their ids, with checksums and counts last."""
+        table = case_table(self.rows, self.spec)
+        return table.select(sorted(table.column_names, key=lambda name: name.endswith("crc32") or name == "confusion"))
+
+    def worst(self, count: int = 5) -> dict[str, float]:
+        """The worst cases by the headline, the worst first: its value by case id."""
+        board = build_scoreboard(order_rows("Evaluation.worst", self.rows, self.spec), self.spec, self.metrics)
+        values = board.values(board.headline)
+        return {board.run.case_ids[i]: float(values[i]) for i in board.worst_first()[:count]}
+
+    def show(self, case_id: str, image: NDArray[Any] | None = None) -> Image:
+        """Draw a case: image, target, prediction and errors, with a legend; a notebook shows the picture.
+
+        Parameters
+        ----------
+        case_id
+            One of the cases.
+        image : (H, W) or (H, W, C)
+            What was segmented; None draws the maps over black.
+
+        Raises
+        ------
+        InputError
+            There is no such case, it is a volume, or its maps were not kept, because they came from a generator.
+        """
+        maps = next((pair[1:] for pair in self._pairs if pair[0] == case_id), None)
+        if maps is None:
+            known = [row.case_id for row in self.rows]
+            remedy = nearest(case_id, known)
+            if case_id in known:
+                remedy = "Give `evaluate` a list of pairs, not a generator, so that their arrays are at hand."
+            rule = "to be a case whose maps are at hand"
+            raise InputError(expected("Evaluation.show", "case_id", rule, repr(case_id), remedy))
+        target, labels = (np.asarray(one) for one in maps)
+        objects = Objects()
+        if self._numbered:
+            objects = measured_objects(self.metrics, target, labels)
+            target, labels = (target > 0).astype(np.uint8), (labels > 0).astype(np.uint8)
+        board = build_scoreboard(order_rows("Evaluation.show", self.rows, self.spec), self.spec, self.metrics)
+        score = float(board.values(board.headline)[board.run.case_ids.index(case_id)])
+        shown = np.zeros(target.shape[-2:], np.uint8) if image is None else image
+        shown = shown[..., None] if shown.ndim == 2 else shown
+        options: dict[str, Any] = {"title": case_id, "headline": board.headline, "score": score, "objects": objects}
+        return fromarray(draw_overlay(shown, target, labels, self.spec, **options))
 
     def to_pandas(self) -> Any:
-        """`cases` as a pandas.DataFrame, where pandas is installed."""
+        """Convert `cases` to a pandas.DataFrame, if pandas is installed."""
         _need("pandas")
         return self.cases.to_pandas()
 
     def to_polars(self) -> Any:
-        """`cases` as a polars.DataFrame, where polars is installed."""
+        """Convert `cases` to a polars.DataFrame, if polars is installed."""
         return _need("polars").from_arrow(self.cases)
 
     def table(self) -> str:
-        """The tables that the command line prints."""
+        """Return the tables that the command line prints."""
         text = io.StringIO()
         print_summary(self.summary, file=text)
         return text.getvalue()
 
     def flat(self) -> dict[str, float]:
-        """Every score under one name, as W&B and MLflow log them: "per_class/car/iou", "dataset/mean_iou_low"."""
+        """Return every score by a flat name, as W&B and MLflow log them: "per_class/car/iou"."""
         return flatten(self.summary)
 
     def write_nnunet(self, path: str | Path, **options: Any) -> None:
@@ -98,7 +155,7 @@ class Evaluation:
 
     def compare(
         self, other: Self, *, names: tuple[str, str] = ("base", "new"), require: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    ) -> Comparison:
         """Compare another evaluation of the same cases with this one, the base: differences, intervals, tests.
 
         Every difference is the other one's score minus this one's. With `require`, such as
@@ -106,7 +163,7 @@ class Evaluation:
 
         Returns
         -------
-        dict
+        Comparison
             As `segmeter.compare` gives it; `names` are those of this evaluation and of the other one.
 
         Raises
@@ -123,7 +180,7 @@ class Evaluation:
             if getattr(self, name) != getattr(other, name):
                 rule = "to have the same classes" if name == "spec" else "to be measured alike"
                 raise InputError(expected("Evaluation.compare", "other", rule, getattr(other, name)))
-        return compare_runs({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics, require=require)
+        return compare({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics, require=require)
 
     def write(self, folder: str | Path, *, report: bool = True) -> Path:
         """Write metrics.json, cases.parquet, cases.csv and report.html into a new or empty folder; return it.
@@ -172,7 +229,8 @@ def evaluate(
     ----------
     pairs
         Of each case its id, its target and its prediction: integer or bool arrays (H, W) or (D, H, W), multilabel
-        (K, H, W) or (K, D, H, W). Read once, so that a generator need not hold them all.
+        (K, H, W) or (K, D, H, W). They are read once, so that a generator need not hold them all; `Evaluation.show`
+        draws the cases of a list.
     classes
         Names, background included, or a ClassSpec, which says task and ignored value too.
     task
@@ -234,16 +292,19 @@ def evaluate(
             raise InputError(expected(_WHERE, "instances", "to be False but for a binary task", spec.task))
         config = with_objects(config)
     check_metrics(config, spec)
+    config = settle_headline(config, spec)
     rows, places = _measure(pairs, spec, config, instances)
     check_case_ids(config, spec, [row.case_id for row in rows])
     summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)
-    return Evaluation(order_rows(_WHERE, rows, spec), spec=spec, metrics=config, summary=summary)
+    kept: Sequence[Case] = pairs if isinstance(pairs, Sequence) else ()
+    table = order_rows(_WHERE, rows, spec)
+    return Evaluation(table, spec=spec, metrics=config, summary=summary, pairs=kept, numbered=instances)
 
 
 def _measure(
     pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
 ) -> tuple[list[CaseRow], Places]:
-    """Measure case by case; nothing of the maps is kept."""
+    """Measure case by case, without keeping any map."""
     measures, rows, places = build_measures(config, spec), list[CaseRow](), Places()
     seen: set[str] = set()
     for case_id, target, prediction in _checked(pairs):
@@ -287,7 +348,7 @@ def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMap
 
 
 def _doubts(maps: CaseMaps) -> tuple[str, ...]:
-    """What a user should know of maps of object numbers that may be labels."""
+    """Warn of maps of object numbers that look like labels."""
     target, prediction = maps.target_instances, maps.instances
     if target is None or prediction is None:
         return ()
@@ -296,7 +357,7 @@ def _doubts(maps: CaseMaps) -> tuple[str, ...]:
 
 
 def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
-    """Refuse what is no case before its parts are used."""
+    """Check each case before its parts are used."""
     rule = "to give (case_id, target, prediction)"
     try:
         cases = iter(pairs)

@@ -1,4 +1,4 @@
-"""A checkpoint -> a model to call: image in, label map out."""
+"""A trained model to call: image in, label map out."""
 
 import logging
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Model:
-    """What `load` gives: ``model(image)`` is the label map, ``model.probs(image)`` the probabilities.
+    """A model from `load`: ``model(image)`` is the label map, ``model.probs(image)`` the probabilities.
 
-    Warns once, through logging, where images are not on the scale of those that the model was trained on.
+    It warns once, through logging, if images are not on the scale of the training images.
 
     Parameters
     ----------
@@ -39,9 +39,15 @@ class Model:
         card = predictor.segmenter.card
         self._watch = ScaleWatch(card.mean, card.std, card.clip, at_once=True)
 
+    def __repr__(self) -> str:
+        card = self.predictor.segmenter.card
+        names = ", ".join(self.spec.names[:5]) + (", ..." if self.spec.num_classes > 5 else "")
+        encoder = card.model.get("encoder", "")
+        return f"Model {card.model['name']} {encoder}: {self.spec.task}, {self.spec.num_classes} classes ({names})"
+
     @property
     def spec(self) -> ClassSpec:
-        """What the labels mean."""
+        """The classes."""
         spec: ClassSpec = self.predictor.segmenter.card.spec
         return spec
 
@@ -84,7 +90,7 @@ class Model:
 
 
 def _check_image(image: Any) -> None:
-    """Refuse what is no image before the network, or the watch for its scale, sees it."""
+    """Check the image before the network, or the watch for its scale, sees it."""
     plain = isinstance(image, np.ndarray) and not isinstance(image, np.ma.MaskedArray)
     if not plain or image.ndim not in (2, 3):
         given = f"shape {image.shape}" if plain else type(image).__name__

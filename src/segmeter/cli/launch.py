@@ -185,8 +185,8 @@ def _gpus() -> int:
 
 
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
-    """Run score, eval or predict in shards, and merge these into the run's folder."""
-    from segmeter.cli.commands.merge import finish_merged, show_merged
+    """Run the shards of score, eval or predict, and merge them into the run's folder."""
+    from segmeter.cli.commands.merge import finish_merged, metrics_of, show_merged
     from segmeter.evaluation.merge import Merge, merge
     from segmeter.evaluation.pieces import read_pieces
 
@@ -204,7 +204,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         order = [shard.job for shard in shards]
         _value(joint(sorted(outcomes, key=lambda outcome: order.index(outcome.job))))
         pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
-        merging = Merge(pieces=pieces, kind="shards", metrics=getattr(config, "metrics", None), folder=folder)
+        merging = Merge(pieces=pieces, kind="shards", metrics=metrics_of(pieces[0]), folder=folder)
         summary = merge(merging)
         value = finish_merged(merging, summary, config.report, getattr(config, "objective", None))
         remove(folder / _SHARDS)

@@ -119,7 +119,9 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
     """The direction in which the score is better. For a metric that is not ours, the user has to set it."""
     key = "training.monitor" if hasattr(config, "training") else "objective"
-    metric: Any = config.training.monitor if hasattr(config, "training") else getattr(config, "objective", None)
+    metric: Any = (
+        config.training.monitor if hasattr(config, "training") else config.objective or config.metrics.headline
+    )
     if key in space:
         rule = "to be one figure in all trials, as figures of two kinds can't be compared"
         raise ConfigError(expected("config", key, rule, "several"))

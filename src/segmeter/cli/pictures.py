@@ -9,9 +9,10 @@ from segmeter.data.dataset import Dataset
 from segmeter.evaluation.case_run import PREDICTIONS
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
-from segmeter.report.pictures.evaluated import EvaluatedCases
-from segmeter.report.pictures.finished import Scores, case_scores, draw_run
+from segmeter.report.pictures.chosen import Ranking
+from segmeter.report.pictures.finished import EvaluatedCases, draw_run
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,14 +46,14 @@ def draw_predicted(
         _LOG.warning("pictures: none are drawn, as %s", missing)
         return
     if metrics is None:
-        scores, report = Scores(headline=dict.fromkeys(dataset.case_ids)), report.replace(worst=0)
+        ranking, report = Ranking(case_ids=dataset.case_ids), report.replace(worst=0)
     else:
-        scores = case_scores(open_cases([folder]), dataset.spec, metrics)
+        ranking = Ranking.of(build_scoreboard(open_cases([folder]), dataset.spec, metrics))
     if _numbers_objects(config) and not config.export.instances:
         _LOG.warning("pictures: no objects are drawn, as export.instances=false keeps none of their numbers.")
         metrics = None
     read = EvaluatedCases(predictions=folder / PREDICTIONS, dataset=dataset, metrics=metrics)
-    draw_run(folder, scores, read, report, dataset.spec)
+    draw_run(folder, ranking, read, report, dataset.spec)
 
 
 def _numbers_objects(config: EvalConfig | PredictConfig) -> bool:

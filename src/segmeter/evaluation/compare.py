@@ -18,7 +18,7 @@ from segmeter.metrics.cases.nnunet import is_nnunet
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import MEASURES
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, headline_of, mean_classes
 from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
 from segmeter.metrics.summary.summarise import count_effective, note_resampling
@@ -28,7 +28,7 @@ _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
 
 
 def compare(
-    folders: Sequence[Path], config: MetricsConfig, *, rank_by: str = "mean_iou", require: Sequence[str] = ()
+    folders: Sequence[Path], config: MetricsConfig, *, rank_by: str | None = None, require: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Compare evaluations that saw the same cases, classes and references.
 
@@ -41,7 +41,8 @@ def compare(
         Convention, background, bootstrap, interval, cluster and seed; must be those that the runs were measured with
         where they change a score. Measures, and clusters and groups unless given, are those of the runs.
     rank_by
-        The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean".
+        The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean". None is the
+        headline.
     require
         What the new one of two runs must reach, see `compare_runs`.
 
@@ -85,7 +86,7 @@ def compare(
         "mean_classes": boards[0].counted,
         "ignore_index": spec.ignore_index,
         "folders": {name: known_place(folder) for name, folder in named.items()},
-        **_order(compared["metrics"], rank_by),
+        **_order(compared["metrics"], rank_by or headline_of(config, spec)),
         **compared,
         "bootstrap": note_resampling(boards[0], least),
     }
@@ -226,8 +227,12 @@ def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, 
         ]
     if problems:
         raise InputError(problems)
+    headlines = {run.get("headline_score") for run in summaries.values()}
     return config.replace(
-        cluster=cluster, measures=tuple(_rebuild(one) for one in known), groups=config.groups or _groups(summaries)
+        headline=config.headline or (headlines.pop() if len(headlines) == 1 else None),
+        cluster=cluster,
+        measures=tuple(_rebuild(one) for one in known),
+        groups=config.groups or _groups(summaries),
     )
 
 

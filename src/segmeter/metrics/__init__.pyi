@@ -10,8 +10,8 @@ from .config.metrics import MetricsConfig as MetricsConfig
 from .measures.protocol import CaseMaps as CaseMaps
 from .measures.protocol import Measure as Measure
 from .measures.protocol import Region as Region
+from .objects.matching import aggregated_jaccard as aggregated_jaccard
 from .objects.scores import InstanceMatch as InstanceMatch
-from .objects.scores import aggregated_jaccard as aggregated_jaccard
 from .objects.scores import match_instances as match_instances
 from .pixels.confusion import confusion_matrix as confusion_matrix
 from .pixels.confusion import count_case as count_case

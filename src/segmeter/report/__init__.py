@@ -1,4 +1,4 @@
-"""numbers -> tables, pictures and one HTML file."""
+"""Turns a finished run into what people look at: tables, pictures, and one HTML file."""
 
 import lazy_loader
 

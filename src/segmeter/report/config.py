@@ -1,4 +1,4 @@
-"""Which pictures an evaluation leaves, and how much of them goes into the HTML report."""
+"""Settings for the pictures of an evaluation and for its HTML report."""
 
 from typing import Annotated, Literal
 
@@ -13,14 +13,14 @@ class ReportConfig(Config, title="report"):
     html: bool = True
     """Write report.html."""
     overlays: Annotated[int, Unit("cases")] = Field(24, ge=-1)
-    """How many cases get a picture: the worst ones, and a fair sample of the rest; the worst case of each class comes
-    on top. 0 for none, -1 for all."""
+    """Number of cases that get a picture: the worst ones and a random sample of the others. The worst case of each
+    class is added to them. 0 draws none, -1 all."""
     worst: Annotated[int, Unit("cases")] = Field(12, ge=0)
-    """How many of them are the worst ones; worst.csv lists these, with crops of image, target and prediction in worst/
-    for labelling them again (`segmeter score`: where it has images)."""
+    """Number of worst cases among them. worst.csv lists these, and worst/ has crops of image, target and prediction for
+    labelling them again (`segmeter score` needs images for that)."""
     panel: Annotated[int, Unit("pixels")] = Field(480, ge=128, le=4096)
-    """Longest side of a picture, and of one panel of overlays/."""
+    """Longest side of a panel in overlays/. Pictures in the report keep the case's own pixels, up to 1536 a side."""
     pictures: Literal["embed", "link"] = "embed"
-    """Whether report.html holds the pictures itself, or shows those in pictures/ beside it, all of them."""
+    """Whether report.html contains the pictures ("embed"), or shows all of those in pictures/ beside it ("link")."""
     picture_mb: Annotated[float, Unit("MiB")] = Field(8.0, gt=0)
-    """The most that embedded pictures add to report.html."""
+    """Limit of the bytes that embedded pictures add to report.html."""

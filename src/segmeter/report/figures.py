@@ -1,18 +1,22 @@
-"""metrics.json -> the texts that tables and pages show: undefined is "n/a", never 0."""
+"""The rows and texts that tables and pages show, computed from metrics.json. Undefined is "n/a", never 0."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from segmeter.metrics.config.metrics import choose_headline
+from segmeter.metrics.config.scores import MEAN
+
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
 UNDEFINED = "n/a"
-UNLEARNED = 0.01  # a class that the references hold and whose IoU is below this is as good as not found
+_ACRONYMS = ("pq", "sq", "rq", "hd", "hd95", "assd", "masd", "nsd", "ap", "aji", "are", "voi")
+UNLEARNED = 0.01  # a class in the references whose IoU is below this was not learned
 
 _VISIBLE = 0.001  # an error of average precision that the printed digits show
 
 
 def number(value: float | str | None, digits: int = 4) -> str:
-    """A score with fixed digits; metrics.json says "inf" for infinity.
+    """Format a score with fixed digits; metrics.json has "inf" for infinity.
 
     Examples
     --------
@@ -25,7 +29,7 @@ def number(value: float | str | None, digits: int = 4) -> str:
 
 
 def quantity(value: float | str | None) -> str:
-    """A number of any kind: counts in full, others with four digits that say something; infinity as "inf".
+    """Format any number: counts in full, others with four significant digits, infinity as "inf".
 
     Examples
     --------
@@ -40,12 +44,12 @@ def quantity(value: float | str | None) -> str:
 
 
 def _large(value: float) -> str:
-    """Four digits, or all before the point where there are more, as the data set's counts are sums of floats."""
+    """Four significant digits, or all digits before the point: counts of a data set are sums of floats."""
     return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
-    """A 95 % interval, or nothing where there is none.
+    """Format a 95 % interval; "" without one.
 
     Examples
     --------
@@ -58,7 +62,7 @@ def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
 
 
 def spread(ends: Sequence[float | str | None] | None) -> str:
-    """A 95 % interval of a quantity of any size, or nothing where there is none.
+    """Format a 95 % interval of a quantity of any size; "" without one.
 
     Examples
     --------
@@ -71,67 +75,69 @@ def spread(ends: Sequence[float | str | None] | None) -> str:
     return f"[{', '.join(texts)}]"
 
 
-def headline(score: str) -> str:
-    """The score that a run is judged by, `ClassSpec.headline`, in words.
+def title(score: str) -> str:
+    """Name a score in words.
 
     Examples
     --------
-    >>> headline("iou/cell"), headline("mean_iou")
-    ('IoU of cell', 'mean IoU')
+    >>> title("iou/cell"), title("mean_iou"), title("pq/mean"), title("hd95/car"), title("nsd@2/car")
+    ('IoU of cell', 'mean IoU', 'mean PQ', 'HD95 of car', 'NSD@2 of car')
     """
     metric, _, region = score.partition("/")
-    return f"{SCORES[metric]} of {region}" if region else AGGREGATES[metric]
+    if not region:
+        return AGGREGATES.get(metric, metric)
+    word, mark, at = metric.partition("@")
+    word = f"{SCORES.get(word) or (word.upper() if word in _ACRONYMS else word)}{mark}{at}"
+    return f"mean {word}" if region == MEAN else f"{word} of {region}"
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """The score that a run is judged by; runs of older versions don't record it."""
+    task, names = summary.get("task", "multiclass"), summary.get("classes", ())
+    objects = (names[1] if task == "binary" else MEAN) in summary.get("measures", {}).get("pq", {})
+    return choose_headline(task, names, objects=objects, given=summary.get("headline_score"))
+
+
+def score_row(summary: Mapping[str, Any], score: str) -> dict[str, Any]:
+    """A score over the data set and as the mean over cases, each with its interval; None where there is no such value.
+
+    Returns
+    -------
+    dict
+        ``score`` (its name), ``name`` (in words), ``dataset, dataset_ci95, mean, mean_ci95, std, n_used, n_undefined``.
+    """
+    metric, _, region = score.partition("/")
+    if not region:
+        whole, ends = summary.get("dataset", {}).get(metric), (summary.get("dataset_ci95") or {}).get(metric)
+        cases = summary.get("per_case", {}).get(metric, {})
+    elif metric in SCORES:
+        entry = {**summary.get("per_class", {}), **summary.get("per_group", {})}.get(region, {})
+        whole, ends = entry.get(metric), (entry.get("ci95") or {}).get(metric)
+        cases = entry.get("per_case", {}).get(metric, {})
+    else:
+        cases = summary.get("measures", {}).get(metric, {}).get(region, {})
+        whole, ends = cases.get("dataset"), cases.get("dataset_ci95")
+    row = {"score": score, "name": title(score), "dataset": whole, "dataset_ci95": ends, "mean_ci95": cases.get("ci95")}
+    return row | {key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")}
+
+
+def mean_of_cases(row: Mapping[str, Any], digits: int = 3) -> str:
+    """Format the mean over cases of a `score_row` with its standard deviation; "" without cases."""
+    if row["n_used"] is None:
+        return ""
+    return number(row["mean"], digits) + (f" ({number(row['std'], digits)})" if row["std"] is not None else "")
 
 
 def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per aggregate, the headline first: over the data set, and as mean over cases, each with its interval."""
-    dataset, per_case = summary.get("dataset", {}), summary.get("per_case", {})
-    names = [name for name in AGGREGATES if name in dataset or name in per_case]
-    rows = _object_row(summary) + [
-        {
-            "name": AGGREGATES[name],
-            "dataset": dataset.get(name),
-            "dataset_ci95": (summary.get("dataset_ci95") or {}).get(name),
-            "mean": per_case.get(name, {}).get("mean"),
-            "mean_ci95": per_case.get(name, {}).get("ci95"),
-            "std": per_case.get(name, {}).get("std"),
-            "n_used": per_case.get(name, {}).get("n_used"),
-            "n_undefined": per_case.get(name, {}).get("n_undefined"),
-        }
-        for name in names
-    ]
-    return rows[:1] + _panoptic_row(summary) + rows[1:]
-
-
-def _panoptic_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Where objects were matched, the row of their panoptic quality, a mean over the classes."""
-    entry = summary.get("measures", {}).get("pq", {}).get("mean")
-    if entry is None:
-        return []
-    keys = ("dataset", "dataset_ci95", "mean", "std", "n_used", "n_undefined")
-    return [{"name": "PQ", "mean_ci95": entry.get("ci95"), **{key: entry.get(key) for key in keys}}]
-
-
-def _object_row(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of a binary task, the row of its object's IoU."""
-    if summary.get("task") != "binary":
-        return []
-    name = summary["classes"][1]
-    entry = summary["per_class"][name]
-    cases = entry.get("per_case", {}).get("iou", {})
-    return [
-        {
-            "name": headline(f"iou/{name}"),
-            "dataset": entry["iou"],
-            "dataset_ci95": (entry.get("ci95") or {}).get("iou"),
-            "mean_ci95": cases.get("ci95"),
-            **{key: cases.get(key) for key in ("mean", "std", "n_used", "n_undefined")},
-        }
-    ]
+    """List the leading scores as rows of `score_row`: the headline, a binary task's object, then all classes."""
+    own = [f"{name}/{summary['classes'][1]}" for name in ("iou", "dice")] if summary.get("task") == "binary" else []
+    objects = [] if own or "pq" not in summary.get("measures", {}) else [f"pq/{MEAN}"]
+    kept = [name for name in AGGREGATES if name in summary.get("dataset", {}) or name in summary.get("per_case", {})]
+    return [score_row(summary, name) for name in dict.fromkeys([headline(summary), *own, *objects, *kept])]
 
 
 def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per class, in class order, with its share of the target's pixels (of its own plane for multilabel)."""
+    """List the classes with their scores, and their share of the target's pixels (for multilabel of their plane)."""
     entries = summary.get("per_class", {})
     support = {name: entry.get("support") or 0 for name, entry in entries.items()}
     planes = summary.get("confusion_matrices")
@@ -144,6 +150,7 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": name,
             **{score: entry.get(score) for score in SCORES},
             "ci95": (entry.get("ci95") or {}).get("iou"),
+            "means": {score: mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")},
             "support": entry.get("support"),
             "share": support[name] / totals[name] if totals[name] else None,
         }
@@ -152,7 +159,7 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per group of classes that was scored as one region: its name with its classes, and a class's scores."""
+    """List the groups of classes that were scored as one region, with the same scores as a class."""
     return [
         {
             "name": f"{name} ({', '.join(entry['classes'])})",
@@ -165,11 +172,11 @@ def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per metric that was asked for and per class or group; "mean" is over classes.
+    """List the results of the measures, one row per metric and class or group; "mean" is over several classes.
 
     A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``;
-    what a metric does not have is None, ``label`` is the metric with its unit, and ``whole`` says whether it is one of
-    the whole data set.
+    a value that a metric does not have is None. ``label`` is the metric with its unit, and ``whole`` tells whether it
+    has a value for the whole data set.
     """
     units = summary.get("units", {})
     keys = ("mean", "ci95", "median", "dataset", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
@@ -179,6 +186,7 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         | {key: entry.get(key) for key in keys}
         for metric, regions in summary.get("measures", {}).items()
         for region, entry in regions.items()
+        if region != MEAN or len(regions) != 2  # of one class the mean is that class
     ]
 
 
@@ -187,7 +195,7 @@ def _with_unit(name: str, unit: str | None) -> str:
 
 
 def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows ``name, value`` of how far probabilities can be believed; none where that was not measured."""
+    """List how well probabilities are calibrated, as rows ``name, value``; none if that was not measured."""
     found = summary.get("calibration")
     if not found:
         return []
@@ -207,7 +215,7 @@ def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per slice of the cases: its headline, and the difference to the other cases."""
+    """List the slices of the cases with their headline and its difference to the other cases."""
     found = summary.get("slices")
     if not found:
         return []
@@ -219,17 +227,11 @@ def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def slice_title(summary: Mapping[str, Any]) -> str:
-    """What the rows of `slices` are given by, in words."""
-    name, _, region = summary["slices"]["headline"].partition("/")
-    return AGGREGATES.get(name) or f"{SCORES.get(name, name)} of {region}"
-
-
 ERROR_TYPES = ("boundary", "extent", "segment")
 
 
 def error_types(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per class and group whose wrong pixels were sorted by type: its IoU and each type's share of the union.
+    """List classes and groups with their types of errors: the IoU, and the share of each type in the union.
 
     A row has ``region, iou`` and ``parts``, each ``name, metric, share, gain``: the IoU and the shares add up to 1, and
     the gain is by how much the IoU would rise without such errors.
@@ -253,7 +255,7 @@ def error_types(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def probability(value: float | None) -> str:
-    """A p-value, or nothing where there is none.
+    """Format a p-value; "" without one.
 
     Examples
     --------
@@ -264,7 +266,7 @@ def probability(value: float | None) -> str:
 
 
 def signed(value: float | str | None) -> str:
-    """A difference, with its sign, that of infinity too; zero has a plus."""
+    """Format a difference with its sign, also for infinity; zero has a plus."""
     if isinstance(value, str):
         return value if value.startswith("-") else f"+{value}"
     return UNDEFINED if value is None else f"{value + 0.0:+.4f}"
@@ -274,7 +276,7 @@ HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "
 
 
 def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What conventions were compared by, with the words for it, in a fixed order."""
+    """Name the scores by which conventions are compared, in a fixed order, with words for each."""
     found = dict.fromkeys(name for entry in summary.get("conventions", ()) for name in entry["figures"])
     order = list(HEADLINES)
     known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
@@ -283,7 +285,7 @@ def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per convention: ``name, tool, hash, figures``, and what ``differs``, with what its means leave out."""
+    """List the conventions: ``name, tool, hash, figures``, how each ``differs``, and the cases its means leave out."""
     words = headlines(summary)
     return [
         {key: entry[key] for key in ("name", "tool", "hash", "figures")}
@@ -296,7 +298,7 @@ def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def refused(summary: Mapping[str, Any]) -> list[str]:
-    """What tools do and we do not copy, a line per tool."""
+    """List the habits of other tools that we do not copy, one line per tool."""
     return [
         f"not copied from {entry['name']}: {'; '.join(entry['refused'])}"
         for entry in summary.get("conventions", ())
@@ -305,7 +307,7 @@ def refused(summary: Mapping[str, Any]) -> list[str]:
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """What must stand beside the figures: convention, cases, classes left out, and how sure the intervals are."""
+    """List the facts that readers need beside the scores: convention, cases, classes left out, and the intervals."""
     lines = [f"convention {summary['convention']}", f"{summary['n_cases']:,} cases"]
     if summary.get("ignore_index") is not None:
         lines.append(f"label {summary['ignore_index']} ignored")
@@ -318,7 +320,7 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     lines += filter(None, [outside(summary)])
     if summary.get("units"):
         unit = next(iter(summary["units"].values()))  # all are of one spacing
-        lines.append(f"distances and tolerances in {unit or 'the unit of the spacing, which has no name'}")
+        lines.append(f"distances and tolerances in {unit or 'the unnamed unit of the spacing'}")
     lines += summary.get("spacing", {}).get("warnings", [])
     lines += _unlearned(summary)
     resampling = summary.get("bootstrap") or {}
@@ -331,7 +333,7 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
 
 
 def outside(summary: Mapping[str, Any]) -> str | None:
-    """How many pixels were predicted as no class, None where there are none."""
+    """State how many pixels were predicted outside the classes; None without any."""
     pixels = sum(summary.get("invalid", {}).values())
     return f"{pixels:,} pixels predicted outside the classes, counted as missed" if pixels else None
 

@@ -1,4 +1,4 @@
-"""A run's folder -> report.html: one file, nothing fetched, every name escaped."""
+"""Writes the report of a run: one HTML file that loads nothing and escapes every name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,19 +11,16 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import link_error, write_bytes
 from segmeter.records import Form, Summary
-from segmeter.report import figures
+from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.columns import Column
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
-from segmeter.report.page.records import config_text, load_json, load_lines, load_run
-from segmeter.report.page.render import render
+from segmeter.report.page.render import config_text, load_json, load_lines, load_run, render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
-from segmeter.report.pictures.chosen import choose_pictures, take_turns
+from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES, read_notes
-from segmeter.report.table import shown_measures
 
 
 class _Comparison(Form):
@@ -40,12 +37,11 @@ _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [(
 
 
 def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
-    """Write report.html from what the run's folder holds; an older report stays until the new one is complete.
+    """Write report.html from the files in the run's folder. An older report stays until the new one is complete.
 
-    An evaluation's folder has metrics.json, cases.parquet and pictures/, a training's folder history.jsonl, a
-    comparison's compare.json, and one of
-    predict predictions/ and pictures/; run.json and config.yaml are shown where they are. The page loads nothing, and
-    its content policy forbids all but its own style and script.
+    An evaluation has metrics.json, cases.parquet and pictures/, a training history.jsonl, a comparison compare.json,
+    and a prediction predictions/ and pictures/. The page also shows run.json and config.yaml, if they exist. It loads
+    nothing, and its content policy allows only its own style and script.
 
     Parameters
     ----------
@@ -61,7 +57,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     Raises
     ------
     InputError
-        The folder has nothing of that, or one of its files can't be read.
+        The folder has none of these files, or one of them can't be read.
     """
     if not run_folder.is_dir():
         rule = "to be the folder of a run"
@@ -89,7 +85,7 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
 
 
 def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Gather what a page shows; a file that lacks something, or is that of other cases, is named."""
+    """Gather the values of a page; the error names a file that lacks something or belongs to other cases."""
     try:
         return work()
     except InputError:
@@ -103,7 +99,7 @@ def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dic
 def _write(
     folder: Path, template: str, values: Mapping[str, Any], *, scripts: Sequence[str], config: ReportConfig
 ) -> Path:
-    """Fill a template with what it shows and the run's own facts."""
+    """Fill a template with its values and the facts of the run."""
     page = render(
         template,
         scripts=scripts,
@@ -118,32 +114,13 @@ def _write(
     return path
 
 
-def render_summary(summary: Mapping[str, Any]) -> str:
-    """The tables of metrics.json for notebooks, those of the command line, as HTML without style or script."""
-    measured, left_out = shown_measures(summary)
-    page = render(
-        "summary.html",
-        scripts=(),
-        aggregates=figures.aggregates(summary),
-        classes=[*figures.classes(summary), *figures.groups(summary)],
-        measures=measured,
-        left_out=left_out,
-        slices=figures.slices(summary),
-        slice_title=figures.slice_title(summary) if summary.get("slices") else "",
-        conventions=figures.conventions(summary),
-        headlines=figures.headlines(summary),
-        notes=[*figures.refused(summary), *figures.notes(summary)],
-    )
-    return page.decode()
-
-
 def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows: the cases that have a picture, without any score."""
+    """Gather the cases that have a picture, which have no scores."""
     notes = [read_notes(path.parent) for path in sorted((folder / FOLDER).glob(f"*/{NOTES}"))]
     if not notes:
         return {"sections": [("run", "Run")]}
     ids = sorted(each["case"] for each in notes)
-    (shown,), left_out = choose_pictures([folder], take_turns(dict.fromkeys(ids)), config, page=folder)
+    (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
     columns = [Column(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
     explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)
@@ -151,7 +128,7 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
 
 
 def _drawn_spec(notes: list[dict[str, Any]]) -> ClassSpec:
-    """The classes that occur in pictures; others have their number for a name."""
+    """Rebuild the classes from the notes of the pictures; classes that occur in none are named by their number."""
     found = {int(k): entry for each in notes for k, entry in each["classes"].items()}
     size = max([1, *found]) + 1
     return ClassSpec(

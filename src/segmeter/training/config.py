@@ -9,6 +9,7 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
+from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
 
 OPTIMIZERS = Registry("optimizer")
@@ -69,7 +70,7 @@ def find_monitor(monitor: str, spec: ClassSpec) -> str:
     ('iou/cell', 'mean_dice')
     """
     if monitor == AUTO:
-        return spec.headline
+        return headline_of(MetricsConfig(), spec)
     known = monitors(spec)
     if monitor not in known:
         rule = "to be a score that validation computes"

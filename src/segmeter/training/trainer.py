@@ -41,7 +41,7 @@ from segmeter.training.signals import StopSignals
 from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
-TIMED_STEPS = 2
+TIMED_STEPS, SLOW_STEP_S = 2, 3.0  # of a plan; one step that takes this long is enough
 FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
 _LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
@@ -120,24 +120,24 @@ def follow(job: TrainJob) -> None:
 def time_step(job: TrainJob) -> tuple[float, float]:
     """Seconds of a training step on this machine, as busy as it is now, and the loss of the first step.
 
-    A copy of the model takes a step to warm up and two that are timed, batches included. Nothing of the job and no
-    generator is changed.
+    A copy of the model takes a step to warm up and two that are timed, or a single one if that takes long. Waiting for
+    batches counts. Neither the job nor any generator changes.
     """
     device = check_job(job)
     model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss)
     state, training = capture_rng(device), job.settings.training
     probe = replace(job, model=model, world=ALONE)
     limits = Limits(config=training, batches_per_epoch=len(job.data.source))
-    learner, losses, start = Learner(probe, device, limits), [], 0.0
+    learner, losses, spent = Learner(probe, device, limits), list[float](), 0.0
     with open_batches(probe, device, step=0, progress=lambda step: 1.0) as source:
-        for number in range(1 + TIMED_STEPS):
-            start = time.monotonic() if number == 1 else start
+        while len(losses) < 2 or (len(losses) <= TIMED_STEPS and spent < SLOW_STEP_S):
+            start = time.monotonic()
             batches = [source.take() for _ in range(training.accumulate)]
-            loss, _, _ = take_step(probe, learner, batches, Order(number, 0.0, validates=False))
+            loss, _, _ = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
             losses += read_scalars([loss])  # waits for the device
-    seconds = (time.monotonic() - start) / TIMED_STEPS
+            spent = spent + time.monotonic() - start if len(losses) > 1 else 0.0
     restore_rng(state)
-    return seconds, losses[0]
+    return spent / (len(losses) - 1), losses[0]
 
 
 def check_resumed(job: TrainJob) -> None:

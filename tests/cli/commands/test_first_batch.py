@@ -19,9 +19,7 @@ def test_images_stand_above_their_targets(tmp_path):
     assert path == tmp_path / "first_batch.png"
     with Image.open(path) as stored:
         picture = np.asarray(stored)
-    painted = flatten(
-        draw_layers(images[1], None, targets[1], SPEC, panel=BATCH_PANEL), "prediction", panel=BATCH_PANEL
-    )
+    painted = flatten(draw_layers(images[1], None, targets[1], SPEC, edge=BATCH_PANEL), "prediction", panel=BATCH_PANEL)
     left = MARGIN + BATCH_PANEL + GAP
     tops = [row for row in range(len(picture)) if (picture[row, left : left + BATCH_PANEL] == 200).all()]
     assert len(tops) == BATCH_PANEL

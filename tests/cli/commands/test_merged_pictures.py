@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from segmeter.cli.commands.merge import take_pictures
 from segmeter.evaluation.pieces import Piece
 from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.chosen import choose_cases
-from segmeter.report.pictures.finished import case_scores
+from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import picture_path
 from segmeter.report.pictures.layers import layers_path
 from segmeter.report.pictures.worst import crops_path
@@ -47,8 +47,11 @@ def piece(folder: Path, names: list[str], spec=SPEC) -> Piece:
 
 
 def worst_of(rows, count: int) -> set[str]:
-    scores = {name: score for name, score in case_scores(rows, SPEC, METRICS).headline.items() if not np.isnan(score)}
-    return set(sorted(scores, key=lambda name: (scores[name], name))[:count])
+    return set(ranked(rows).worst[:count])
+
+
+def ranked(rows) -> Ranking:
+    return Ranking.of(build_scoreboard(order_rows("test", rows, SPEC), SPEC, METRICS))
 
 
 def make_shards(root: Path, rows, config: ReportConfig, count: int) -> list[Piece]:
@@ -56,8 +59,7 @@ def make_shards(root: Path, rows, config: ReportConfig, count: int) -> list[Piec
     pieces = []
     for number in range(count):
         part, folder = rows[number::count], root / f"shard{number}"
-        scores = case_scores(part, SPEC, METRICS)
-        draw(folder, choose_cases(scores.headline, config, scores.classes), crops=worst_of(part, config.worst))
+        draw(folder, choose_cases(ranked(part), config), crops=worst_of(part, config.worst))
         pieces.append(piece(folder, [row.case_id for row in part]))
     return pieces
 
@@ -78,8 +80,7 @@ def test_they_are_those_of_the_run_without_parts(count: int, overlays: int, tmp_
     merged.mkdir()
     write_cases(merged, rows, SPEC)
     take_pictures(pieces, config, METRICS, merged)
-    scores = case_scores(rows, SPEC, METRICS)
-    draw(whole, choose_cases(scores.headline, config, scores.classes), crops=worst_of(rows, config.worst))
+    draw(whole, choose_cases(ranked(rows), config), crops=worst_of(rows, config.worst))
     assert taken(merged) == taken(whole)
     assert {path.name for path in (merged / "worst").iterdir()} == worst_of(rows, 2)
     assert (merged / "worst.csv").is_file()
@@ -89,7 +90,7 @@ def test_without_scores_the_sample_alone_is_drawn(tmp_path: Path) -> None:
     """Of predictions, none of which is worst."""
     names = [f"case{number}" for number in range(9)]
     config = ReportConfig(overlays=4, worst=3)
-    chosen = choose_cases(dict.fromkeys(names), config.replace(worst=0))
+    chosen = choose_cases(Ranking(case_ids=names), config.replace(worst=0))
     pieces = [piece(tmp_path / str(number), names[number::2], spec=None) for number in range(2)]
     for each in pieces:
         draw(each.folder, set(each.cases))

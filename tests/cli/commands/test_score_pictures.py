@@ -1,7 +1,6 @@
 """Scored cases are drawn with their images: which cases, what is in the pictures, and images that do not fit."""
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +16,9 @@ from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures import finished
-from segmeter.report.pictures.finished import case_scores
 from tests.data.crafted import noise, put
 from tests.data.volumes import save_nifti, save_volume
 from tests.evaluation.masks import pair_masks
-from tests.metrics.build import case_row, class_spec
 
 SPEC = ClassSpec(
     task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255
@@ -61,20 +58,6 @@ def cases(tmp_path: Path) -> Path:
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-
-
-def test_scores_of_cases_are_their_headlines_and_the_iou_of_each_class():
-    """Case "x": IoU of ground is 6/8, of road 1/3, no car; of "y" no pixel is of any class that counts."""
-    rows = [case_row("x", [[6, 1, 0], [1, 1, 0], [0, 0, 0]]), case_row("y", np.zeros((3, 3)))]
-    scores = case_scores(rows, class_spec(3), MetricsConfig())
-    headlines, of_classes = scores.headline, scores.classes
-    assert headlines["x"] == pytest.approx((6 / 8 + 1 / 3) / 2, rel=1e-15)
-    assert of_classes["x"][:2] == [6 / 8, 1 / 3]
-    assert math.isnan(of_classes["x"][2])
-    assert math.isnan(headlines["y"])
-    without = MetricsConfig(background=False)
-    binary = [case_row("x", [[6, 1], [1, 1]])]
-    assert case_scores(binary, class_spec(2), without).headline["x"] == pytest.approx(1 / 3, rel=1e-15)
 
 
 @pytest.mark.parametrize(

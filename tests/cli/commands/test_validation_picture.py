@@ -20,6 +20,8 @@ def test_the_picture_has_image_target_prediction_and_errors_with_the_score_of_th
     with Image.open(path) as stored:
         found = np.asarray(stored)
     score = (1 / 2 + 2 / 3) / 2
-    wanted = draw_overlay(sample.image, target, labels, SPEC, title="a/b", score=score, panel=CASE_PANEL)
+    wanted = draw_overlay(
+        sample.image, target, labels, SPEC, title="a/b", headline="mean_iou", score=score, panel=CASE_PANEL
+    )
     np.testing.assert_array_equal(found, wanted)
     assert path.parent == tmp_path

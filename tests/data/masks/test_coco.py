@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.annotations import annotated_images, annotations_of, hash_annotated, read_annotated
+from segmeter.data.masks.annotations import annotated_images, hash_annotated, read_annotated
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
@@ -117,15 +117,6 @@ def test_ids_go_by_a_label_map(tmp_path):
         read_coco(path / "x", **(OPTIONS | {"label_map": {"10": 2}}))
 
 
-def test_a_path_leads_into_a_file_only_where_there_is_one(tmp_path):
-    path = put(tmp_path, coco_content({"x": draw_mask()}))
-    assert annotations_of(path / "x") == annotations_of(path / "cell" / "x") == path
-    assert annotations_of(tmp_path / "x.png") is None
-    (tmp_path / "b.json").mkdir()
-    assert annotations_of(tmp_path / "b.json" / "x.png") is None
-    assert annotated_images(path) == {"x": [path / "x"]}
-
-
 def test_a_picture_that_is_gone_is_one_line(tmp_path):
     write_panoptic(tmp_path / "a.json", {"x": draw_mask()})
     (tmp_path / "a" / "x.png").unlink()
@@ -221,11 +212,3 @@ def test_many_segments_of_a_picture_take_one_look_at_it(tmp_path):
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
     assert np.array_equal(found, mask)
-
-
-def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path):
-    path = tmp_path / "a.json"
-    with path.open("wb") as file:
-        file.truncate(1 << 42)  # no room is taken
-    with pytest.raises(DataError, match=r"`file` of at most [0-9]+ bytes of JSON"):
-        annotated_images(path)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.objects.matching import find_overlaps
-from segmeter.metrics.objects.scores import aggregated_jaccard
+from segmeter.metrics.objects.matching import aggregated_jaccard, find_overlaps
 
 
 def test_one_prediction_counts_for_every_target_that_takes_it():

@@ -5,7 +5,7 @@ import pytest
 from skimage.measure import label as flood
 from skimage.morphology import dilation as grow
 
-from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
+from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions, regional_dice
 from segmeter.metrics.surfaces.surface import surface_metrics
 
 

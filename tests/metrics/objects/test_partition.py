@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from skimage.metrics import adapted_rand_error, variation_of_information
 
-from segmeter.metrics.objects.matching import find_overlaps
-from segmeter.metrics.objects.scores import partition_scores
+from segmeter.metrics.objects.matching import find_overlaps, partition_scores
 
 
 def scores(target, instances, missed="pixels"):

@@ -190,7 +190,7 @@ def make_run(folder, ids, spec=SPEC, pictured=PICTURED, **options):
         rows.append(CaseRow(case_id=case_id, height=24, width=32, counts=counts, loss=0.1 * i, measured=measured))
         if i < pictured:
             notes = {"files": {"prediction": [f"{case_id}.png"]}}
-            write_layers(folder, case_id, draw_layers(image, target, labels, spec, panel=128, notes=notes))
+            write_layers(folder, case_id, draw_layers(image, target, labels, spec, edge=128, notes=notes))
     write_run(folder, rows, spec, config)
     return rows
 
@@ -251,7 +251,7 @@ def many(tmp_path_factory):
     folder = tmp_path_factory.mktemp("many") / "run"
     labels = np.arange(120, dtype=np.uint8).reshape(10, 12)
     write_layers(
-        folder, "case-0", draw_layers(np.full((10, 12, 3), 90, np.uint8), labels, labels[::-1], spec, panel=128)
+        folder, "case-0", draw_layers(np.full((10, 12, 3), 90, np.uint8), labels, labels[::-1], spec, edge=128)
     )
     write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
     return write_report(folder)
@@ -270,7 +270,7 @@ def compared(run_rows, tmp_path_factory):
         write_run(folder, rows, SPEC, MetricsConfig(bootstrap=20))
         for i in range(5):
             image, target, _ = draw_case(np.random.default_rng(7), i)
-            write_layers(folder, f"case-{i:02}", draw_layers(image, target, target, SPEC, panel=128))
+            write_layers(folder, f"case-{i:02}", draw_layers(image, target, target, SPEC, edge=128))
     result = compare(folders, MetricsConfig(bootstrap=20, slice_by=(TENS,)))
     (root / "comparison").mkdir()
     write_json(root / "comparison" / "compare.json", result)
@@ -290,7 +290,7 @@ def multilabel(tmp_path_factory):
         counts = multilabel_counts(target, labels)
         rows.append(CaseRow(case_id=f"case-{i}", height=24, width=32, depth=9, counts=counts))
         notes = {"slice": [3, 9]}
-        write_layers(folder, f"case-{i}", draw_layers(image, target, labels, spec, panel=128, notes=notes))
+        write_layers(folder, f"case-{i}", draw_layers(image, target, labels, spec, edge=128, notes=notes))
     write_run(folder, rows, spec, MetricsConfig(bootstrap=0))
     return write_report(folder)
 
@@ -349,7 +349,7 @@ def predicted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("predicted") / "run"
     for i in range(3):
         image, _, labels = draw_case(np.random.default_rng(7), i)
-        write_layers(folder, f"case-{i}", draw_layers(image, None, labels, SPEC, panel=128))
+        write_layers(folder, f"case-{i}", draw_layers(image, None, labels, SPEC, edge=128))
     write_json(folder / "run.json", {"command": "predict", "state": "done"})
     return write_report(folder)
 
@@ -366,7 +366,7 @@ def numbered(tmp_path_factory):
     counts = confusion_matrix(*labels, num_classes=2)
     write_run(folder, [CaseRow(case_id="a", height=24, width=32, counts=counts)], spec, MetricsConfig(bootstrap=0))
     image, objects = np.full((24, 32, 3), 90, np.uint8), Objects(target=target, prediction=found)
-    write_layers(folder, "a", draw_layers(image, *labels, spec, panel=128, objects=objects))
+    write_layers(folder, "a", draw_layers(image, *labels, spec, edge=128, objects=objects))
     return write_report(folder)
 
 

@@ -146,7 +146,7 @@ def test_what_is_chosen_and_the_weakest_class_are_read_whole(visit, many):
     assert names.count() == 3
     assert names.first.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
     page.get_by_label("measure of the histogram").select_option(
-        label="target pixels without 0 broad-leaved woodland of kind 0"
+        label="target pixels other than 0 broad-leaved woodland of kind 0"
     )
     wide = page.get_by_label("measure of the histogram").evaluate(TEXT_AND_ROOM)
     assert wide["room"] >= min(wide["text"], 280)

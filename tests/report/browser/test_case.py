@@ -5,6 +5,13 @@ import re
 import numpy as np
 import pytest
 
+from segmeter.classes import ClassSpec
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.report.html import write_report
+from segmeter.report.pictures.layers import draw_layers, write_layers
+from tests.metrics.build import case_row
+
+from .conftest import write_run
 from .looks import back, count, ids, near, pixels
 
 pytestmark = pytest.mark.slow
@@ -160,7 +167,7 @@ def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
     page = visit(site, CASE)
     facts = page.locator(".case-facts").text_content()
     assert "prediction: case-12.png" in facts
-    assert "32 × 24" in facts  # noqa: RUF001
+    assert "24 × 32" in facts  # noqa: RUF001
     row = page.get_by_role("row").filter(has_text=re.compile("^tree"))
     counts = rows[12].counts
     overlap = counts[1, 1] / (counts[1].sum() + counts[:, 1].sum() - counts[1, 1])
@@ -169,7 +176,7 @@ def test_all_that_is_known_of_a_case_is_there(visit, site, rows):
 
 def test_a_case_without_a_picture_says_why(visit, site):
     page = visit(site, "#?case=case-50")
-    assert "No picture of this case" in page.locator("#case").text_content()
+    assert "This case has no picture" in page.locator("#case").text_content()
     assert page.locator(".tools").is_hidden()
 
 
@@ -187,7 +194,7 @@ def test_small_pictures_follow_the_choice(visit, site):
     page = visit(site, "#?q=case-1&sort=id")
     assert page.locator(".tile .name").all_text_contents() == [f"case-1{i}" for i in range(6)]
     page.fill("#find", "case-5")
-    assert "No picture of these cases" in page.locator("#pictures").text_content()
+    assert "None of these cases has a picture" in page.locator("#pictures").text_content()
 
 
 def test_pictures_beside_the_page_are_coloured_too(visit, linked):
@@ -206,7 +213,7 @@ def test_labels_that_overlap_mix_their_colours(visit, multilabel):
     page.get_by_role("button", name="red", exact=True).click()
     np.testing.assert_allclose(near(pixels(page, "#case .pane.target .stage"), 0.5, 16 / 32), (0, 0, 250), atol=3)
     assert "slice 3 of 9" in page.locator(".about").text_content()
-    assert "32 × 24 × 9" in page.locator(".case-facts").text_content()  # noqa: RUF001
+    assert "9 × 24 × 32" in page.locator(".case-facts").text_content()  # noqa: RUF001
 
 
 def test_each_object_has_an_outline_by_what_became_of_it(visit, numbered):
@@ -226,3 +233,42 @@ def test_each_object_has_an_outline_by_what_became_of_it(visit, numbered):
     assert "1 matched (IoU above 0.5)" in legend
     assert "1 missed" in legend
     assert "ignored" not in legend  # as nothing is
+
+
+def slopes(page):
+    parts = page.locator("#filters filter[id^=tone] feComponentTransfer:first-child feFuncR")
+    return set(parts.evaluate_all("nodes => nodes.map((node) => Number(node.getAttribute('slope')))"))
+
+
+def test_contrast_and_gamma_of_the_image_are_the_readers(visit, tmp_path):
+    """Dim images are stretched from the start."""
+    spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (200, 0, 0)))
+    labels = np.zeros((400, 640), np.uint8)
+    labels[200] = 1  # a line that is one pixel wide
+    image = np.full((400, 640, 1), 10, np.uint8)
+    image[100:300] = 30
+    rows = [case_row("dim", [[400 * 640 - 640, 0], [0, 640]])]
+    write_run(tmp_path, rows, spec, MetricsConfig(bootstrap=0))
+    write_layers(tmp_path, "dim", draw_layers(image, labels, labels, spec))
+    write_report(tmp_path)
+    page = visit(tmp_path / "report.html", "#?case=dim")
+    assert page.locator("#auto-contrast").is_checked()
+    stretched = 255 / (30 - 10)
+    assert stretched in slopes(page)
+    page.locator("#auto-contrast").uncheck()
+    page.locator("#contrast").fill("2")
+    assert 4 in slopes(page)
+    page.locator("#gamma").fill("1")
+    exponents = page.locator("#filters filter[id^=tone] feComponentTransfer:last-child feFuncR").evaluate_all(
+        "nodes => nodes.map((node) => node.getAttribute('exponent'))"
+    )
+    assert "0.5" in exponents
+    assert "400 × 640 pixels" in page.locator(".about").text_content()  # noqa: RUF001
+    seen = "nodes => nodes.map((node) => getComputedStyle(node).visibility)"
+    maps, reduced = page.locator("#case .map:not(.reduced)"), page.locator("#case .map.reduced")
+    assert set(reduced.evaluate_all(seen)) == {"visible"}  # three panels are narrower than the case
+    assert set(maps.evaluate_all(seen)) == {"hidden"}
+    for _ in range(4):
+        page.click("#zoom-in")
+    assert set(maps.evaluate_all(seen)) == {"visible"}
+    assert set(reduced.evaluate_all(seen)) == {"hidden"}

@@ -7,12 +7,10 @@ import numpy as np
 
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
+from segmeter.report.columns import unpack_page
 from segmeter.report.config import ReportConfig
-from segmeter.report.data import gathered
-from segmeter.report.data.columns import unpack_page
 from segmeter.report.page import evaluation
 from segmeter.report.page.evaluation import evaluation_values, script_json
 
@@ -83,15 +81,6 @@ def test_the_file_of_each_prediction_is_named(tmp_path, rng, spec):
     found = values_of(tmp_path, make_rows(rng, spec, ["a.b", "c"]), spec)
     columns = {column["key"]: column["values"] for column in unpack_page(found["explorer"]["data"])["columns"]}
     assert columns["file"] == ["predictions/labels/a.b.png", ""]
-
-
-def test_each_stored_row_is_decoded_once(tmp_path, rng, spec, monkeypatch):
-    decoded, rows = [], make_rows(rng, spec, [f"{i:03}" for i in range(50)])
-    original = CaseTable._rows
-    monkeypatch.setattr(CaseTable, "_rows", lambda self, part: decoded.append(len(part)) or original(self, part))
-    monkeypatch.setattr(gathered, "_MOST_ROWS", 16)
-    values_of(tmp_path, rows, spec, slice_by=(r"(\d)$",), groups={"green": ("ground", "tree")})
-    assert decoded == [16, 16, 16, 2]
 
 
 def test_pixels_of_no_class_are_shares_of_their_row(tmp_path, rng, spec):

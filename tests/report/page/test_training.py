@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from segmeter.files import write_json
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.training import MOST_POINTS, training_values
 
@@ -113,3 +114,9 @@ def test_pictures_of_validations_are_kept_by_step_within_the_limit(tmp_path):
     assert (fewer["steps"][0], fewer["steps"][-1], fewer["left_out"]) == (0, 40, 2)
     linked = values_of(tmp_path, config=ReportConfig(pictures="link"))[0]
     assert json.loads(str(linked["pictures"]))["a"]["10"] == "validation/step-00000010/a.png"
+
+
+def test_the_score_that_chose_the_checkpoint_leads(tmp_path):
+    write_json(tmp_path / "run.json", {"command": "train", "result": {"iou/car": 0.6, "mean_iou": 0.5}})
+    cards = values_of(tmp_path)[0]["cards"]
+    assert [(card["name"], card["value"]) for card in cards[:2]] == [("IoU of car", "0.600"), ("mean IoU", "0.500")]

@@ -1,17 +1,20 @@
 """The cases that are worth a picture, those that a page shows, and how many bytes of them."""
 
-import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
 from segmeter.errors import ConfigError
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.chosen import choose_cases, choose_pictures, take_turns
+from segmeter.report.pictures.chosen import Ranking, choose_cases, choose_pictures, take_turns
+from tests.metrics.build import case_row, class_spec
 
 from ..conftest import write_picture
 
-SCORES = {name: index / 10 for index, name in enumerate("fedcba")} | {"undefined": None, "none": 0.01}
+RANKING = Ranking(case_ids=sorted([*"abcdef", "undefined", "none"]), worst=["f", "none", *"edcba"])
 
 
 @pytest.fixture
@@ -21,8 +24,9 @@ def pictures(tmp_path, rng, spec):
     return tmp_path
 
 
-def page(folder, config, of_class=()):
-    (shown,), left_out = choose_pictures([folder], take_turns(SCORES, of_class), config, page=folder)
+def page(folder, config, of_classes=()):
+    order = take_turns(replace(RANKING, of_classes=of_classes))
+    (shown,), left_out = choose_pictures([folder], order, config, page=folder)
     return shown, left_out
 
 
@@ -46,26 +50,41 @@ def test_a_run_without_pictures_shows_none(tmp_path):
     assert page(tmp_path, ReportConfig()) == ({}, [])
 
 
-CHOSEN = {"a": 0.9, "b": 0.1, "c": 0.5, "d": None, "e": 0.2, "f": float("nan")}
+def ranked(scores, **changes):
+    """Cases whose road has an IoU of TP / 10, or is undefined."""
+    counts = {name: [[5, 0], [10 - tp, tp]] if tp is not None else [[5, 0], [0, 0]] for name, tp in scores.items()}
+    config = MetricsConfig(bootstrap=0, **changes)
+    return Ranking.of(
+        build_scoreboard([case_row(name, one) for name, one in counts.items()], class_spec(2, "binary"), config)
+    )
 
 
-def test_the_worst_and_a_sample_are_chosen_whatever_the_order():
-    config = ReportConfig(overlays=3, worst=2)
-    orders = [dict(order) for order in itertools.islice(itertools.permutations(CHOSEN.items()), 0, None, 131)]
-    chosen = [choose_cases(scores, config) for scores in orders]
-    assert all(each == chosen[0] for each in chosen)
-    assert {"b", "e"} <= chosen[0]
-    assert len(chosen[0]) in (2, 3)  # the sample may be one of the worst
+CHOSEN = {"a": 9, "b": 1, "c": 5, "d": None, "e": 2, "f": None}
+
+
+def test_cases_are_ranked_by_the_headline_the_worst_first_and_undefined_ones_nowhere():
+    ranking = ranked(CHOSEN)
+    assert list(ranking.worst) == ["b", "e", "c", "a"]
+    assert ranking.headline == "iou/road"
+    assert list(ranking.of_classes) == ["b", "b"]
+    assert ranking.scores["e"] == pytest.approx(0.2)
+    assert list(ranked(CHOSEN, headline="precision/road").worst) == ["a", "b", "c", "e"]  # all of them 1
+
+
+def test_the_worst_and_a_sample_are_chosen():
+    chosen = choose_cases(ranked(CHOSEN), ReportConfig(overlays=3, worst=2))
+    assert {"b", "e"} <= chosen
+    assert len(chosen) in (2, 3)  # the sample may be one of the worst
 
 
 @pytest.mark.parametrize(("overlays", "expected"), [(-1, set(CHOSEN)), (0, set())])
 def test_all_and_none(overlays, expected):
-    assert choose_cases(CHOSEN, ReportConfig(overlays=overlays)) == expected
+    assert choose_cases(ranked(CHOSEN), ReportConfig(overlays=overlays)) == expected
 
 
 def test_the_worst_case_of_each_class_comes_on_top():
-    scores = {name: (0.5, 0.9 if name != "e" else 0.1, float("nan")) for name in "fedcba"}
-    assert choose_cases(CHOSEN, ReportConfig(overlays=1, worst=1), scores) == {"a", "b", "e"}  # a: first of equal ones
+    ranking = Ranking(case_ids="abcdef", worst="becad", of_classes=["a", "e"])
+    assert choose_cases(ranking, ReportConfig(overlays=1, worst=1)) == {"a", "b", "e"}
 
 
 def test_settings_out_of_range_are_said_at_once():

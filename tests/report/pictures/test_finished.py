@@ -8,14 +8,20 @@ from PIL import Image
 
 from segmeter.errors import DataError
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.finished import DrawnCase, Scores, draw_run
+from segmeter.report.pictures.chosen import Ranking
+from segmeter.report.pictures.finished import DrawnCase, draw_run
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects
 from tests.metrics.build import class_spec
 
 SPEC = class_spec(2, "binary")
 CONFIG = ReportConfig(panel=128, overlays=1, worst=1)
-SCORES = Scores(headline={"a": 0.9, "b": 0.2, "c": None, "d": float("nan")})
+RANKING = Ranking(
+    case_ids="abcd",
+    worst="ba",
+    headline="iou/road",
+    scores={"a": 0.9, "b": 0.2, "c": float("nan"), "d": float("nan")},
+)
 
 
 def case(**changes):
@@ -31,16 +37,16 @@ def names_in(folder):
 
 def test_the_worst_case_is_drawn_and_cropped_and_nothing_else_is_read(tmp_path):
     read = []
-    draw_run(tmp_path, SCORES, lambda name: (read.append(name), case())[1], CONFIG, SPEC)
+    draw_run(tmp_path, RANKING, lambda name: (read.append(name), case())[1], CONFIG, SPEC)
     assert read == ["b"]
     assert names_in(tmp_path / "overlays") == ["b.png"]
     assert names_in(tmp_path / "pictures") == names_in(tmp_path / "worst") == ["b"]
 
 
 def test_pictures_of_an_earlier_choice_go(tmp_path):
-    draw_run(tmp_path, SCORES, lambda name: case(), CONFIG.replace(overlays=-1, worst=2), SPEC)
+    draw_run(tmp_path, RANKING, lambda name: case(), CONFIG.replace(overlays=-1, worst=2), SPEC)
     assert names_in(tmp_path / "pictures") == ["a", "b", "c", "d"]
-    draw_run(tmp_path, SCORES, lambda name: case(), CONFIG, SPEC)
+    draw_run(tmp_path, RANKING, lambda name: case(), CONFIG, SPEC)
     assert names_in(tmp_path / "pictures") == names_in(tmp_path / "worst") == ["b"]
 
 
@@ -50,17 +56,16 @@ def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
     halves = (np.arange(20) // 10 + 1).astype(np.int32)[:, None]  # two objects that touch, above and below
     objects = Objects(target=given.target * halves, prediction=given.labels * halves) if numbered else Objects()
     drawn = case(objects=objects, files=given.files, step=3)
-    draw_run(tmp_path, SCORES, lambda name: drawn, CONFIG, SPEC)
+    draw_run(tmp_path, RANKING, lambda name: drawn, CONFIG, SPEC)
     assert json.loads((tmp_path / "pictures" / "b" / "layers.json").read_text())["files"] == {"image": ["b.tif"]}
     assert json.loads((tmp_path / "worst" / "b" / "crop.json").read_text())["step"] == 3
     maps = (given.image, given.target, given.labels, SPEC)
-    expected = draw_overlay(*maps, title="b", score=0.2, panel=128, objects=objects)
+    expected = draw_overlay(*maps, title="b", headline="iou/road", score=0.2, panel=128, objects=objects)
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "overlays" / "b.png")), expected)
 
 
 def test_a_run_without_references_has_pictures_and_no_crops(tmp_path):
-    scores = Scores(headline=dict.fromkeys("abc"))
-    draw_run(tmp_path, scores, lambda name: case(target=None), CONFIG.replace(overlays=-1), SPEC)
+    draw_run(tmp_path, Ranking(case_ids="abc"), lambda name: case(target=None), CONFIG.replace(overlays=-1), SPEC)
     assert names_in(tmp_path / "overlays") == ["a.png", "b.png", "c.png"]
     assert not (tmp_path / "worst").exists()
 
@@ -72,6 +77,6 @@ def test_every_case_that_cannot_be_read_has_its_line(tmp_path):
         return case()
 
     with pytest.raises(DataError) as error:
-        draw_run(tmp_path, SCORES, read, CONFIG.replace(overlays=-1), SPEC)
+        draw_run(tmp_path, RANKING, read, CONFIG.replace(overlays=-1), SPEC)
     assert error.value.problems == ("a.png: is damaged.", "c.png: is damaged.")
     assert names_in(tmp_path / "overlays") == ["b.png", "d.png"]

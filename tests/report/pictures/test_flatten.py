@@ -21,7 +21,7 @@ from segmeter.report.pictures.flatten import (
 )
 from segmeter.report.pictures.layers import FALSE, MATCHED, MISSED, draw_layers
 from segmeter.report.pictures.objects import Objects
-from segmeter.report.printer import printable
+from segmeter.report.tables import printable
 
 TOP = MARGIN + 50
 FONT = ImageFont.load_default(size=13)
@@ -35,7 +35,7 @@ def panel(picture, index, shape):
 def painted(role, target, labels, spec, *, image=None, panel=1, **options):
     """The picture of one role at the size of its maps."""
     image = np.full((*labels.shape[-2:], 3), 100, np.uint8) if image is None else image
-    return flatten(draw_layers(image, target, labels, spec, panel=max(image.shape), **options), role, panel=panel)
+    return flatten(draw_layers(image, target, labels, spec, edge=max(image.shape), **options), role, panel=panel)
 
 
 def test_four_panels_in_order_at_a_whole_factor(picture_inputs, spec):
@@ -81,9 +81,12 @@ def test_any_text_is_drawn_within_the_same_frame(picture_inputs, text):
     assert picture.shape[1] == 4 * 480 + 3 * GAP + 2 * MARGIN
 
 
-def test_mean_iou_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
+def test_scores_of_none_and_nan_look_alike_and_differ_from_zero(picture_inputs, spec):
     image, target, labels = picture_inputs
-    pictures = [draw_overlay(image, target, labels, spec, score=value) for value in (None, float("nan"), 0.0)]
+    pictures = [
+        draw_overlay(image, target, labels, spec, headline="iou/car", score=value)
+        for value in (None, float("nan"), 0.0)
+    ]
     np.testing.assert_array_equal(pictures[0], pictures[1])
     assert (pictures[0] != pictures[2]).any()
 

@@ -1,9 +1,12 @@
 """Images that are made visible, and contours, by hand."""
 
+import itertools
+
 import numpy as np
 import pytest
+from scipy.ndimage import label
 
-from segmeter.report.pictures.images import contours, display_image
+from segmeter.report.pictures.images import contours, display_image, lighten, reduce_ranks, reduced_shape
 
 
 def test_uint8_is_shown_as_it_is(rng):
@@ -42,3 +45,29 @@ def test_contours_lie_on_both_sides_of_a_border():
     labels = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2]])
     np.testing.assert_array_equal(contours(labels), [[0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
     assert not contours(np.zeros((3, 3))).any()
+
+
+def test_dim_images_are_stretched_and_others_are_not(rng):
+    dim = rng.integers(5, 40, (30, 30, 3)).astype(np.uint8)
+    light = lighten(dim)
+    assert light.min() == 0
+    assert light.max() == 255
+    bright = rng.integers(0, 200, (30, 30, 3)).astype(np.uint8)
+    assert lighten(bright) is bright
+    assert (lighten(np.zeros((3, 3, 3), np.uint8)) == 0).all()
+
+
+@pytest.mark.parametrize(("shape", "edge"), [((300, 500), 120), ((97, 61), 40), ((50, 50), 60)])
+def test_a_reduced_map_has_no_broken_line_and_no_other_values(rng, shape, edge):
+    """Lines of one pixel's width: as many connected parts as before, where no block joins two of them."""
+    lines = np.zeros(shape, np.uint8)
+    lines[np.arange(40), np.arange(40) + 3] = 1
+    lines[45] = 2
+    small = reduce_ranks(lines, reduced_shape(shape, edge))
+    assert max(small.shape) == min(edge, max(shape))
+    for value in (1, 2):
+        assert label(small == value, np.ones((3, 3)))[1] == label(lines == value, np.ones((3, 3)))[1] == 1
+    blocks = [np.arange(new) * old // new for new, old in zip(small.shape, shape, strict=True)]
+    whole = [[lines[y:y2, x:x2].max() for x, x2 in itertools.pairwise([*blocks[1], shape[1]])]
+             for y, y2 in itertools.pairwise([*blocks[0], shape[0]])]  # fmt: skip
+    np.testing.assert_array_equal(small, whole)

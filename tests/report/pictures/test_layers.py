@@ -28,7 +28,7 @@ def map_of(layers, role):
 
 def test_every_pixel_of_a_map_names_its_class(spec, rng):
     target, labels = rng.choice([0, 1, 2, 255], (2, 4, 6)).astype(np.uint8)
-    layers = draw_layers(IMAGE, target, labels, spec, panel=128)
+    layers = draw_layers(IMAGE, target, labels, spec, edge=128)
     for role, wanted in (("target", target), ("prediction", labels)):
         entries = map_of(layers, role)["entries"]
         values = np.array([entry.get("class", 255) for entry in entries])
@@ -38,7 +38,7 @@ def test_every_pixel_of_a_map_names_its_class(spec, rng):
 
 def test_errors_are_where_the_maps_differ_and_count(spec, rng):
     target, labels = rng.choice([0, 1, 2, 255], (2, 4, 6)).astype(np.uint8)
-    layers = draw_layers(IMAGE, target, labels, spec, panel=128)
+    layers = draw_layers(IMAGE, target, labels, spec, edge=128)
     found = index_of(layers, "errors.png", 5)
     np.testing.assert_array_equal((found > 0) & (found < 4), (target != labels) & (target != 255))
     np.testing.assert_array_equal(found == 4, target == 255)
@@ -48,7 +48,7 @@ def test_planes_are_bits_and_more_than_six_take_another_map(rng):
     spec = ClassSpec(task="multilabel", names=tuple("abcdefghi"), colours=((9, 9, 9),) * 9)
     labels = rng.integers(0, 2, (9, 4, 6)).astype(np.uint8)
     labels[4] = 0
-    layers = draw_layers(IMAGE, None, labels, spec, panel=128)
+    layers = draw_layers(IMAGE, None, labels, spec, edge=128)
     maps = layers.notes["maps"]
     assert [each["planes"] for each in maps] == [[0, 1, 2, 3, 5, 6], [7, 8]]
     for each in maps:
@@ -61,7 +61,7 @@ def test_many_classes_fit_and_rare_ones_share_an_entry():
     spec = ClassSpec(task="multiclass", names=tuple(map(str, range(400))), colours=((9, 9, 9),) * 400)
     labels = np.arange(20 * 40, dtype=np.uint16).reshape(20, 40) % 400
     labels[:, :2] = 7
-    layers = draw_layers(np.zeros((20, 40, 1), np.uint8), None, labels, spec, panel=128)
+    layers = draw_layers(np.zeros((20, 40, 1), np.uint8), None, labels, spec, edge=128)
     entries = map_of(layers, "prediction")["entries"]
     assert len(entries) == 255
     assert entries[-1]["name"] == "classes with fewer pixels"
@@ -76,7 +76,7 @@ def test_objects_are_matched_missed_and_false(spec):
     found = np.array([[7, 7, 0, 0, 0, 0]])
     labels = (found > 0).astype(np.uint8)
     objects = Objects(target=target, prediction=found)
-    layers = draw_layers(IMAGE[:1], (target > 0).astype(np.uint8), labels, spec, panel=128, objects=objects)
+    layers = draw_layers(IMAGE[:1], (target > 0).astype(np.uint8), labels, spec, edge=128, objects=objects)
     entries = map_of(layers, "errors")["entries"]
     assert [entry.get("name") for entry in entries[1:4]] == ["1 matched (IoU above 0.5)", "1 missed", "0 false"]
     kinds = [entries[k].get("name") for k in index_of(layers, "errors.png", len(entries))[0]]
@@ -90,7 +90,7 @@ def test_each_object_has_its_outline_on_both_sides_by_what_became_of_it(spec):
     found = np.where(target == 1, 5, 0)
     objects = Objects(target=target, prediction=found)
     labels = [(each > 0).astype(np.uint8) for each in (target, found)]
-    layers = draw_layers(np.zeros((6, 8, 3), np.uint8), *labels, spec, panel=128, objects=objects)
+    layers = draw_layers(np.zeros((6, 8, 3), np.uint8), *labels, spec, edge=128, objects=objects)
     assert [each["file"] for each in layers.notes["maps"] if each["role"] == "target"] == [
         *("target.png", "target-objects.png"),
     ]
@@ -104,16 +104,16 @@ def test_each_object_has_its_outline_on_both_sides_by_what_became_of_it(spec):
 
 def test_large_cases_are_reduced_and_say_so(spec):
     labels = np.zeros((300, 600), np.uint8)
-    layers = draw_layers(np.zeros((300, 600, 3), np.uint8), labels, labels, spec, panel=128, notes={"slice": [3, 9]})
-    assert (layers.notes["size"], layers.notes["shown"], layers.notes["slice"]) == ((300, 600), (64, 128), [3, 9])
+    layers = draw_layers(np.zeros((300, 600, 3), np.uint8), labels, labels, spec, edge=128, notes={"slice": [3, 9]})
+    assert (layers.notes["size"], layers.notes["shown"], layers.notes["slice"]) == ([300, 600], (64, 128), [3, 9])
     with Image.open(io.BytesIO(layers.files["image.webp"])) as image:
         assert image.size == (128, 64)
 
 
 def test_layers_replace_older_ones_whole(tmp_path, spec):
     labels = np.zeros((4, 6), np.uint8)
-    write_layers(tmp_path, "../a", draw_layers(IMAGE, labels, labels, spec, panel=128))
-    place = write_layers(tmp_path, "../a", draw_layers(IMAGE, None, labels, spec, panel=128))
+    write_layers(tmp_path, "../a", draw_layers(IMAGE, labels, labels, spec, edge=128))
+    place = write_layers(tmp_path, "../a", draw_layers(IMAGE, None, labels, spec, edge=128))
     assert place == layers_path(tmp_path, "../a")
     assert sorted(path.name for path in place.iterdir()) == ["image.webp", "layers.json", "prediction.png"]
     assert [path.name for path in place.parent.iterdir()] == [place.name]
@@ -137,7 +137,7 @@ def test_notes_name_no_file_of_another_folder(tmp_path, name):
 
 def test_arrays_that_do_not_fit_are_refused(spec):
     with pytest.raises(InputError, match="draw_layers: expected `labels`"):
-        draw_layers(IMAGE, None, np.zeros((3, 6), np.uint8), spec, panel=128)
+        draw_layers(IMAGE, None, np.zeros((3, 6), np.uint8), spec, edge=128)
 
 
 def kinds_of(layers):
@@ -149,7 +149,7 @@ def kinds_of(layers):
 
 def test_error_kinds_by_hand(spec):
     target, labels = np.array([[0, 1, 1, 0, 1, 255]]), np.array([[0, 1, 0, 2, 2, 1]])
-    missed, false, wrong = kinds_of(draw_layers(IMAGE[:1], target, labels, spec, panel=128))
+    missed, false, wrong = kinds_of(draw_layers(IMAGE[:1], target, labels, spec, edge=128))
     np.testing.assert_array_equal(missed, [[0, 0, 1, 0, 0, 0]])
     np.testing.assert_array_equal(false, [[0, 0, 0, 1, 0, 0]])
     np.testing.assert_array_equal(wrong, [[0, 0, 0, 0, 1, 0]])
@@ -158,7 +158,7 @@ def test_error_kinds_by_hand(spec):
 def test_error_kinds_of_planes_by_hand():
     spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 1, 1),) * 2, ignore_index=9)
     target, labels = np.array([[[1, 1, 0, 1, 9]], [[0, 1, 0, 0, 0]]]), np.array([[[1, 0, 1, 0, 1]], [[0, 1, 0, 1, 0]]])
-    missed, false, wrong = kinds_of(draw_layers(IMAGE[:1, :5], target, labels, spec, panel=128))
+    missed, false, wrong = kinds_of(draw_layers(IMAGE[:1, :5], target, labels, spec, edge=128))
     np.testing.assert_array_equal(missed, [[0, 1, 0, 0, 0]])
     np.testing.assert_array_equal(false, [[0, 0, 1, 0, 0]])
     np.testing.assert_array_equal(wrong, [[0, 0, 0, 1, 0]])
@@ -166,14 +166,17 @@ def test_error_kinds_of_planes_by_hand():
 
 def test_where_class_0_is_no_background_taking_it_for_another_is_no_miss():
     spec = ClassSpec(task="multiclass", names=("sky", "road"), colours=((128, 128, 128), (128, 64, 128)))
-    layers = draw_layers(IMAGE[:1, :3], np.array([[0, 1, 0]]), np.array([[1, 0, 0]]), spec, panel=128)
+    layers = draw_layers(IMAGE[:1, :3], np.array([[0, 1, 0]]), np.array([[1, 0, 0]]), spec, edge=128)
     assert [each.tolist() for each in kinds_of(layers)] == [[[0, 0, 0]], [[0, 0, 0]], [[1, 1, 0]]]
 
 
-def test_reducing_averages_images_and_picks_labels():
+def test_reducing_averages_images_and_keeps_the_rarest_class_of_a_block():
     labels = np.arange(36, dtype=np.uint8).reshape(6, 6)
+    labels[3:] = 30
+    labels[5, 0] = 31
     spec = ClassSpec(task="multiclass", names=tuple(map(str, range(36))), colours=((9, 9, 9),) * 36)
-    layers = draw_layers(labels[..., None], None, labels, spec, panel=2)
+    layers = draw_layers(labels[..., None], None, labels, spec, edge=2)
     entries = map_of(layers, "prediction")["entries"]
-    assert [[entries[k]["class"] for k in row] for row in index_of(layers, "prediction.png", 4)] == [[7, 10], [25, 28]]
-    np.testing.assert_array_equal(layers.image[..., 0], [[7, 10], [25, 28]])
+    found = index_of(layers, "prediction.png", len(entries))
+    assert [[entries[k]["class"] for k in row] for row in found] == [[14, 17], [31, 30]]
+    np.testing.assert_array_equal(layers.image[..., 0], [[7, 10], [30, 30]])

@@ -1,1 +1,1 @@
-"""evaluations -> what other libraries and platforms take, and back; each needs that library only where it is used."""
+"""Adapters to other libraries and platforms; each imports its library only when it is used."""

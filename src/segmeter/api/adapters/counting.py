@@ -1,4 +1,4 @@
-"""Batches of label tensors -> counts of each case, for metrics that live in a training loop."""
+"""Counts the cases of batches of label tensors, for metrics in a training loop."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def count_batch(where: str, labels: Any, target: Any, spec: ClassSpec) -> NDArra
     Raises
     ------
     InputError
-        They are no such tensors, or hold a value that is no class.
+        They are no such tensors, or contain a value that is not a class.
     """
     for name, tensor in (("preds", labels), ("target", target)):
         if getattr(tensor, "is_floating_point", lambda: False)():

@@ -1,12 +1,17 @@
-"""metrics.json -> one flat dict of numbers, as W&B and MLflow log them."""
+"""Flattens the summary of an evaluation for experiment trackers, and writes it for grand-challenge.org."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected, shown, some
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
+from segmeter.files import write_json
+from segmeter.metrics.cases.stored import case_table
+from segmeter.metrics.cases.table import CaseRow
 
 _KEPT = ("dataset", "per_class", "per_group", "per_case", "measures", "calibration", "loss")
 _LEFT_OUT = ("reliability", "curve", "ci95", "classes")  # no single numbers, or written as low and high
@@ -65,3 +70,25 @@ def _leaves(name: str, value: Any, intervals: Mapping[str, Any]) -> Iterator[tup
 def _ends(name: str, ends: Any) -> Iterator[tuple[str, float]]:
     if ends and None not in ends:
         yield from ((f"{name}_{side}", float(end)) for side, end in zip(("low", "high"), ends, strict=True))
+
+
+def write_metrics(path: Path, rows: Sequence[CaseRow], spec: ClassSpec, summary: dict[str, Any]) -> None:
+    """Write ``{"results": [one per case], "aggregates": {...}}``.
+
+    A result has the columns of cases.csv; aggregates are the numbers of `flatten`, nested at each "/", so that a
+    leaderboard takes "aggregates.dataset.mean_iou". Undefined is null, and infinity the text "inf".
+    """
+    table = case_table(rows, spec).drop_columns(["confusion"])
+    results = [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    aggregates: dict[str, Any] = {}
+    for name, value in flatten(summary).items():
+        *folders, leaf = name.split("/")
+        place = aggregates
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[leaf] = _plain(value)
+    write_json(path, {"results": results, "aggregates": aggregates})
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and value in (float("inf"), float("-inf")) else value

@@ -1,4 +1,4 @@
-"""Batches in a MONAI loop -> scores of each case and of all, as a `CumulativeIterationMetric`; needs MONAI."""
+"""Scores of each case and of all cases in a MONAI loop, as a `CumulativeIterationMetric`; needs MONAI."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Batches in a training loop -> scores of all of them, as a torchmetrics `Metric`; needs torchmetrics."""
+"""Scores of all batches in a training loop, as a torchmetrics `Metric`; needs torchmetrics."""
 
 from typing import Any
 

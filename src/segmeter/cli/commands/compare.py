@@ -7,8 +7,7 @@ from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, GateError
 from segmeter.evaluation.compare import compare
 from segmeter.files import write_bytes, write_json
-from segmeter.report.comparison.markdown import gate_lines, markdown_summary
-from segmeter.report.comparison.terminal import print_comparison
+from segmeter.report.comparison import gate_lines, markdown_summary, print_comparison
 from segmeter.report.html import write_report
 
 _EXITS = {"regression": EXIT_REGRESSION, "unknown": EXIT_UNDECIDED}

@@ -25,6 +25,7 @@ from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.config.metrics import check_metrics, with_objects
+from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import read_checkpoints
@@ -32,17 +33,18 @@ from segmeter.postprocess.pipeline import build_steps
 from segmeter.progress import Stages
 from segmeter.report.html import write_report
 from segmeter.report.pictures.worst import LIST, write_worst_list
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 
 _LOG = logging.getLogger(__name__)
 
 
 def run(config: EvalConfig, job: Job) -> float | None:
-    """Evaluate, and return the objective, which a sweep may optimise."""
-    if config.data.instances:
-        config = config.replace(metrics=with_objects(config.metrics))
+    """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints)
+    metrics = with_objects(config.metrics) if config.data.instances else config.metrics
+    check_metrics(metrics, checkpoint.card.spec)
+    config = config.replace(metrics=settle_headline(metrics, checkpoint.card.spec))
     objective = _check(config, checkpoint.card.spec)
     weighted = fix_weights(config.loss, checkpoint.card.spec, checkpoint.class_pixels)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
@@ -84,8 +86,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
 
 
 def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
-    """Check the configuration as far as that needs no data, and return the name of the objective."""
-    check_metrics(config.metrics, spec)
+    """Check what needs no data before any is read, or drawn; give the name of the objective."""
     if len(config.metrics.spacing or (1, 1)) != 2:
         raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
     objective = find_objective(config.objective, config.metrics, spec)

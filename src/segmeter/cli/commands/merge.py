@@ -18,17 +18,17 @@ from segmeter.evaluation.pieces import Piece, read_pieces
 from segmeter.files import link_or_copy, make_folder
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import CONFIG, read_yaml
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
-from segmeter.report.pictures.chosen import choose_cases
-from segmeter.report.pictures.finished import Scores, case_scores
+from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, picture_path
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import layers_path
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import crops_path, worst_rows, write_worst_list
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 from segmeter.schema import Config
 
 
@@ -41,7 +41,7 @@ def run(config: MergeConfig, job: Job) -> float | None:
         The runs are not parts of one run. Each difference has its line, and no folder is left.
     """
     pieces = read_pieces(config.runs)
-    merging = Merge(pieces=pieces, kind=config.kind, metrics=_metrics_of(pieces[0]), folder=Path())
+    merging = Merge(pieces=pieces, kind=config.kind, metrics=metrics_of(pieces[0]), folder=Path())
     check_merge(merging)
     with open_run(config, job, facts=_facts(merging)) as folder:
         merging = replace(merging, folder=folder)
@@ -64,8 +64,8 @@ def finish_merged(done: Merge, summary: dict[str, Any], report: ReportConfig, ob
     return next(iter(found.values()), None)
 
 
-def _metrics_of(piece: Piece) -> MetricsConfig | None:
-    """The metrics in a run's config.yaml; `check_merge` compares them with the manifest."""
+def metrics_of(piece: Piece) -> MetricsConfig | None:
+    """What a run was measured with, from its config.yaml; `check_merge` compares it with the manifest."""
     if piece.command == "predict":
         return None
     path = piece.folder / CONFIG
@@ -112,17 +112,17 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
     """Take over the pictures of an unsharded run: its worst cases are among the worst of each part."""
     spec = pieces[0].spec
     if spec is not None and metrics is not None:
-        scores = case_scores(open_cases([folder]), spec, metrics)
+        ranking = Ranking.of(build_scoreboard(open_cases([folder]), spec, metrics))
         _take_worst(pieces, folder, spec, metrics, config.worst)
     else:  # predict: without scores none is worst
-        scores = Scores(headline=dict.fromkeys(case_id for piece in pieces for case_id in piece.cases))
+        ranking = Ranking(case_ids=[case_id for piece in pieces for case_id in piece.cases])
         config = config.replace(worst=0)
     drawn = {path.stem: path for piece in pieces for path in sorted((piece.folder / OVERLAYS).glob("*.png"))}
     layers = {path.name: path for piece in pieces for path in sorted((piece.folder / LAYERS).glob("*"))}
     if not drawn:
         return
     make_folder(folder / OVERLAYS)
-    for case_id in sorted(choose_cases(scores.headline, config, scores.classes)):
+    for case_id in sorted(choose_cases(ranking, config)):
         target = picture_path(folder / OVERLAYS, case_id)
         if target.stem in drawn:
             link_or_copy(drawn[target.stem], target)

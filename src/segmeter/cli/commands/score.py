@@ -34,13 +34,15 @@ from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, scor
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
+from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
-from segmeter.report.pictures.finished import DrawnCase, case_scores, draw_run
+from segmeter.report.pictures.chosen import Ranking
+from segmeter.report.pictures.finished import DrawnCase, draw_run
 from segmeter.report.pictures.objects import measured_objects
 from segmeter.report.pictures.worst import LIST, write_worst_list
-from segmeter.report.table import print_summary
+from segmeter.report.summary import print_summary
 
 NNUNET = "summary.json"
 
@@ -51,9 +53,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     """Score, and return the objective, which a sweep may optimise."""
     check_counts(config.data.counts_shape)
     nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
-    config = config.replace(metrics=_completed(config, nnunet))
     spec = config.data.spec()
-    check_metrics(config.metrics, spec)
+    config = config.replace(metrics=_completed(config, nnunet, spec))
     objective = find_objective(config.objective, config.metrics, spec)
     pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
     scoring = _scoring(config, pairing)
@@ -125,12 +126,14 @@ def _shard(config: ScoreConfig, pairing: Pairing) -> Shard | None:
     return shard
 
 
-def _completed(config: ScoreConfig, nnunet: NnunetLabels | None) -> MetricsConfig:
-    """The metrics completed by the data: regions become groups, and instance maps are measured as objects."""
+def _completed(config: ScoreConfig, nnunet: NnunetLabels | None, spec: ClassSpec) -> MetricsConfig:
+    """The metrics with what the data bring along: regions as groups, objects as what is measured, and the headline."""
     metrics = config.metrics
     if nnunet and not metrics.groups:
         metrics = metrics.replace(groups=dict(nnunet.groups))
-    return with_objects(metrics) if config.data.instances else metrics
+    metrics = with_objects(metrics) if config.data.instances else metrics
+    check_metrics(metrics, spec)
+    return settle_headline(metrics, spec)
 
 
 def _pair(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> Pairing:
@@ -220,5 +223,5 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
             files={"image": [path], "target": pair.references, "prediction": pair.predictions},
         )
 
-    scores = case_scores(open_cases([scoring.folder]), scoring.spec, scoring.metrics)
-    draw_run(scoring.folder, scores, read, config, scoring.spec)
+    ranking = Ranking.of(build_scoreboard(open_cases([scoring.folder]), scoring.spec, scoring.metrics))
+    draw_run(scoring.folder, ranking, read, config, scoring.spec)

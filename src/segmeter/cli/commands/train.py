@@ -31,8 +31,10 @@ from segmeter.distributed.watch import watched
 from segmeter.errors import ConfigError
 from segmeter.inference.async_results import Prediction
 from segmeter.losses.build import build_loss
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.overlap import headline_scores, overlap_scores
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.models.build import build_segmenter
 from segmeter.models.segmenter import Segmenter
 from segmeter.report.figures import number
@@ -318,7 +320,7 @@ def draw_batch(
         Classes of each pixel.
     """
     drawn = [
-        draw_layers(image, None, target, spec, panel=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
+        draw_layers(image, None, target, spec, edge=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
     ]
     sides = [[flatten(layers, role, panel=BATCH_PANEL) for role in ("image", "prediction")] for layers in drawn]
     gap = np.full((_GAP, sides[0][0].shape[1], 3), 22, np.uint8)
@@ -339,11 +341,17 @@ def draw_validated(prediction: Prediction, folder: Path, *, spec: ClassSpec) -> 
     """Draw image, target, prediction and errors of a validated case as <case>.png, with its headline score."""
     sample = prediction.sample
     if sample.target is None:
-        score = None
+        scored: dict[str, Any] = {}
     else:
-        overlap = overlap_scores(count_case(sample.target, prediction.labels, spec), task=spec.task)
-        score = float(headline_scores(overlap, spec))
-    picture = draw_overlay(
-        sample.image, sample.target, prediction.labels, spec, title=sample.case_id, score=score, panel=CASE_PANEL
-    )
+        height, width = prediction.labels.shape[-2:]
+        row = CaseRow(
+            case_id=sample.case_id,
+            height=height,
+            width=width,
+            counts=count_case(sample.target, prediction.labels, spec),
+        )
+        board = build_scoreboard([row], spec, MetricsConfig())
+        scored = {"headline": board.headline, "score": float(board.values(board.headline)[0])}
+    maps = (sample.image, sample.target, prediction.labels, spec)
+    picture = draw_overlay(*maps, title=sample.case_id, panel=CASE_PANEL, **scored)
     return write_overlay(folder, sample.case_id, picture)

@@ -91,9 +91,9 @@ class Measured(Seeded, Sharded):
     """Keys of every command that measures masks."""
 
     objective: str | None = None
-    """The score by which sweeps compare jobs and Optuna searches, in its better direction: mean_iou, mean_dice,
-    pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null takes the
-    headline."""
+    """What a sweep compares, and Optuna searches by, in the direction in which it is better: mean_iou, mean_dice,
+    pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null takes
+    `metrics.headline`."""
     metrics: MetricsConfig
     """The metrics to compute."""
     report: ReportConfig
@@ -268,11 +268,11 @@ class CompareConfig(Seeded, RequireConfig):
     """`segmeter compare`: paired statistics between evaluations of the same cases."""
 
     runs: tuple[Path, ...]
-    """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net. The first of each pair
-    is the base: differences are new minus base."""
-    rank_by: str = "mean_iou"
-    """The metric that ranks the runs: mean_iou, mean_dice, pixel_accuracy, or another one that they have, such as pq,
-    nsd@1 or hd95 (the mean over classes), or hd95/car."""
+    """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net. Of each pair, the
+    one that is given first is the base: differences are new minus base."""
+    rank_by: str | None = None
+    """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
+    pq, nsd@1 or hd95 (the mean over classes), or hd95/car; null takes the headline."""
     metrics: MetricsConfig
     """How runs are compared."""
 

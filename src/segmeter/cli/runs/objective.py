@@ -3,20 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import MEAN, Direction, find_direction
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
-from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.summary.scoreboard import build_scoreboards
-from segmeter.report.figures import AGGREGATES, aggregates
-
-_PROBE = 16  # pixels, edge of the empty map
+from segmeter.metrics.summary.scoreboard import known_scores
+from segmeter.report.figures import AGGREGATES, aggregates, score_row
 
 
 def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, float | None]:
@@ -29,18 +22,17 @@ def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, floa
     objective
         A metric as named by `find_objective`; None means the headline.
     """
-    headlines = {row["name"]: row["dataset"] for row in aggregates(summary)}
-    return headlines if objective is None else {objective: _value(summary, objective)} | headlines
+    rows = aggregates(summary)
+    found = {row["name"]: _value(row) for row in rows}
+    if objective is None and find_direction(rows[0]["score"]) == "lower":
+        objective = rows[0]["score"]  # by this name a sweep knows which way is better
+        found.pop(rows[0]["name"])
+    return found if objective is None else {objective: _value(score_row(summary, objective))} | found
 
 
-def _value(summary: Mapping[str, Any], objective: str) -> float | None:
-    """The value of the whole data set if there is one, otherwise the mean over cases."""
-    if objective in AGGREGATES:
-        value = summary["dataset"][objective]
-    else:
-        metric, _, region = objective.partition("/")
-        entry = summary["measures"].get(metric, {}).get(region, {})
-        value = entry.get("dataset", entry.get("mean"))
+def _value(row: Mapping[str, Any]) -> float | None:
+    """The score of the data set where there is one, else the mean over cases."""
+    value = row["mean"] if row["dataset"] is None else row["dataset"]
     return float(value) if value in ("inf", "-inf") else value
 
 
@@ -54,24 +46,14 @@ def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpe
     """
     if objective is None or objective in AGGREGATES:
         return objective
-    known = [*AGGREGATES, *_measured(metrics, spec)]
+    board = known_scores(metrics, spec)
+    known = list(dict.fromkeys([*AGGREGATES, *map("/".join, board.measured), *board.further]))
     for name in (objective, f"{objective}/{MEAN}"):
         if name in known:
             return name
     short = dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in known)
     remedy = nearest(objective, short) if metrics.measures else "Set metrics.measures, for example [surface]."
     raise ConfigError(expected("config", "objective", "to be a metric that is measured", repr(objective), remedy))
-
-
-def _measured(metrics: MetricsConfig, spec: ClassSpec) -> list[str]:
-    """The names of all metrics that will be measured, found by measuring a small empty map."""
-    planes = (spec.num_classes,) if spec.is_multilabel else ()
-    empty = np.zeros((*planes, _PROBE, _PROBE), spec.label_dtype)
-    maps = CaseMaps(case_id="probe", target=empty, labels=empty, spacing=(1.0, 1.0), spec=spec)
-    rows = [make_row(maps, build_measures(metrics, spec))]
-    run = lay_out_run(rows, spec, class_regions(spec, metrics.groups))
-    board = build_scoreboards({"probe": run}, spec, metrics)[0]["probe"]
-    return list(dict.fromkeys([*map("/".join, board.measured), *board.further]))
 
 
 def better(objective: str | None) -> Direction | None:
@@ -83,5 +65,5 @@ def better(objective: str | None) -> Direction | None:
     ('higher', 'lower', 'lower', None)
     """
     if objective is None:
-        return "higher"  # the headline is an IoU
+        return "higher"  # as an IoU or PQ is, unless metrics.headline says otherwise
     return "lower" if objective == "loss" else find_direction(objective)

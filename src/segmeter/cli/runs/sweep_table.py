@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rich.table import Table
-from rich.text import Text
-
 from segmeter.cli.runs.objective import better
 from segmeter.files import csv_bytes, write_bytes
 from segmeter.report.figures import quantity
 from segmeter.report.page.render import render
-from segmeter.report.printer import Printer, printable
+from segmeter.report.tables import Printer, Table
 
 DONE = "done"
 
@@ -58,21 +55,12 @@ def print_sweep(jobs: Sequence[SweepJob], *, file: IO[str] | None = None) -> Non
     file
         None means standard output.
     """
-    out = Printer(file)
-    table = Table(box=out.lines, pad_edge=False)
-    best, names = best_job(jobs), _results(jobs)
-    table.add_column("job", justify="right")
-    for key in _keys(jobs):
-        table.add_column(Text(printable(key)), overflow="fold")
-    for name in names:
-        table.add_column(Text(printable(name)), justify="right")
-    table.add_column("state", overflow="fold")
+    best, names, rows = best_job(jobs), _results(jobs), []
     for job in jobs:
-        style = "bold" if job is best else ""
-        cells = [str(job.number), *_values(job, jobs), *(quantity(job.result.get(name)) for name in names)]
         state = "best" if job is best and job.state == DONE else job.state
-        table.add_row(*(Text(printable(cell), style) for cell in (*cells, state)))
-    out.table(table)
+        rows.append([str(job.number), *_values(job, jobs), state, *(quantity(job.result.get(name)) for name in names)])
+    heads, strong = ["job", *_keys(jobs), "state"], [i for i, job in enumerate(jobs) if job is best]
+    Printer(file).table(Table(heads=[*heads, *names], rows=rows, names=len(heads), strong=strong))
 
 
 def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:

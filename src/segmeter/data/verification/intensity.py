@@ -228,7 +228,10 @@ def normalisation(
         raise DataError(
             expected("data", "images", rule, f"one value in channel {channel_label(config, int(std.argmin()))}", remedy)
         )
-    _refuse_far((measured[0] - mean) / std, measured[1] / std, intensities)
+    far = _far((measured[0] - mean) / std, measured[1] / std, intensities)
+    if far:
+        remedy = f"Set data.mean=auto data.std=auto{_scale_remedy(intensities)}."
+        raise DataError(expected("data", "mean and std", "to bring inputs near mean 0 and spread 1", far, remedy))
     return tuple(map(float, mean)), tuple(map(float, std))
 
 
@@ -247,13 +250,6 @@ def _refuse_mixed(config: DataConfig, intensities: Sequence[Intensity], key: str
     if len(intensities) > 1:
         names = ", ".join(each.dtype for each in intensities)
         raise DataError(expected("data", key, "to be null for images of several dtypes", names))
-
-
-def _refuse_far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> None:
-    found = _far(mean, spread, intensities)
-    if found:
-        remedy = f"Set data.mean=auto data.std=auto{_scale_remedy(intensities)}."
-        raise DataError(expected("data", "mean and std", "to bring inputs near mean 0 and spread 1", found, remedy))
 
 
 def _far(mean: Values, spread: Values, intensities: Sequence[Intensity]) -> str:
@@ -286,9 +282,9 @@ class ScaleWatch:
     mean, std, clip
         The model's normalisation.
     together
-        The number of images that are judged together, because a single one may be dark.
+        Images that are judged together, because a single one may be dark.
     at_once
-        Whether to judge the newest images after each one, because nothing announces the last.
+        Whether to judge the newest images after each one.
     """
 
     def __init__(

@@ -1,15 +1,17 @@
 """Settings of the summary: measures, groups, slices, and how intervals are computed. Imports nothing heavy."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from segmeter.checks import expected, nearest
-from segmeter.classes import ClassSpec
+from segmeter.classes import ClassSpec, Task
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
 from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
+from segmeter.metrics.config.scores import MEAN
 from segmeter.metrics.statistics.clusters import CLUSTER_RULE, TABLES, is_cluster, is_table
 from segmeter.metrics.statistics.intervals import Interval
 from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, rule
@@ -21,6 +23,10 @@ class MetricsConfig(Config, title="metrics"):
     convention: Annotated[str, OneOf(*CONVENTIONS, ALL)] = "segmeter"
     """The tool whose definitions the headline metrics follow; "all" shows them under every convention. The rows of a
     run are the same under all of them; see docs/why-tools-differ.md."""
+    headline: str | None = None
+    """The score that a run is judged by, which leads tables, pictures, rankings and sweeps: mean_iou, iou/car, or a
+    score of `measures` such as hd95/lesion. null takes PQ where the measure "instances" matches objects, the object's
+    IoU for a binary task, else mean_iou."""
     background: bool = True
     """Whether class 0 counts in means over classes (mmseg, Cityscapes) or not (nnU-Net). Every class of a multilabel
     task counts."""
@@ -126,6 +132,37 @@ def with_objects(config: MetricsConfig) -> MetricsConfig:
     if any(isinstance(measure, ObjectsConfig) for measure in config.measures):
         return config
     return config.replace(measures=(*config.measures, InstancesConfig()))
+
+
+def choose_headline(task: Task, names: Sequence[str], *, objects: bool, given: str | None = None) -> str:
+    """Name the score that a run is judged by; everything that needs a headline gets it from here.
+
+    Parameters
+    ----------
+    task, names
+        As in a `ClassSpec`.
+    objects
+        Whether objects are matched, so that there is PQ.
+    given
+        The name that `MetricsConfig.headline` sets.
+
+    Examples
+    --------
+    >>> choose_headline("binary", ("ground", "cell"), objects=False), choose_headline("multiclass", "abc", objects=True)
+    ('iou/cell', 'pq/mean')
+    """
+    if given is not None:
+        return given
+    if objects:
+        return f"pq/{names[1]}" if task == "binary" else f"pq/{MEAN}"
+    return f"iou/{names[1]}" if task == "binary" else "mean_iou"  # background alone would give half the mean IoU
+
+
+def headline_of(config: MetricsConfig, spec: ClassSpec) -> str:
+    """The headline of a run that is measured as `config` says."""
+    matched = [measure for measure in config.measures if isinstance(measure, InstancesConfig)]
+    objects = any(not measure.classes or set(measure.classes) & set(spec.names[1:]) for measure in matched)
+    return choose_headline(spec.task, spec.names, objects=objects, given=config.headline)
 
 
 def mean_classes(config: MetricsConfig, spec: ClassSpec) -> list[int]:

@@ -16,7 +16,7 @@ from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.scores import BRIGHTNESS, NUMBERS, OF_A_CLASS, SUFFIXES
 from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, Numbers, Region, RegionMeasure
-from segmeter.metrics.objects.lesions import autopet_volumes, brats_lesions, picai_lesions, regional_dice
+from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions, regional_dice
 from segmeter.metrics.pixels.error_types import TYPES, error_types, iou_gain
 from segmeter.metrics.surfaces.shape import boundary_iou, centreline_dice, cldice_of_counts
 from segmeter.metrics.surfaces.surface import SurfaceMetrics, surface_metrics_by_class

@@ -19,18 +19,16 @@ from segmeter.metrics.objects.matching import (
     INSTANCE_EVENTS,
     TARGET_EVENTS,
     Overlaps,
-    choose_pairs,
-    find_events,
-    find_overlaps,
-    renumber,
-)
-from segmeter.metrics.objects.scores import (
     aggregated_jaccard,
+    choose_pairs,
     count_pairs,
     count_pixels,
-    measure_masd,
+    find_events,
+    find_overlaps,
     partition_scores,
+    renumber,
 )
+from segmeter.metrics.objects.scores import measure_masd
 from segmeter.metrics.surfaces.distances import distances_by_class
 from segmeter.metrics.surfaces.surface import summarise_distances
 

@@ -1,16 +1,17 @@
-"""Scores over the objects of two maps: of matched pairs, the aggregated Jaccard index, and of partitions of pixels.
+"""Scores over objects: matched pairs of two maps, and lesions as challenges score them, including empty cases.
 
-Axis letters: M pairs that match, P pairs of objects that share pixels.
+Axis letters: M pairs that match.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
+from scipy import ndimage
+from scipy.optimize import linear_sum_assignment
 
 from segmeter.checks import expected, real_number
 from segmeter.errors import InputError
@@ -26,8 +27,7 @@ from segmeter.metrics.arrays import (
 )
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps, renumber
 from segmeter.metrics.surfaces.distances import distances_by_class
-
-Missed = Literal["pixels", "segment"]
+from segmeter.metrics.surfaces.surface import surface_metrics
 
 _LARGEST = np.iinfo(np.int64).max
 
@@ -100,9 +100,8 @@ def match_instances(
     spacing
         Pixel edge per axis, in axis order, all > 0: surface distances of the matches are measured too.
     void : same shape, bool
-        True where the target is undecided. Such pixels belong to no object of either map, and a
-        predicted object without a partner that lies in them by more than half is not spurious (panopticapi's rule,
-        which the measures of objects of an evaluation follow as well).
+        True where the target is undecided. Such pixels belong to no object of either map, and a predicted object
+        without a partner is not spurious if more than half of it lies in them (panopticapi's rule, as in measures).
 
     Returns
     -------
@@ -188,12 +187,7 @@ def _mean(values: FloatArray) -> float:
 
 
 def _check(
-    where: str,
-    target: NDArray[Any],
-    instances: NDArray[Any],
-    *,
-    threshold: float,
-    void: BoolArray | None,
+    where: str, target: NDArray[Any], instances: NDArray[Any], *, threshold: float, void: BoolArray | None
 ) -> None:
     check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
     problems = []
@@ -212,95 +206,142 @@ def _check(
         raise InputError(problems)
 
 
-def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
-    """Numerator and denominator of the aggregated Jaccard index, in pixels.
-
-    Every target object takes the prediction with the largest IoU, of several the one that shares most pixels with it;
-    several may take the same one. The intersections and the unions of these pairs are added up. Predictions that no
-    target took add their pixels to the union, except those that lie mostly in void.
-
-    References
-    ----------
-    Kumar et al. 2017, IEEE Trans. Med. Imaging 36, Algorithm 1; the measure of the MoNuSeg challenge.
-    """
-    order = np.lexsort((overlaps.second, -overlaps.common, -overlaps.iou(), overlaps.first))
-    taken, place = np.unique(overlaps.first[order], return_index=True)
-    best = order[place]
-    second, common = overlaps.second[best], int(overlaps.common[best].sum())
-    union = int((overlaps.target_sizes[taken] + overlaps.instance_sizes[second]).sum()) - common
-    union += int(np.delete(overlaps.target_sizes, taken).sum())
-    return common, union + int(overlaps.instance_sizes[overlaps.spurious(best)].sum())
+BRATS_PENALTY = 374.0  # mm, of the HD95 of a lesion that is missed or made up
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionScores:
-    """How far the prediction cuts the target's objects apart, and how far it joins them; NaN without such an object.
+class BratsScores:
+    """Lesion-wise Dice and HD95 of one case, and how many lesions were found, made up and missed."""
+
+    dice: float
+    hd95: float
+    tp: int
+    fp: int
+    fn: int
+
+
+def brats_lesions(
+    target: BoolArray, labels: BoolArray, *, spacing: tuple[float, ...], dilation: int = 3, least: float = 50.0
+) -> BratsScores:
+    """Score lesions as BraTS 2023 does.
+
+    Parts of the target that meet when dilated are one lesion. Its prediction is every predicted part that meets the
+    lesion, dilated. Lesions of a volume up to `least` do not count; predicted parts that meet none are false. Means are
+    over the lesions that count and the false ones, which have a Dice of 0 and an HD95 of 374. Without any of both the
+    Dice is 1 and the HD95 0.
 
     Parameters
     ----------
-    split, merge
-        Variation of information in bits: the entropy of the prediction given the target (objects that are cut in
-        parts), and that of the target given the prediction (objects that are joined). 0 is best.
-    adapted_rand_error
-        1 - the harmonic mean of `precision` and `recall`, 0 to 1; 0 is best.
-    precision, recall
-        Of the pairs of pixels of one target object, the share that one segment of the prediction holds; and of the
-        pairs of pixels of one segment, the share that lies in one target object.
-    """
-
-    split: float
-    merge: float
-    adapted_rand_error: float
-    precision: float
-    recall: float
-
-
-def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> PartitionScores:
-    """Score the partition of the pixels of all target objects by the prediction.
-
-    Parameters
-    ----------
-    overlaps
-        From `find_overlaps`.
-    missed
-        What the pixels of target objects are that the prediction leaves to the background: "pixels", segments of one
-        pixel each, so that an object that is missed is not one that is found whole; or one "segment" more, which is
-        scikit-image's rule with ``ignore_labels=[0]``.
+    target, labels : (H, W) or (D, H, W), bool
+    spacing
+        Pixel edge per axis, in axis order.
+    dilation
+        Steps; 3 for gliomas and children, 1 for meningiomas and metastases.
+    least
+        Volume in the spacing's unit; 2 for metastases, else 50.
 
     References
     ----------
-    Meila 2007, doi:10.1016/j.jmva.2006.11.013 (variation of information). Arganda-Carreras et al. 2015,
-    doi:10.3389/fnana.2015.00142 (adapted Rand error).
+    Saluja et al., BraTS-2023-Metrics (the challenge's code); Moawad et al. 2023, arXiv:2306.00838.
     """
-    joint, rows, columns = count_pixels(overlaps, missed)
-    total = rows.sum()
-    if not total:
-        return PartitionScores(
-            split=math.nan, merge=math.nan, adapted_rand_error=math.nan, precision=math.nan, recall=math.nan
-        )
-    inner, own, other = (float(xlogy(part, part).sum()) for part in (joint, rows, columns))
-    pairs, in_target, in_segments = map(count_pairs, (joint, rows, columns))
-    return PartitionScores(
-        split=max(own - inner, 0.0) / total / math.log(2),
-        merge=max(other - inner, 0.0) / total / math.log(2),
-        adapted_rand_error=1 - 2 * pairs / (in_target + in_segments) if in_target + in_segments else math.nan,
-        precision=pairs / in_target if in_target else math.nan,
-        recall=pairs / in_segments if in_segments else math.nan,
+    step = ndimage.generate_binary_structure(target.ndim, min(2, target.ndim))
+    grown = ndimage.binary_dilation(target, step, dilation) if dilation else target
+    lesions = np.where(target, _parts(grown), 0)
+    parts = _parts(labels)
+    voxel = float(np.prod(spacing))
+    dice, hd95, found, missed = list[float](), list[float](), 0, 0
+    taken: set[int] = set()
+    for number in range(1, int(lesions.max(initial=0)) + 1):
+        lesion = lesions == number
+        near = ndimage.binary_dilation(lesion, step, dilation) if dilation else lesion
+        meets = set(np.unique(parts[near]).tolist()) - {0}
+        taken |= meets
+        if lesion.sum() * voxel <= least:
+            continue
+        predicted = np.isin(parts, list(meets))
+        dice.append(float(2 * (predicted & lesion).sum() / (predicted.sum() + lesion.sum())))
+        distance = surface_metrics(lesion, predicted, spacing=spacing, surface="marching_cubes").hd95
+        hd95.append(distance if np.isfinite(distance) else BRATS_PENALTY)
+        found, missed = found + bool(meets), missed + (not meets)
+    false = int(parts.max(initial=0)) - len(taken)
+    count = len(dice) + false
+    return BratsScores(
+        dice=sum(dice) / count if count else 1.0,
+        hd95=(sum(hd95) + false * BRATS_PENALTY) / count if count else 0.0,
+        tp=found,
+        fp=false,
+        fn=missed,
     )
 
 
-def count_pixels(overlaps: Overlaps, missed: Missed) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Pixels in common (P,), of each target object, and of each segment, all within the target's objects.
+def picai_lesions(target: BoolArray, labels: BoolArray, *, overlap: float = 0.1) -> tuple[int, int, int]:
+    """Count lesions that are found, made up and missed (tp, fp, fn), as picai_eval does.
 
-    Segments of one pixel are left out: they add nothing to entropies and pairs.
+    A lesion is found by one candidate whose IoU with it is at least `overlap`: as many as can be, and of these those
+    with the most overlap. A further candidate with that much overlap is forgiven, and neither right nor wrong.
+
+    References
+    ----------
+    Saha et al. 2024, doi:10.1016/S1470-2045(24)00220-1; picai_eval, `evaluate_case`.
     """
-    joint, columns = overlaps.common, np.bincount(overlaps.second, overlaps.common, len(overlaps.instance_ids))
-    if missed == "segment":
-        outside = overlaps.target_sizes - np.bincount(overlaps.first, joint, len(overlaps.target_ids))
-        joint, columns = np.concatenate([joint, outside]), np.append(columns, outside.sum())
-    return joint.astype(np.float64), overlaps.target_sizes.astype(np.float64), columns.astype(np.float64)
+    pairs = find_overlaps(_parts(target), _parts(labels))
+    table = np.zeros((len(pairs.target_ids), len(pairs.instance_ids)))
+    table[pairs.first, pairs.second] = pairs.iou()
+    enough = (table >= overlap) & (table > 0)
+    chosen = linear_sum_assignment(np.where(enough, table + 1, 0), maximize=True)
+    tp = int(enough[chosen].sum())
+    return tp, int((~enough.any(axis=0)).sum()), len(pairs.target_ids) - tp
 
 
-def count_pairs(sizes: FloatArray) -> float:
-    """Ordered pairs of pixels within parts of these sizes."""
-    return float((sizes * (sizes - 1)).sum())
+def autopet_volumes(target: BoolArray, labels: BoolArray, *, voxel: float = 1.0) -> tuple[float, float]:
+    """False positive and false negative volume, as autoPET does: of the parts that meet nothing of the other mask.
+
+    Parts of a volume are connected through edges (18 neighbours). The unit is that of `voxel`, the volume of one;
+    autoPET gives millilitres, 1000 mm^3.
+
+    References
+    ----------
+    Gatidis et al. 2024, doi:10.1038/s42256-024-00912-9; the challenge's val_script.
+    """
+    return voxel * _apart(labels, target), voxel * _apart(target, labels)
+
+
+def regional_dice(target: BoolArray, labels: BoolArray) -> FloatArray:
+    """Dice (L,) of each part of the target within the pixels that are nearest to it, as CC-metrics does.
+
+    Distances are in pixels; a pixel as near to two parts belongs to the first of them. Without any part of the target
+    there is one value: 1 where nothing is predicted either, else 0.
+
+    References
+    ----------
+    Jaus et al. 2024, arXiv:2410.18684 (CC-metrics).
+    """
+    parts = _parts(target)
+    count = int(parts.max(initial=0))
+    if not count:
+        return np.array([0.0 if labels.any() else 1.0])
+    nearest, region = np.full(target.shape, np.inf), np.zeros(target.shape, np.int64)
+    for number in range(1, count + 1):
+        distance = ndimage.distance_transform_edt(parts != number)
+        closer = distance < nearest
+        nearest[closer], region[closer] = distance[closer], number
+    own, found, common = (
+        np.bincount(region[mask], minlength=count + 1)[1:] for mask in (target, labels, target & labels)
+    )
+    dice: FloatArray = 2 * common / (own + found)
+    return dice
+
+
+def _parts(mask: BoolArray) -> IntArray:
+    """Number the parts of a mask, connected through corners too."""
+    numbered: NDArray[Any] = ndimage.label(mask, np.ones((3,) * mask.ndim))[0]
+    return numbered.astype(np.int64)
+
+
+def _apart(mask: BoolArray, other: BoolArray) -> int:
+    """Pixels of the parts of a mask that share none with the other one."""
+    parts, count = ndimage.label(mask, ndimage.generate_binary_structure(mask.ndim, min(2, mask.ndim)))
+    sizes = np.bincount(parts.reshape(-1), minlength=count + 1)
+    met = np.unique(parts[other])
+    sizes[met] = 0
+    return int(sizes[1:].sum())

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name, real_numbers, whole_number
-from segmeter.classes import TASKS, ClassSpec, Task
+from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, known_numbers, mean_defined
 
@@ -214,13 +214,6 @@ def score_totals(
         support=margins.target,
         n_undefined=np.isnan(np.take(ratios["iou"], chosen, axis=-1)).sum(axis=-1),
     )
-
-
-def headline_scores(scores: OverlapScores, spec: ClassSpec) -> FloatArray:
-    """Take the score that a run is judged by, of each row of scores."""
-    metric, _, region = spec.headline.partition("/")
-    values: FloatArray = getattr(scores, metric)
-    return values[..., spec.names.index(region)] if region else values
 
 
 def aggregate(name: str, margins: ClassTotals, *, task: Task, classes: Sequence[int] | IntArray) -> FloatArray:

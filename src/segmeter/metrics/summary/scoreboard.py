@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
-from segmeter.metrics.cases.typed import RunColumns, class_regions
-from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.config.scores import CONTENT, MEAN, is_number
-from segmeter.metrics.measures.protocol import Measure, Name, build_measures
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
+from segmeter.metrics.config.metrics import MetricsConfig, choose_headline, headline_of, mean_classes
+from segmeter.metrics.config.scores import CONTENT, MEAN, find_direction, is_number
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, build_measures
+from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
@@ -27,6 +31,7 @@ PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
 
 _CASES = 1 << 12  # that are scored at a time
+_PROBE = 16  # edge of the empty map that tells which scores measures give, pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,20 @@ class Scoreboard:
     def names(self) -> list[str]:
         """All scores that are compared."""
         return list(dict.fromkeys([*self.per_case, *self.whole]))
+
+    @property
+    def headline(self) -> str:
+        """The score that the run is judged by; without the configured one, that of the counts."""
+        name = headline_of(self.config, self.spec)
+        return name if name in self.per_case else choose_headline(self.spec.task, self.spec.names, objects=False)
+
+    def worst_first(self, name: str | None = None) -> IntArray:
+        """Indices of the cases that have a score, by default the headline, worst first; ties keep the order of ids."""
+        name = name or self.headline
+        values = self.values(name)
+        defined = np.flatnonzero(~np.isnan(values))
+        ranked = -values[defined] if find_direction(name) == "lower" else values[defined]
+        return defined[np.argsort(ranked, kind="stable")]
 
     @cached_property
     def clusters(self) -> IntArray | None:
@@ -235,6 +254,38 @@ def build_scoreboards(
         for run, columns in runs.items()
     }
     return boards, ["/".join(name) for name in every if name not in shared and name[0] not in CONTENT]
+
+
+def build_scoreboard(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> Scoreboard:
+    """Lay out the scores of a run from its rows, which are ordered by case id."""
+    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
+    return build_scoreboards({"run": run}, spec, config)[0]["run"]
+
+
+def known_scores(config: MetricsConfig, spec: ClassSpec) -> Scoreboard:
+    """The scoreboard of a small empty map: it has the names of all scores that will be measured, before any case is."""
+    planes = (spec.num_classes,) if spec.is_multilabel else ()
+    empty = np.zeros((*planes, _PROBE, _PROBE), spec.label_dtype)
+    maps = CaseMaps(case_id="probe", target=empty, labels=empty, spacing=(1.0, 1.0), spec=spec)
+    return build_scoreboard([make_row(maps, build_measures(config, spec))], spec, config)
+
+
+def settle_headline(config: MetricsConfig, spec: ClassSpec) -> MetricsConfig:
+    """Write the headline's full name into the configuration, before the first case is measured.
+
+    Raises
+    ------
+    ConfigError
+        `metrics.headline` names a score that the cases will not have.
+    """
+    if config.headline is None:
+        return config.replace(headline=headline_of(config, spec))
+    known = [name for name in known_scores(config, spec).per_case if find_direction(name)]
+    for name in (config.headline, f"{config.headline}/{MEAN}"):
+        if name in known:
+            return config.replace(headline=name)
+    remedy = nearest(config.headline, dict.fromkeys(name.removesuffix(f"/{MEAN}") for name in known))
+    raise ConfigError(expected("metrics", "headline", "to be a score of each case", repr(config.headline), remedy))
 
 
 def _measured(run: RunColumns, *, summed: bool) -> dict[Name, FloatArray]:

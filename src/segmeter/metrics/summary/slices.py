@@ -110,9 +110,10 @@ def _entries(
 
 
 def headlines(board: Scoreboard) -> list[str]:
-    """List the scores of slices: IoU and Dice of a binary task's object first, then those of all classes."""
+    """Scores that slices are given by: the headline, for binary the object's IoU and Dice, and those of all classes."""
     spec = board.spec
-    own = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if spec.task == "binary" else []
+    objects = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if spec.task == "binary" else []
+    own = list(dict.fromkeys([board.headline, *objects]))
     return own + [name for name in board.names if is_overall(name) and name not in own]
 
 

@@ -10,7 +10,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.cases.typed import RunColumns, class_regions, divide_terms, lay_out_run
+from segmeter.metrics.cases.typed import RunColumns, divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.scores import MEAN, find_facts
 from segmeter.metrics.measures.protocol import length_metrics
@@ -19,7 +19,7 @@ from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_of_few
 from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
-from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboards
+from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboard
 from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
@@ -45,8 +45,9 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     cases without one, and ``n_penalised``: the cases in which exactly one mask contains the class, whatever the penalty
     is. A metric of the whole data set, from sums over cases, is the entry's ``dataset``; its "mean" is over the
     classes' values, and numbers of objects (tp, fp, fn) have none. Infinity is the text "inf", as JSON has no such
-    number. So are ``measure_settings``, by which they were measured, and ``units``, the unit of each of their metrics
-    that is a length; ``slices`` with ``config.slice_by``, see `summarise_slices`.
+    number. ``measure_settings`` has the settings of the measures, and ``units`` the unit of each metric that is a
+    length. ``headline_score`` names the score that the run is judged by. ``slices`` is there with ``config.slice_by``,
+    see `summarise_slices`.
 
     Parameters
     ----------
@@ -73,9 +74,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     rows = order_rows("summarise", rows, spec)
     if not rows:
         raise InputError(expected("summarise", "rows", "to hold a case", "none"))
-    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
-    board = build_scoreboards({"run": run}, spec, config)[0]["run"]
-    effective, counts = count_effective(board), run.counts
+    board = build_scoreboard(rows, spec, config)
+    run, effective, counts = board.run, count_effective(board), board.run.counts
     averaged = [*PER_CASE, *(f"{name}/{region}" for name in _RESAMPLED for region in board.regions)]
     measured = ["/".join(name) for name in board.measured] if config.measures else []
     further = board.further if config.measures else []
@@ -100,6 +100,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     return {
         "schema": SCHEMA,
         **compare_conventions(run, spec, config),
+        "headline_score": board.headline,
         "task": spec.task,
         "n_cases": len(rows),
         "classes": list(spec.names),

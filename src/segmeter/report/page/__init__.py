@@ -1,1 +1,1 @@
-"""columns, pictures and numbers -> one HTML file: templates, style and scripts."""
+"""The HTML pages: templates, style, scripts, and the values that fill them."""

@@ -1,4 +1,4 @@
-"""A comparison's page shows differences (new minus base), and the cases behind them."""
+"""Gathers what the page of a comparison shows: differences, new minus base, and the cases behind them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import find_place
 from segmeter.errors import InputError
 from segmeter.metrics.cases.stored import open_cases, read_spec
-from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.summary.compare import SCHEMA
+from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import Summary
 from segmeter.report import figures
-from segmeter.report.comparison.texts import OUTCOMES, adjusted, infinite_cases, kind_of, notes, title
+from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
+from segmeter.report.columns import Column
+from segmeter.report.comparison import OUTCOMES, adjusted, infinite_cases, is_told, kind_of, notes, shown_metrics
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.cases import ID, case_columns
-from segmeter.report.data.columns import Column
-from segmeter.report.data.gathered import HEADLINE, gather
-from segmeter.report.data.slices import slice_columns, slice_key
+from segmeter.report.figures import title
 from segmeter.report.page.evaluation import explorer_values, part_columns
-from segmeter.report.page.records import load_json
-from segmeter.report.page.tables import cases_link, lost_slices
-from segmeter.report.pictures.chosen import choose_pictures, worst_first
+from segmeter.report.page.render import load_json
+from segmeter.report.page.tables import cases_link
+from segmeter.report.pictures.chosen import choose_pictures
 
 SCRIPTS = (
     *("dom", "numbers", "state", "cases", "sorting", "charts"),
@@ -38,7 +38,7 @@ _COMPARED = ("scores", "groups", "further scores")  # groups of columns
 
 
 def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of a folder's compare.json: ``comparison``, ``explorer`` and ``sections``.
+    """Gather the values of the template from a folder's compare.json: ``comparison``, ``explorer`` and ``sections``.
 
     Raises
     ------
@@ -50,18 +50,27 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     _check_schema(result, folder)
     keep = lambda name: not name.startswith(_LEFT)  # noqa: E731
     folders = {name: find_place(path, keep) for name, path in result["folders"].items()}
-    runs = [_Run.read(folder) for folder in folders.values()]
+    runs = [_Run.read(folder, _headline(result)) for folder in folders.values()]
     spec, tables = runs[0].spec, [run.columns() for run in runs]
-    sliced, unlisted = _slice_columns(result, runs[0])
+    by = result["slices"][0]["by"] if result.get("slices") else {}
+    hashes = dict.fromkeys(by) | result.get("slice_hashes", {})
+    sliced, unlisted = slice_columns(runs[0].board, hashes, table=result.get("slice_table"))
     columns, left = part_columns([*_common(tables), *sliced])
-    ids, headlines = tables[0][ID].values, [np.asarray(table[HEADLINE].values, float) for table in tables]
-    spread = np.nanmax(headlines, axis=0, initial=-np.inf) - np.nanmin(headlines, axis=0, initial=np.inf)
-    order = {case_id: -float(value) if np.isfinite(value) else None for case_id, value in zip(ids, spread, strict=True)}
-    shown, left_out = choose_pictures(list(folders.values()), worst_first(order), config, page=folder)
+    headlines = [np.asarray(table[HEADLINE].values, float) for table in tables]
+    with np.errstate(invalid="ignore"):
+        spread = np.nan_to_num(np.max(headlines, axis=0) - np.min(headlines, axis=0), nan=-1.0)
+    order = [tables[0][ID].values[i] for i in np.argsort(-spread, kind="stable")]
+    shown, left_out = choose_pictures(list(folders.values()), order, config, page=folder)
     facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
     explorer = explorer_values(columns, spec, shown, config, facts=facts, left=left, unshown=left_out)
     explorer["notes"] += unlisted
     return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
+
+
+def _headline(result: Mapping[str, Any]) -> str:
+    """The score that the runs are ranked by, if every case has a value of it; else their mean IoU."""
+    ranked = result["rank_by"]
+    return ranked if "per_case" in result["metrics"][ranked] else "mean_iou"
 
 
 def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
@@ -73,34 +82,25 @@ def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """One of the compared runs."""
+    """A compared run."""
 
-    rows: Sequence[CaseRow]
+    rows: CaseTable
     spec: ClassSpec
-    summary: Mapping[str, Any]  # empty of nnU-Net, which has none
+    board: Scoreboard
+    summary: Mapping[str, Any]  # empty for nnU-Net, which has none
 
     @classmethod
-    def read(cls, folder: Path) -> "_Run":
-        rows = open_cases([folder])
-        return cls(rows=rows, spec=read_spec(folder), summary=load_json(folder / "metrics.json", Summary) or {})
+    def read(cls, folder: Path, headline: str) -> "_Run":
+        rows, spec, summary = open_cases([folder]), read_spec(folder), load_json(folder / "metrics.json", Summary) or {}
+        board = board_of(rows, spec, summary | {"headline_score": headline})
+        return cls(rows=rows, spec=spec, board=board, summary=summary)
 
     def columns(self) -> dict[str, Column]:
-        cases = gather(self.rows, self.spec, self.summary)
-        return {column.key: column for column in case_columns(cases, self.spec, self.summary)}
-
-
-def _slice_columns(result: Mapping[str, Any], run: _Run) -> tuple[list[Column], list[str]]:
-    """Columns of the slices that the runs were compared by, and what to say of those whose cases are not known."""
-    by = result["slices"][0]["by"] if result.get("slices") else {}
-    entries = run.summary.get("per_group") or {}
-    groups = {name: entry["classes"] for name, entry in entries.items()}
-    table, hashes = result.get("slice_table"), dict.fromkeys(by) | result.get("slice_hashes", {})
-    columns, lost = slice_columns(run.rows, run.spec, hashes, table=table, groups=groups)
-    return columns, lost_slices(lost, table, hashes)
+        return {column.key: column for column in case_columns(self.board, self.rows, self.summary)}
 
 
 def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
-    """Columns of the cases, and those that every run has, as "<run>/<key>"."""
+    """Columns about the cases, then those that every run has, as "<run>/<key>"."""
     found = [tables[0][ID], *(tables[0][key] for key in _OF_THE_TARGET if key in tables[0])]
     for key, column in tables[0].items():
         compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
@@ -128,6 +128,7 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
         "rank_by": title(result["rank_by"]),
         "other_orders": {title(name): order for name, order in result["other_orders"].items()},
         "ranking": ranking,
+        "told": is_told(result),
         "ranks": _rank_bars(ranking) if ranking else [],
         "rows": _rows(result, {column.key for column in columns}),
         "notes": notes(result),
@@ -137,7 +138,7 @@ def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[st
 
 
 def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Per run the shares of resampled data sets in which it has each rank, as bars of a hundred units."""
+    """Lay out, for each run, its share of resampled data sets at each rank, as bars of a hundred units."""
     found = []
     for name in ranking["order"]:
         shares, parts, left = ranking["rank_shares"][name], [], 0.0
@@ -149,8 +150,9 @@ def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """Rows of all metrics, each linked to its cases where the page has the metric of each case."""
-    rows = [row for metric, entry in result["metrics"].items() for row in _pair_rows(metric, entry)]
+    """List all scores, the one that ranks first, each linked to its cases if the page has the score of each case."""
+    order, _ = shown_metrics(result, len(result["metrics"]))
+    rows = [row for metric in order for row in _pair_rows(metric, result["metrics"][metric])]
     for row in rows:
         choice = _choice(result, row, row["metric"], keys)
         row["link"] = cases_link(choice) if "by" in choice else None
@@ -159,17 +161,17 @@ def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
 
 
 def _choice(result: Mapping[str, Any], row: Mapping[str, Any], metric: str, keys: set[str]) -> dict[str, str]:
-    """The pair of runs of a row, and the metric to list its cases by where the page has that of each case."""
+    """Select the pair of runs of a row, and the score to sort its cases by if the page has it."""
     runs = list(result["folders"])
     key = _key_of(metric, result["classes"])
-    if key == "mean_iou" and f"0/{key}" not in keys:  # the headline, but of a binary task
+    if metric == _headline(result):
         key = HEADLINE
     pair = {"pair": f"{runs.index(row['base'])}.{runs.index(row['new'])}"}
     return pair | ({"by": f"difference/{key}"} if f"0/{key}" in keys else {})
 
 
 def _key_of(metric: str, classes: Sequence[str]) -> str:
-    """The key of the column of a metric of compare.json."""
+    """Find the key of the column for a score of compare.json."""
     name, slash, region = metric.partition("/")
     if not slash:
         return metric
@@ -177,7 +179,7 @@ def _key_of(metric: str, classes: Sequence[str]) -> str:
 
 
 def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per pair: what differs over the data set, or as mean of cases, with its interval."""
+    """List the pairs of runs with their difference over the data set, or of the mean over cases, and its interval."""
     kept = ("base", "new", "wilcoxon_p", "wilcoxon_p_holm", "n_used")
     rows = []
     for pair in entry["pairs"]:
@@ -198,7 +200,7 @@ def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
-    """Places from 0 to 100 of a difference and its interval, zero in the middle."""
+    """Place a difference and its interval on a scale from 0 to 100 with zero in the middle."""
     numbers = [each for each in (value, *(ends or ())) if isinstance(each, float | int)]
     if len(numbers) < 3 or not any(numbers):
         return None
@@ -208,7 +210,7 @@ def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
 
 
 def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """A row per pair of runs, slice and score, linked to the slice's cases where they are known."""
+    """List pairs of runs by slice and score, linked to the slice's cases if they are known."""
 
     def link(pair: Mapping[str, Any], metric: str, by: str, label: str) -> str | None:
         key = slice_key(by)
@@ -225,7 +227,7 @@ def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
 
 
 def _required(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """Requirements, each linked to its cases where the page has its metric and its slice of each case."""
+    """List the requirements, each linked to its cases if the page has its score and its slice."""
     base, new = list(result["folders"])[:2]
     found = []
     for entry in result.get("gate", {}).get("requirements", ()):
@@ -243,7 +245,7 @@ def _sections(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         "required": "gate" in result,
         "differences": True,
         "slices": "slices" in result,
-        "ranking": bool(result["metrics"][result["rank_by"]]["ranking"]),
+        "ranking": is_told(result) and bool(result["metrics"][result["rank_by"]]["ranking"]),
         "cases": True,
         "run": True,
     }

@@ -1,34 +1,32 @@
-"""An evaluation's folder -> the values of its page."""
+"""Gathers what the page of an evaluation shows from its folder."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from segmeter.classes import ClassSpec
 from segmeter.files import safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
-from segmeter.metrics.cases.table import CaseRow
 from segmeter.report import figures
+from segmeter.report.cases import HEADLINE, board_of, case_columns, slice_columns
+from segmeter.report.columns import CellLists, Column, pack_page, within
 from segmeter.report.config import ReportConfig
-from segmeter.report.data.cases import case_columns
-from segmeter.report.data.cells import CellLists
-from segmeter.report.data.columns import Column, pack_page, within
-from segmeter.report.data.gathered import HEADLINE, Gathered, gather
-from segmeter.report.data.slices import slice_columns
 from segmeter.report.page import tables
-from segmeter.report.page.charts import calibration_charts
-from segmeter.report.pictures.chosen import choose_pictures, take_turns
+from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
 MOST_BYTES = 12_000_000  # of any run
+MOST_POINTS = 600  # of one line; longer ones are thinned evenly
+MOST_CURVES = 4  # in one chart
+Chart = dict[str, Any]
 
-_NO_PICTURES = "No pictures were kept: they need the images (images= of score), and report.overlays above 0."
+_NO_PICTURES = "This run has no pictures: they need images (images= of score) and report.overlays above 0."
 
 SCRIPTS = (
     *("dom", "numbers", "state", "cases", "sorting", "charts"),
@@ -37,21 +35,25 @@ SCRIPTS = (
 
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of an evaluation: ``evaluation``, ``explorer`` and ``sections``."""
+    """Gather the values of the template: ``evaluation``, ``explorer`` and ``sections``."""
     rows, spec = open_cases([folder]), read_spec(folder)
-    sliced, unlisted = _slices(rows, spec, summary)
-    cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # of multilabel no pixel has one class only
-    cases = gather(rows, spec, summary, cells=cells)
-    found = [*case_columns(cases, spec, summary, further=sliced), *_files(folder, cases.case_ids)]
+    board, sections = board_of(rows, spec, summary), summary.get("slices") or {"by": {}}
+    hashes = dict.fromkeys(sections["by"]) | sections.get("hashes", {})
+    sliced, unlisted = slice_columns(board, hashes, table=sections.get("table"))
+    cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # pixels of multilabel have several classes
+    found = [
+        *case_columns(board, rows, summary, further=sliced, cells=cells),
+        *_files(folder, board.run.case_ids),
+    ]
     kept, left = part_columns(found)
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
-    order = take_turns(cases.headlines(), _worst_of_classes(cases))
+    order = take_turns(Ranking.of(board))
     (shown,), left_out = choose_pictures([folder], order, config, page=folder)
     matrix = summary.get("confusion_matrix")
     charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
     evaluation = {
         "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
-        "headline": figures.headline(spec.headline),
+        "headline": figures.title(figures.headline(summary)),
         "aggregates": tables.aggregates(summary, here),
         "classes": tables.classes(summary, here, columns),
         "groups": tables.groups(summary, here),
@@ -59,7 +61,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
         "errors": tables.error_types(summary, here),
         "measures": tables.measures(summary, here),
         "slices": tables.slices(summary, here),
-        "slice_title": figures.slice_title(summary) if summary.get("slices") else "",
+        "slice_title": figures.title(summary["slices"]["headline"]) if summary.get("slices") else "",
         "conventions": figures.conventions(summary),
         "headlines": figures.headlines(summary),
         "refused": figures.refused(summary),
@@ -78,7 +80,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
 
 
 def part_columns(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
-    """Part columns, the most important first, into those that a page holds, and those that would make it too large."""
+    """Split columns, the most important first, into those for the page and those that would make it too large."""
     grown = min(MOST_BYTES, CASE_BYTES * len(columns[0].values))
     return within(columns, max(DATA_BYTES, grown))
 
@@ -94,22 +96,22 @@ def explorer_values(
     arrays: Mapping[str, Any] | None = None,
     unshown: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Gather what the section of cases needs: ``data`` and ``layers``, as the scripts read them, and ``notes``.
+    """Gather the values of the section of cases: ``data`` and ``layers``, which scripts read, and ``notes``.
 
     Parameters
     ----------
     columns
-        What the page holds.
+        The columns of the page.
     shown
-        Pictures by case, for several runs a list of these, as `choose_pictures` loads them.
+        Pictures by case, as `choose_pictures` loads them; a list of these for several runs.
     facts
         ``sort``, the key of the column that orders the cases, ``size``, that of the other axis, and further ones.
     left
-        Columns that were left out, which is said.
+        Columns that were left out; a note names them.
     arrays
         Further whole numbers by name.
     unshown
-        Cases whose pictures did not fit.
+        Cases whose pictures did not fit; a note names them.
     """
     common = {
         "classes": list(spec.names),
@@ -122,7 +124,7 @@ def explorer_values(
     notes = [] if not left else [f"Left out of this page, not of cases.csv: {', '.join(_groups(left))}."]
     if unshown:
         some = ", ".join(unshown[:8]) + (" and others" if len(unshown) > 8 else "")
-        notes.append(f"{len(unshown)} kept pictures left out by report.picture_mb={config.picture_mb:g}: {some}.")
+        notes.append(f"report.picture_mb={config.picture_mb:g} leaves no room for {len(unshown)} pictures: {some}.")
     return {
         "data": Markup(pack_page(common | dict(facts), columns, dict(arrays or {}))),  # Base64
         "layers": script_json(shown),
@@ -131,13 +133,13 @@ def explorer_values(
 
 
 def script_json(content: Any) -> Markup:
-    """JSON that can stand in a script element: no name in it ends the element."""
+    """Write JSON for a script element; no name in it can end the element."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
 def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[Column]:
-    """Where each case's prediction is, of a run that wrote label maps."""
+    """Add the path of each case's prediction, if the run wrote label maps."""
     place = folder / "predictions" / "labels"
     names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
     if names:
@@ -149,33 +151,17 @@ def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[Column]:
 def _no_picture(shown: Any) -> str:
     if not any(shown):
         return _NO_PICTURES
-    kept = "the worst cases, the worst of each class and a sample"
-    remedy = "report.overlays=-1 keeps all, and report.pictures=link shows all of them."
-    return f"No picture of this case: the page holds those of {kept}. {remedy}"
+    drawn = "the worst cases, the worst case of each class, and a sample"
+    remedy = "report.overlays=-1 draws all cases, and report.pictures=link shows all of them."
+    return f"This case has no picture: the page has those of {drawn}. {remedy}"
 
 
 def _groups(columns: Sequence[Column]) -> list[str]:
     return [f"{group} ({count})" for group, count in Counter(column.group for column in columns).items()]
 
 
-def _worst_of_classes(cases: Gathered) -> list[str]:
-    """For each class that occurs, the case where it is worst."""
-    iou = cases.by_class["iou"]
-    occurs = ~np.isnan(iou).all(axis=0)
-    return [cases.case_ids[place] for place in np.nanargmin(iou[:, occurs], axis=0)]
-
-
-def _slices(rows: Sequence[CaseRow], spec: ClassSpec, summary: Mapping[str, Any]) -> tuple[list[Column], list[str]]:
-    """Columns of the slices that the run was summarised by, and what to say of those whose cases are not known."""
-    found = summary.get("slices") or {"by": {}}
-    groups = {name: entry["classes"] for name, entry in (summary.get("per_group") or {}).items()}
-    table, hashes = found.get("table"), dict.fromkeys(found["by"]) | found.get("hashes", {})
-    columns, lost = slice_columns(rows, spec, hashes, table=table, groups=groups)
-    return columns, tables.lost_slices(lost, table, hashes)
-
-
 def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Sections of the page as its contents list them: id and words."""
+    """List the sections of the page, as id and title."""
     there = {
         "classes": True,
         "confusion-matrix": evaluation["confusion"],
@@ -189,3 +175,43 @@ def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
     }
     words = {"confusion-matrix": "Confusion", "errors": "Error types"}
     return [(name, words.get(name, name.capitalize())) for name, shown in there.items() if shown]
+
+
+def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
+    """Lay out the reliability diagram and the precision-recall curves, both from 0 to 1.
+
+    A chart has ``title``, the names of both ``axes`` and ``lines``, each with ``name``, rising ``xs``, ``ys`` and
+    ``last``, the number beside its name.
+
+    Parameters
+    ----------
+    calibration
+        The part of metrics.json of this name. With many classes, those with the lowest average precision get a curve.
+    """
+    entries = calibration["per_class"]
+    sure = {"winning class": calibration} if calibration["reliability"] else entries
+    said = [
+        _line(f"{name}, ECE", entry["reliability"]["confidence"], entry["reliability"]["accuracy"], entry["ece"])
+        for name, entry in list(sure.items())[:MOST_CURVES]
+    ]
+    known = [name for name in entries if entries[name]["average_precision"] is not None]
+    worst = sorted(known, key=lambda name: entries[name]["average_precision"])[:MOST_CURVES]
+    curves = {name: (entries[name]["curve"], entries[name]["average_precision"]) for name in worst}
+    found = [_line(f"{name}, AP", curve["recall"], curve["precision"], last) for name, (curve, last) in curves.items()]
+    charts = [
+        _chart("reliability", ("probability", "share that came true"), [_line("as said", [0, 1], [0, 1], None), *said]),
+        _chart("precision and recall", ("recall", "precision"), found),
+    ]
+    return [chart for chart in charts if chart["lines"]]
+
+
+def _chart(title: str, axes: tuple[str, str], lines: Sequence[Chart]) -> Chart:
+    return {"title": title, "axes": axes, "lines": [line for line in lines if line["xs"]]}
+
+
+def _line(name: str, xs: Sequence[Any], ys: Sequence[Any], last: float | None) -> Chart:
+    """Lay out a curve without empty bins."""
+    points = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None]
+    kept = [*points[: -1 : math.ceil(len(points) / MOST_POINTS)], *points[-1:]] if points else []
+    kept = kept[::-1] if kept and kept[0][0] > kept[-1][0] else kept
+    return {"name": name, "xs": [round(x, 5) for x, _ in kept], "ys": [round(y, 5) for _, y in kept], "last": last}

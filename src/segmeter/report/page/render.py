@@ -1,8 +1,9 @@
-"""A template and values -> a page: one file, every name escaped, a content policy by hashes."""
+"""Fills the templates of pages: each is one file, with every name escaped and a content policy by hashes."""
 
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from segmeter.records import read_json, read_json_lines, read_own, read_run
 from segmeter.report import figures
-from segmeter.report.comparison.texts import changed
+from segmeter.report.comparison import changed
 
 _HERE = Path(__file__).parent
 _SCRIPTS, _UPLOT = _HERE / "scripts", _HERE / "uplot"
@@ -20,18 +22,18 @@ _LIBRARY = ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")
 
 
 def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool = False, **values: Any) -> bytes:
-    """Fill a template of the folder templates/ with values, all of them escaped; it gets our style and scripts.
+    """Fill a template with values, all of them escaped, and add the style and scripts of the page.
 
     Parameters
     ----------
     template
-        Its file's name.
+        The name of a file in templates/.
     scripts
-        Modules of the folder scripts/ in the order in which they run, as one script.
+        Names of files in scripts/, in the order in which they run as one script.
     linked
-        Whether the page shows pictures that lie beside it.
+        Whether the page shows pictures in files beside it.
     values
-        What the template names.
+        The variables of the template.
     """
     style = (_HERE / "templates" / "style.css").read_text("utf-8")
     parts = [(_SCRIPTS / f"{name}.js").read_text("utf-8") for name in scripts]
@@ -45,7 +47,7 @@ def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool
 
 
 def content_policy(style: str, script: str, *, linked: bool = False) -> str:
-    """What a page may load: its one style and one script, by their hashes, and pictures in it or beside it."""
+    """Build the policy that allows a page its one style, its one script, and pictures in it or beside it."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
     style_hash, script_hash = hashes
     return (
@@ -78,7 +80,7 @@ def _environment() -> Environment:
 
 
 def _when(record: Mapping[str, Any]) -> str:
-    """When a run began, to the minute, how long it took, and how it ended.
+    """State when a run began, how long it took, and how it ended.
 
     Examples
     --------
@@ -107,7 +109,7 @@ def _duration(seconds: float) -> str:
 
 
 def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Names and texts of a nested record, in order; lists on one line."""
+    """Flatten a nested record into names and texts, in order; a list becomes one line."""
     found: list[tuple[str, str]] = []
     for name, value in record.items():
         if isinstance(value, Mapping):
@@ -117,3 +119,34 @@ def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
         else:
             found.append((f"{prefix}{name}", "" if value is None else str(value)))
     return found
+
+
+_LONGEST_CONFIG = 200_000  # characters shown
+
+
+def load_json(path: Path, form: Any = dict[str, Any]) -> dict[str, Any] | None:
+    """Read a JSON file of a form; None where there is none."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return read_json(path, form)
+    return None
+
+
+def load_run(folder: Path) -> dict[str, Any]:
+    """Read run.json; empty where there is none."""
+    with suppress(FileNotFoundError):
+        return read_run(folder)
+    return {}
+
+
+def load_lines(path: Path) -> list[dict[str, Any]] | None:
+    """Read lines of JSON, a half-written last one left out; None where there is no such file."""
+    with suppress(FileNotFoundError):
+        return read_json_lines(path)
+    return None
+
+
+def config_text(path: Path) -> str:
+    """Read a configuration as it was written; "" where there is none."""
+    with suppress(FileNotFoundError):
+        return read_own(path).decode(errors="replace")[:_LONGEST_CONFIG]
+    return ""

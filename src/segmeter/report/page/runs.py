@@ -1,4 +1,4 @@
-"""A folder with runs -> an index of them: headline figures, what distinguishes their configurations, and links."""
+"""Writes an index of all runs below a folder: their headline scores, the settings in which they differ, and links."""
 
 import logging
 import os
@@ -15,8 +15,7 @@ from segmeter.files import TEMPORARY, write_bytes
 from segmeter.provenance import flatten
 from segmeter.records import CONFIG, RUN, Summary, read_run, read_yaml
 from segmeter.report import figures
-from segmeter.report.page.records import load_json
-from segmeter.report.page.render import render
+from segmeter.report.page.render import load_json, render
 
 _LOG = logging.getLogger(__name__)
 MOST_KEYS = 12  # of a configuration in one table
@@ -27,7 +26,7 @@ _OF_NO_INTEREST = ("run.", "report.", "logger.")  # keys that change no result
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run as the index shows it; `link` is None where it has no page, `settings` is its flat configuration."""
+    """A run as the index shows it. `link` is None if it has no page; `settings` is its flattened configuration."""
 
     name: str
     link: str | None
@@ -38,7 +37,7 @@ class Run:
 
 
 def write_index(root: Path) -> Path:
-    """Write index.html with a table of all runs below a folder, one table per command, the newest first.
+    """Write index.html with one table per command of all runs below a folder, the newest first.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def write_index(root: Path) -> Path:
 
 
 def _find(root: Path, depth: int = 0) -> Iterator[Path]:
-    """Folders with run.json, not below one another."""
+    """Find the folders with run.json; a run contains no other runs."""
     if (root / RUN).is_file():
         yield root
         return
@@ -77,7 +76,7 @@ def _find(root: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _load(folder: Path, root: Path) -> Run:
-    """One run; of a damaged one the line that says so takes the place of its state."""
+    """Load a run; the state of a damaged one is the message that describes the damage."""
     try:
         summary, record, settings = load_json(folder / "metrics.json", Summary), read_run(folder), _settings(folder)
         found = {row["name"]: row["dataset"] for row in figures.aggregates(summary)} if summary else {}
@@ -102,14 +101,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """The flat configuration; empty where there is none, or it may not be read."""
+    """Read the flattened configuration; empty if there is none or it may not be read."""
     with suppress(OSError):
         return flatten(read_yaml(folder / CONFIG))
     return {}
 
 
 def _table(command: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """One command's runs, with the settings in which they differ; those that users set themselves come first."""
+    """Lay out the runs of one command with the settings in which they differ, those that users set themselves first."""
     runs = sorted(runs, key=lambda run: str(run.record.get("start", "")), reverse=True)
     keys = _differing(runs)
     return {

@@ -1,48 +1,46 @@
-"""The summary of an evaluation -> rows of its page's tables, each with links to the cases behind its numbers."""
+"""The rows of an evaluation page's tables. Every number links to the cases behind it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
 from segmeter.report import figures
-from segmeter.report.data.cases import STATUS_WORDS
-from segmeter.report.data.columns import SCORE_STEPS, Column, score_steps
-from segmeter.report.data.gathered import HEADLINE
-from segmeter.report.data.slices import slice_key
+from segmeter.report.cases import HEADLINE, STATUS_WORDS, slice_key
+from segmeter.report.columns import SCORE_STEPS, Column, score_steps
 
 Columns = Mapping[str, Column]  # that the page has, by key
 Row = dict[str, Any]
 
 
 def cases_link(choice: Mapping[str, str]) -> str:
-    """The address of a choice of cases on the page itself."""
+    """Address a selection of cases on the page itself."""
     return f"#?{urlencode(choice)}"
 
 
 def notes(summary: Mapping[str, Any], columns: Columns) -> list[tuple[str, str | None]]:
-    """What must stand beside the figures, with a link where it counts pixels of cases."""
+    """List the notes below the scores, with a link for the one that counts pixels."""
     links = {figures.outside(summary): most_first("invalid", columns)}
     return [(line, links.get(line)) for line in figures.notes(summary)]
 
 
 def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """The headline figures, linked to all cases, the worst first; where cases have none, a link to these."""
+    """List the leading scores, each linked to all cases, the worst first, and to the cases where it is undefined."""
     rows = figures.aggregates(summary)
-    keys = {column.label: key for key, column in columns.items() if column.group == "scores"} | {
-        "PQ": "measure/pq/mean"
-    }
-    for row in rows:
-        key = keys.get(row["name"], "")
+    places = {name: k for k, name in enumerate(summary["classes"])}
+    for place, row in enumerate(rows):
+        metric, _, region = row["score"].partition("/")
+        own = f"{metric}/{places.get(region)}" if metric in figures.SCORES else f"measure/{row['score']}"
+        key = HEADLINE if not place else own if region else metric
         row["link"] = worst_first(key, columns)
         row["undefined"] = cases_link({f"un.{key}": "undefined", "h": key}) if key in columns else None
     return rows
 
 
 def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> list[Row]:
-    """Classes, each linked to the cases that hold it, the worst first, and by what became of it.
+    """List the classes, each linked to the cases that contain it, the worst first, and to missed and false ones.
 
     ``links`` has for each score the cases that have it, and for "support" those with such pixels, the most first.
 
@@ -65,13 +63,13 @@ def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> lis
 
 
 def _holding(k: int, columns: Columns) -> str:
-    """A link to the cases that hold a class, the worst first."""
+    """Link to the cases that contain a class, the worst first."""
     score = f"iou/{k}" if f"iou/{k}" in columns else HEADLINE
     return cases_link({"has": str(k), "sort": score, "h": score})
 
 
 def _of_figure(key: str, columns: Columns) -> str | None:
-    """A link to the cases that a figure is of: those with a score, the worst first, or with pixels, the most first."""
+    """Link to the cases behind a number: those with a score, the worst first, or those with pixels, the most first."""
     if key not in columns:
         return None
     if columns[key].kind == "count":
@@ -80,7 +78,7 @@ def _of_figure(key: str, columns: Columns) -> str | None:
 
 
 def count_tenths(column: Column) -> list[int]:
-    """How many cases have a score in each tenth from 0 to 1, rounded as the page has it; undefined ones in none.
+    """Count the cases with a score in each tenth from 0 to 1, rounded as on the page; undefined ones don't count.
 
     Examples
     --------
@@ -95,7 +93,7 @@ def count_tenths(column: Column) -> list[int]:
 
 
 def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """Groups of classes, each linked to all cases, the worst first."""
+    """List the groups of classes, each linked to all cases, the worst first."""
     rows = figures.groups(summary)
     for number, row in enumerate(rows):
         row["link"] = worst_first(f"group/{number}", columns)
@@ -103,7 +101,7 @@ def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
 
 
 def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """What was measured; names are linked to the cases, the worst first, and counts to the cases that they count.
+    """List the results of measures; names link to all cases, the worst first, and counts to the cases they count.
 
     A number of objects leads to the cases that have any, the most first. A gain of the data set has no value of a case,
     and leads to that of the errors themselves.
@@ -139,7 +137,7 @@ def _groups(summary: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """Slices, each linked to its cases."""
+    """List the slices, each linked to its cases."""
     rows = figures.slices(summary)
     for row in rows:
         key = slice_key(row["by"])
@@ -148,7 +146,7 @@ def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
 
 
 def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """Classes and groups with their shares of each type of error, linked to the cases that have such, the most first.
+    """List classes and groups with their shares of error types, linked to the cases with such errors, the most first.
 
     A part has ``left`` and ``width`` too, from 0 to 100, of a bar that begins with the IoU, which ``link`` is of.
     """
@@ -167,28 +165,20 @@ def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
 
 
 def calibration(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """Classes with their figures of ``entry``, each linked to the cases that hold it."""
+    """List the classes with their calibration in ``entry``, each linked to the cases that contain it."""
     found = (summary.get("calibration") or {}).get("per_class", {})
     places = {name: k for k, name in enumerate(summary["classes"])}
     return [{"name": name, "entry": entry, "link": _holding(places[name], columns)} for name, entry in found.items()]
 
 
 def most_first(key: str, columns: Columns) -> str | None:
-    """A link to the cases with anything of a column, the most first."""
+    """Link to the cases with a value above 0 in a column, the highest first."""
     return cases_link({f"un.{key}": "above 0", "sort": f"-{key}", "h": key}) if key in columns else None
 
 
 def worst_first(key: str, columns: Columns) -> str | None:
-    """A link to all cases by a column, the worst first."""
+    """Link to all cases sorted by a column, the worst first."""
     column = columns.get(key)
     if column is None:
         return None
     return cases_link({"sort": f"-{key}" if column.better == "lower" else key, "h": key})
-
-
-def lost_slices(lost: Sequence[str], table: str | None, hashes: Mapping[str, str | None]) -> list[str]:
-    """What to say of slices whose cases are no longer known, or never were: `hashes` as `slice_columns` takes them."""
-    where = f"{table} has gone or changed" if table else "what they are by has changed"
-    if any(hashes[name] is None for name in lost):
-        where = "the run is of an older version, which did not record them"
-    return [f"The cases of the slices by {', '.join(lost)} can't be listed: {where}."] if lost else []

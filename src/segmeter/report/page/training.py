@@ -1,4 +1,4 @@
-"""A training's folder -> the values of its page: curves, and pictures of validations over the run."""
+"""Gathers what the page of a training shows: curves, and pictures of validations over the run."""
 
 import base64
 import io
@@ -14,6 +14,7 @@ from segmeter.records import read_own
 from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
+from segmeter.report.page.render import load_run
 
 SCRIPTS = ("dom", "sorting", "charts", "curves")
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
@@ -38,17 +39,17 @@ Series = dict[str, list[tuple[int, float | None]]]
 
 
 def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: ReportConfig) -> dict[str, Any]:
-    """Gather what the template shows of a training: ``cards``, ``curves``, ``pictures``, ``sections``.
+    """Gather the values of the template: ``cards``, ``curves``, ``pictures``, ``sections`` and others.
 
     Parameters
     ----------
     folder
         The run's folder.
     history
-        Rows of history.jsonl: numbers under names, those of validation one level down. What is not finite breaks the
-        line.
+        Rows of history.jsonl: numbers by name, those of a validation one level down. A number that is not finite
+        interrupts its curve.
     config
-        How many bytes pictures may take.
+        The limit of bytes for pictures.
     """
     charts: dict[tuple[str, str], Series] = {}
     for place, row in enumerate(history):
@@ -65,7 +66,7 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
         "run": "Run",
     }
     return {
-        "cards": _cards(history),
+        "cards": _cards(history, next(iter(load_run(folder).get("result", ())), "")),
         "curves": script_json({"charts": curves, "best": _best_step(history)}),
         "pictures": script_json(pictures) if pictures else None,
         "steps": steps,
@@ -88,7 +89,7 @@ def _numbers(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, fl
 
 
 def _chart_of(name: str) -> tuple[str, str, str]:
-    """Title and axis of the chart that a number of the history belongs to, and the name of its line."""
+    """Find the title and axis of the chart for a number of the history, and the name of its line."""
     validated, rest = name.startswith("val/"), name.removeprefix("val/")
     head, _, tail = rest.partition("/")
     if rest in figures.AGGREGATES:
@@ -101,7 +102,7 @@ def _chart_of(name: str) -> tuple[str, str, str]:
 
 
 def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Lines as lists of step, epoch, seconds and value; the lowest is the best of a loss, the highest of a score."""
+    """Lay out the lines of a chart as lists of step, epoch, seconds and value. The best loss is the lowest."""
     best = {"loss": "lowest", "score": "highest"}.get(axis)
     lines = []
     for name, points in series.items():
@@ -132,16 +133,18 @@ def _best_step(history: Sequence[Mapping[str, Any]]) -> int | None:
     return steps[-1] if steps else None
 
 
-def _cards(history: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Headline figures: of the best checkpoint, then of the whole run."""
+def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str, str]]:
+    """Scores of the best checkpoint, the one that chose it first, then facts of the whole run."""
     cards = []
     best = next((row for row in reversed(history) if row.get("best") is True and row.get("val")), None)
     if best is not None:
         where = f"best, at step {best.get('step')}"
-        for name, words in figures.AGGREGATES.items():
+        metric, _, region = monitor.partition("/")
+        first = [monitor, f"dice/{region}"] if metric == "iou" else [monitor]
+        for name in dict.fromkeys([*first, *figures.AGGREGATES]):
             if name in best["val"]:
-                cards.append({"name": words, "value": figures.number(best["val"][name], 3)})
-                cards[-1]["under"] = where
+                value = figures.number(best["val"][name], 3)
+                cards.append({"name": figures.title(name), "value": value, "under": where})
     last = history[-1] if history else {}
     epochs = f"{last['epoch']:.4g} epochs" if isinstance(last.get("epoch"), float | int) else ""
     seconds = f"{last['seconds'] / 60:.1f} minutes" if isinstance(last.get("seconds"), float | int) else ""
@@ -159,7 +162,7 @@ def _cards(history: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], list[int], int]:
-    """Pictures by case and step, the steps that are shown, and how many are left out for the limit of bytes."""
+    """Load pictures by case and step; also return the steps shown, and how many the limit of bytes left out."""
     found = {
         int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
     }

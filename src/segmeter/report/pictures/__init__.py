@@ -1,1 +1,1 @@
-"""cases -> the pictures of a report: what is drawn, and which cases are."""
+"""The pictures of a report: the cases that get one, their layers, and what becomes of the layers."""

@@ -1,4 +1,4 @@
-"""Chooses the cases that are worth a picture, and the pictures that fit into a page."""
+"""Chooses the cases that get a picture, and the pictures that fit into a page."""
 
 import base64
 import hashlib
@@ -6,13 +6,13 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
-import numpy as np
-
 from segmeter.files import safe_id
+from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import read_own
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path, read_notes
@@ -20,46 +20,63 @@ from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path, read_not
 _MOST_CLASSES = 64  # whose worst case is drawn
 
 
-def choose_cases(
-    scores: Mapping[str, float | None],
-    config: ReportConfig,
-    class_scores: Mapping[str, Sequence[float]] | None = None,
-) -> set[str]:
-    """Choose the worst cases, the worst of each class, and a fair sample; scores of None and NaN are undefined."""
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The cases of a run in the order in which a reader wants to see them.
+
+    Parameters
+    ----------
+    case_ids
+        All cases; a run without references has no other fields.
+    worst
+        Cases with a headline score, the worst first.
+    of_classes
+        The worst case of each class that occurs.
+    headline
+        The name of the score, "" without one.
+    scores
+        The headline of each case; NaN is undefined.
+    """
+
+    case_ids: Sequence[str]
+    worst: Sequence[str] = ()
+    of_classes: Sequence[str] = ()
+    headline: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, board: Scoreboard) -> Self:
+        """Rank the cases of a scoreboard."""
+        ids = board.run.case_ids
+        by_class = [board.worst_first(f"iou/{name}")[:1] for name in board.spec.names[:_MOST_CLASSES]]
+        return cls(
+            case_ids=ids,
+            worst=[ids[i] for i in board.worst_first()],
+            of_classes=[ids[i] for first in by_class for i in first],
+            headline=board.headline,
+            scores=dict(zip(ids, board.values(board.headline).tolist(), strict=True)),
+        )
+
+
+def choose_cases(ranking: Ranking, config: ReportConfig) -> set[str]:
+    """Choose the worst cases, the worst case of each class, and a random sample."""
     if config.overlays < 0:
-        return set(scores)
+        return set(ranking.case_ids)
     if not config.overlays:
         return set()
     worst = min(config.worst, config.overlays)
-    defined = {name: score for name, score in scores.items() if score is not None and not np.isnan(score)}
-    of_class = dict[int, tuple[float, str]]()
-    for name, values in (class_scores or {}).items():
-        for k, value in enumerate(values[:_MOST_CLASSES]):
-            if not np.isnan(value):
-                of_class[k] = min(of_class.get(k, (value, name)), (value, name))
-    sample = sorted(scores, key=_draw)[: config.overlays - worst]
-    return {*worst_first(defined)[:worst], *sample, *(name for _, name in of_class.values())}
+    sample = sorted(ranking.case_ids, key=_draw)[: config.overlays - worst]
+    return {*ranking.worst[:worst], *sample, *ranking.of_classes}
 
 
-def worst_first(scores: Mapping[str, float | None]) -> list[str]:
-    """Case ids by rising score; undefined ones (None) last, equal ones by id.
-
-    Examples
-    --------
-    >>> worst_first({"b": 0.5, "a": None, "c": 0.1})
-    ['c', 'b', 'a']
-    """
-    return sorted(scores, key=lambda name: (scores[name] is None, scores[name] or 0.0, name))
-
-
-def take_turns(scores: Mapping[str, float | None], of_class: Sequence[str] = ()) -> list[str]:
-    """Order cases for a page: in turn the next worst, the worst of the next class, and the next of a fair sample."""
-    lists = (worst_first(scores), [name for name in of_class if name in scores], sorted(scores, key=_draw))
+def take_turns(ranking: Ranking) -> list[str]:
+    """Order cases for a page: alternate between the worst cases, the worst of each class, and a random sample."""
+    lists = (ranking.worst, ranking.of_classes, sorted(ranking.case_ids, key=_draw))
     return list(dict.fromkeys(name for names in itertools.zip_longest(*lists) for name in names if name is not None))
 
 
 def _draw(case_id: str) -> str:
-    """The key that puts cases into the order of the fair sample."""
+    """Sort key of the random sample; it depends on the case id alone, so that the sample is reproducible."""
     return hashlib.sha256(case_id.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -73,20 +90,20 @@ def choose_pictures(
     Parameters
     ----------
     folders
-        Of the runs.
+        The folders of the runs.
     order
         The cases, the most important first.
     config
-        Whether pictures are embedded, and how many bytes in all.
+        Whether pictures are embedded, and the limit of their bytes.
     page
-        The folder of the page, which linked pictures are named from.
+        The folder of the page, to which the paths of linked pictures are relative.
 
     Returns
     -------
     list of dict
-        Per run and case the notes of `draw_layers`, with ``files``: by name, the content in Base64, or the path.
+        For each run, the notes of the layers by case, with ``files``: their content in Base64 or their path, by name.
     list of str
-        Cases that have pictures, but would make the page too large.
+        Cases whose pictures would make the page too large.
     """
     left, left_out = int(config.picture_mb * 2**20), list[str]()
     linked_from = page if config.pictures == "link" else None
@@ -107,9 +124,9 @@ def choose_pictures(
 
 
 def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
-    """The notes of a case's layers and their files, embedded or linked from a folder."""
+    """Load the notes of a case's layers with their files, embedded or linked."""
     notes = read_notes(place)
-    names = ["image.webp", *(each["file"] for each in notes["maps"])]
+    names = ["image.webp", *(each[key] for each in notes["maps"] for key in ("file", "small") if each.get(key))]
     names_of_files = notes.pop("files", None)
     if linked_from is not None:
         address = quote(os.fsencode(os.path.relpath(place.resolve(), linked_from.resolve())))
@@ -121,6 +138,7 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
 
 
 def _drop_shared(picture: dict[str, Any]) -> None:
-    shared = {"image.webp", *(each["file"] for each in picture["maps"] if each["role"] == "target")}
+    targets = [each for each in picture["maps"] if each["role"] == "target"]
+    shared = {"image.webp", *(each[key] for each in targets for key in ("file", "small") if each.get(key))}
     picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
     picture["files"] = {name: content for name, content in picture["files"].items() if name not in shared}

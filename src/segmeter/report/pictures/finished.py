@@ -1,10 +1,11 @@
-"""Draws the pictures of a finished run: which cases are worth one is known only after the last case.
+"""Draws the pictures of a finished run, because the worst cases are known only after the last case.
 
-Every command that has images calls `draw_run` at its end, with a function that reads the maps of one case. A run that
-is drawn again replaces all pictures that it had.
+Every command that has images calls `draw_run` at its end, with a function that reads the maps of one case. Drawing a
+run again replaces all its pictures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Dataset, read_case
+from segmeter.data.files.array import LazyArray, stack_planes
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import check_labels, open_map, read_map
+from segmeter.data.thumbnail import Thumbnail, thumbnail_step
 from segmeter.errors import DataError
-from segmeter.files import remove
-from segmeter.metrics.cases.table import CaseRow, as_table
-from segmeter.metrics.cases.typed import stack_totals
-from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.pixels.overlap import headline_scores, score_totals
+from segmeter.export.writer import class_folder
+from segmeter.files import remove, safe_id
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.chosen import choose_cases, worst_first
+from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
-from segmeter.report.pictures.objects import NO_OBJECTS, Objects, slice_objects
+from segmeter.report.pictures.objects import NO_OBJECTS, Objects, measured_objects, slice_objects
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
+_SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd")  # of label maps and instances, as they are exported
+_BAND = 256  # rows that are read at once of a case that is larger than memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +54,7 @@ class DrawnCase:
     files
         The files that they come from: by "image", "target" and "prediction".
     step
-        These are every n-th row and column of a case that is larger than memory.
+        The arrays are every n-th row and column of a case that is larger than memory.
     """
 
     image: NDArray[Any]
@@ -58,26 +65,8 @@ class DrawnCase:
     step: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scores:
-    """The headline of each case by its id, and its IoU per class; None and NaN are undefined."""
-
-    headline: Mapping[str, float | None]
-    classes: Mapping[str, Sequence[float]] = field(default_factory=dict)
-
-
-def case_scores(rows: Sequence[CaseRow], spec: ClassSpec, metrics: MetricsConfig) -> Scores:
-    """Find the headline of each case as metrics.json defines it, and its IoU per class."""
-    totals = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    ids = as_table(rows).case_ids
-    headlines = headline_scores(totals, spec).tolist()
-    return Scores(
-        headline=dict(zip(ids, headlines, strict=True)), classes=dict(zip(ids, totals.iou.tolist(), strict=True))
-    )
-
-
 def draw_run(
-    folder: Path, scores: Scores, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
+    folder: Path, ranking: Ranking, read: Callable[[str], DrawnCase], config: ReportConfig, spec: ClassSpec
 ) -> None:
     """Draw the chosen cases of a finished run, and crop the worst.
 
@@ -85,25 +74,23 @@ def draw_run(
     ----------
     folder
         The run's folder.
-    scores
-        Of every case, from `case_scores`; a run without references has None for each.
+    ranking
+        The cases by their headline.
     read
         Reads a case by its id; called in threads.
     config
-        Which cases are drawn, and how large, and how many are cropped.
+        Which cases to draw and to crop, and how large.
 
     Raises
     ------
     DataError
-        One line for each problem of a file that can't be read.
+        One line for each file that can't be read.
     """
-    drawn = choose_cases(scores.headline, config, scores.classes)
-    defined = {name: score for name, score in scores.headline.items() if score is not None and not np.isnan(score)}
-    worst = set(worst_first(defined)[: config.worst])
+    drawn, worst = choose_cases(ranking, config), set(ranking.worst[: config.worst])
     for name in (OVERLAYS, LAYERS, CROPS):
         if (folder / name).is_dir() and not (folder / name).is_symlink():  # writing through a link is refused below
             remove(folder / name)
-    chosen = [name for name in scores.headline if name in drawn or name in worst]
+    chosen = [name for name in ranking.case_ids if name in drawn or name in worst]
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
@@ -112,8 +99,10 @@ def draw_run(
             return error.problems
         if case_id in drawn:
             maps = (case.image, case.target, case.labels, spec)
-            layers = draw_layers(*maps, panel=config.panel, objects=case.objects, notes=notes)
-            picture = draw_picture(layers, title=title, score=scores.headline[case_id], panel=config.panel)
+            layers = draw_layers(*maps, step=case.step, objects=case.objects, notes=notes)
+            picture = draw_picture(
+                layers, title=title, headline=ranking.headline, score=ranking.scores.get(case_id), panel=config.panel
+            )
             write_overlay(folder / OVERLAYS, case_id, picture)
             write_layers(folder, case_id, layers)
         if case_id in worst and case.target is not None:
@@ -138,7 +127,7 @@ def draw_run(
 
 
 def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, str, dict[str, Any]]:
-    """The case with two axes, of a volume the slice that is worth a picture; its title, and what is noted of it."""
+    """Reduce a volume to the slice that is worth a picture; also return the title of the picture and its notes."""
     notes: dict[str, Any] = {"files": file_names(case.files)}
     depth = len(case.image) if case.image.ndim == 4 else 0
     if not depth or case.target is None:
@@ -156,14 +145,14 @@ def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, st
 
 
 def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:
-    """Pick the slice along the depth with the most wrong pixels; without errors, that with the most objects.
+    """Pick the slice with the most wrong pixels, or without errors the one with the most object pixels.
 
-    Of equal ones it is the one nearest to the middle.
+    The slice nearest to the middle wins a tie.
 
     Parameters
     ----------
     target, labels : (D, H, W), for multilabel (K, D, H, W), integer
-        What is to be drawn.
+        The maps to draw.
     spec
         The classes; ignored pixels are not wrong, and class 0 is no object but for multilabel.
 
@@ -182,3 +171,94 @@ def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) ->
     seen = wrong if wrong.any() else np.sum((target != 0) & counted, axis=others)
     best = np.flatnonzero(seen == seen.max())
     return int(best[np.argmin(np.abs(best - (len(seen) - 1) / 2))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedCases:
+    """Reads the cases of a finished `eval` or `predict` back, from the data set and the label maps of the run.
+
+    Parameters
+    ----------
+    predictions
+        The run's folder of predictions, with label maps, and with instances if post-processing made some.
+    dataset
+        The data set that was predicted.
+    metrics
+        The measures of the run; None for `predict`.
+    """
+
+    predictions: Path
+    dataset: Dataset
+    metrics: MetricsConfig | None = None
+
+    def __call__(self, case_id: str) -> DrawnCase:
+        """Read a case; one larger than memory is reduced to every n-th row and column.
+
+        Raises
+        ------
+        DataError
+            A file is missing, damaged, of another size, or not the one that was evaluated.
+        """
+        index = self.dataset.number_of(case_id)
+        image, *masks = self.dataset.files_of(case_id)
+        files = {"image": [image], "target": masks}
+        if self.dataset.is_streamed(self.dataset.header_of(index)):
+            return self._reduced(index, files)
+        sample = read_case(self.dataset, index)
+        paths = self._label_files(case_id)
+        planes = [self._read(path, instances=False) for path in paths]
+        for path, plane in zip(paths, planes, strict=True):
+            if plane.shape != sample.image.shape[:2]:
+                raise DataError(expected(str(path), "label map", f"to be {sample.image.shape[:2]}", plane.shape))
+        labels = np.stack(planes) if self.dataset.spec.is_multilabel else planes[0]
+        objects = measured_objects(self.metrics, sample.instances, self._instances(case_id))
+        return DrawnCase(image=sample.image, target=sample.target, labels=labels, objects=objects, files=files)
+
+    def _label_files(self, case_id: str) -> list[Path]:
+        """Find the label map of a case, for multilabel one per class."""
+        spec, root = self.dataset.spec, self.predictions / "labels"
+        folders = [root / class_folder(name) for name in spec.names] if spec.is_multilabel else [root]
+        return [_with_suffix(folder / safe_id(case_id)) for folder in folders]
+
+    def _read(self, path: Path, *, instances: bool) -> NDArray[Any]:
+        spec = self.dataset.spec
+        reading = Reading(
+            spec=spec, label_map={}, max_pixels=self.dataset.max_pixels, instances=instances, flat=not instances
+        )
+        values = read_map(path, reading).values
+        return values if instances else check_labels(path, values, reading)
+
+    def _instances(self, case_id: str) -> NDArray[Any] | None:
+        if self.dataset.spec.is_multilabel:
+            return None
+        path = _with_suffix(self.predictions / "instances" / safe_id(case_id))
+        return self._read(path, instances=True) if path.exists() else None
+
+    def _reduced(self, index: int, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
+        spec, case_id = self.dataset.spec, self.dataset.case_ids[index]
+        reading = Reading(spec=spec, label_map={}, max_pixels=self.dataset.max_pixels, located=False)
+        with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:
+            planes = [stack.enter_context(open_map(path, reading)) for path in self._label_files(case_id)]
+            labels = stack_planes(planes) if spec.is_multilabel else planes[0]
+            return DrawnCase(
+                image=_reduce(image, -3),
+                target=None if target is None else _reduce(target, -2),
+                labels=_reduce(labels, -2),
+                files=files,
+                step=thumbnail_step(*image.shape[:2]),
+            )
+
+
+def _reduce(rows: LazyArray, axis: int) -> NDArray[Any]:
+    """Read every n-th row and column of an image or map; `axis` is the axis of its rows."""
+    height, width = rows.shape[axis], rows.shape[axis + 1]
+    picture = Thumbnail(thumbnail_step(height, width), axis)
+    for top in range(0, height, _BAND):
+        picture.add(top, rows.read(top, min(height, top + _BAND)))
+    return picture.pixels()
+
+
+def _with_suffix(stem: Path) -> Path:
+    """Find the file of a stem, whatever its format."""
+    found = [path for path in (stem.with_name(stem.name + suffix) for suffix in _SUFFIXES) if path.exists()]
+    return found[0] if found else stem.with_name(stem.name + _SUFFIXES[0])

@@ -1,4 +1,4 @@
-"""Flattens the layers of cases into one picture: panels side by side, with captions, a title and a legend."""
+"""Flattens the layers of a case into one picture: panels side by side, with captions, a title and a legend."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -12,8 +12,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from segmeter.classes import ClassSpec, Colour
 from segmeter.files import make_folder, safe_id, write_bytes
-from segmeter.report.figures import headline, number
-from segmeter.report.pictures.images import RGB, contours, encode
+from segmeter.report.figures import number
+from segmeter.report.figures import title as score_title
+from segmeter.report.pictures.images import RGB, contours, encode, lighten
 from segmeter.report.pictures.layers import LayerMap, Layers, draw_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
@@ -43,6 +44,7 @@ def draw_overlay(
     spec: ClassSpec,
     *,
     title: str = "",
+    headline: str = "",
     score: float | None = None,
     panel: int = PANEL,
     objects: Objects = NO_OBJECTS,
@@ -55,11 +57,12 @@ def draw_overlay(
         As `draw_layers` takes them.
     title
         The case id.
-    score
-        The headline of the case (see `figures.headline`), in [0, 1]; None or NaN is shown as "n/a" where there is a
-        target.
+    headline, score
+        The name of a score, such as "iou/car", and its value for the case; None and NaN are shown as "n/a". Without a
+        name no score is shown.
     panel
-        Longest side of a panel, pixels. Smaller images are enlarged by a whole factor, larger ones reduced.
+        Longest side of a panel, pixels. Smaller images are enlarged by a whole factor. Larger ones are reduced, so that
+        no thin structure of a map breaks.
 
     Returns
     -------
@@ -70,15 +73,18 @@ def draw_overlay(
     InputError
         The shapes do not go together.
     """
-    layers = draw_layers(image, target, labels, spec, panel=panel, objects=objects)
-    return draw_picture(layers, title=title, score=score, panel=panel)
+    layers = draw_layers(image, target, labels, spec, edge=panel, objects=objects)
+    return draw_picture(layers, title=title, headline=headline, score=score, panel=panel)
 
 
-def draw_picture(layers: Layers, *, title: str, score: float | None, panel: int = PANEL) -> RGB:
-    """Set the panels of a case side by side; see `draw_overlay`."""
+def draw_picture(
+    layers: Layers, *, title: str, headline: str = "", score: float | None = None, panel: int = PANEL
+) -> RGB:
+    """Set the panels of a case side by side; see `draw_overlay`. Larger layers are reduced to the panel."""
+    layers = layers.reduce(panel)
     roles = [role for role in ("target", "prediction", "errors") if any(each.role == role for each in layers.maps)]
     panels = [(role, flatten(layers, role, panel=panel)) for role in ("image", *roles)]
-    figure = f"{headline(layers.spec.headline)} {number(score, 3)}" if "target" in roles else ""
+    figure = f"{score_title(headline)} {number(score, 3)}" if headline else ""
     errors = {
         entry["name"]: None if entry.get("hatched") else entry["colour"]
         for each in layers.maps
@@ -90,19 +96,19 @@ def draw_picture(layers: Layers, *, title: str, score: float | None, panel: int 
 
 
 def class_legend(cases: Sequence[Layers]) -> Legend:
-    """Names and colours of the classes that occur in some cases, by number."""
+    """List the names and colours of the classes that occur in some cases, in class order."""
     found = {int(k): entry for layers in cases for k, entry in layers.notes["classes"].items()}
     return [(found[k]["name"], found[k]["colour"]) for k in sorted(found)]
 
 
 def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
-    """Paint the maps of one role over the image; "image" is the image alone.
+    """Paint the maps of one role over the image; "image" is the image alone, stretched if it would look black.
 
-    Labels tint a grey image and have a contour, errors lie over a dimmed one, and ignored pixels are hatched. Black
-    classes leave the image untinted, and so does class 0 of a binary task. Small images are enlarged by a whole factor.
+    Labels tint a grey image and have a contour, errors cover a dimmed one, and ignored pixels are hatched. Black
+    classes and class 0 of a binary task leave the image untinted. Small images are enlarged by a whole factor.
     """
     factor = max(1, panel // max(layers.image.shape[:2]))
-    image = layers.image.repeat(factor, axis=0).repeat(factor, axis=1)
+    image = lighten(layers.image).repeat(factor, axis=0).repeat(factor, axis=1)
     if role == "image":
         return image
     luma = (image @ np.array(_GREY_WEIGHTS))[..., None]
@@ -126,7 +132,7 @@ def _stripes(shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The colour (n, 3) and the share in [0, 1] of each value of a map."""
+    """Find the colour (n, 3) and the opacity in [0, 1] for each value of a map."""
     if each.planes:
         bits = (np.arange(each.size)[:, None] >> np.arange(len(each.planes)) & 1).astype(float)
         count = bits.sum(axis=1)
@@ -155,9 +161,9 @@ def compose(panels: Sequence[tuple[str, RGB]], *, title: str, figure: str, legen
     panels
         (caption, (H, W, 3) uint8).
     title, figure
-        Text at the left and at the right of the top; the title is cut to fit.
+        Texts at the top left and top right; the title is cut to fit.
     legend
-        Groups of (name, colour); each begins a line and takes as many as it needs.
+        Groups of (name, colour); each group begins on a new line.
     """
     height, width = panels[0][1].shape[:2]
     column = max(width, NARROWEST)
@@ -188,7 +194,7 @@ def write_overlay(folder: Path, case_id: str, picture: RGB) -> Path:
 
 
 def picture_path(folder: Path, case_id: str) -> Path:
-    """Where the picture of a case is."""
+    """Return the path of a case's picture."""
     return folder / f"{safe_id(case_id)}.png"
 
 
@@ -203,7 +209,7 @@ def fit(text: str, width: float, font: ImageFont.FreeTypeFont) -> str:
 
 
 def drawable(text: str) -> str:
-    """Write a text in ASCII, the letters that the font has: accents are dropped, other letters become "?".
+    """Write a text in ASCII, which is all that the font has: accents are dropped, and other letters become "?".
 
     Examples
     --------
@@ -217,7 +223,7 @@ def drawable(text: str) -> str:
 
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    """Load Pillow's own font, so that pictures are the same on every machine."""
+    """Load Pillow's own font, so that pictures look the same on every machine."""
     return cast(ImageFont.FreeTypeFont, ImageFont.load_default(size=size))
 
 

@@ -1,4 +1,4 @@
-"""Arrays of images and labels as pictures need them: visible, smaller, outlined, and encoded."""
+"""Images and index maps as pictures need them: visible, smaller, outlined, and encoded."""
 
 import io
 from typing import Any
@@ -9,7 +9,8 @@ from PIL import Image
 
 RGB = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
-_PERCENTILES = (0.5, 99.5)  # of a channel that is not uint8: they become black and white
+_PERCENTILES = (0.5, 99.5)  # of an image: they become black and white where it is stretched
+_DIM = 100  # an image of 8 bits whose upper percentile is below this is stretched too
 
 
 def display_image(image: NDArray[Any]) -> RGB:
@@ -19,7 +20,7 @@ def display_image(image: NDArray[Any]) -> RGB:
     ----------
     image
         (H, W, C). uint8 is shown as it is; other dtypes are stretched per channel between two percentiles, and pixels
-        that are not finite are black. One channel is grey, two lack blue, of more than three the first three are shown.
+        that are not finite are black. One channel is grey, two lack blue, and the first three of more are shown.
 
     Returns
     -------
@@ -31,6 +32,20 @@ def display_image(image: NDArray[Any]) -> RGB:
     if shown.shape[-1] == 1:
         return np.repeat(shown, 3, axis=-1)
     return np.pad(shown, ((0, 0), (0, 0), (0, 3 - shown.shape[-1])))
+
+
+def find_range(image: RGB) -> tuple[int, int]:
+    """The two percentiles of a displayed image between which it is worth stretching, 0 to 255."""
+    low, high = np.percentile(image, _PERCENTILES)
+    return int(low), max(int(np.ceil(high)), int(low) + 1)
+
+
+def lighten(image: RGB) -> RGB:
+    """Stretch an image that would look black, as one of dim nuclei does; others stay as they are."""
+    low, high = find_range(image)
+    if high >= _DIM:
+        return image
+    return np.asarray(np.rint((image.astype(np.float32) - low).clip(0, high - low) * (255 / (high - low))), np.uint8)
 
 
 def contours(labels: NDArray[Any]) -> Mask:
@@ -54,12 +69,28 @@ def _stretch(channel: NDArray[Any]) -> NDArray[np.uint8]:
     return np.asarray(np.rint(scaled.clip(0, 1) * 255), np.uint8)
 
 
-def reduce_labels(labels: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """Reduce (..., H, W) to a shape: the pixel at each centre."""
-    rows, columns = (
-        (2 * np.arange(new) + 1) * old // (2 * new) for new, old in zip(shape, labels.shape[-2:], strict=True)
-    )
-    return labels if labels.shape[-2:] == shape else labels[..., rows[:, None], columns]
+def reduced_shape(shape: tuple[int, ...], edge: int) -> tuple[int, int]:
+    """The shape of an image (H, W, ...) whose longest side is at most `edge`; smaller ones are not enlarged."""
+    share = min(1.0, edge / max(shape[:2]))
+    return max(1, round(shape[0] * share)), max(1, round(shape[1] * share))
+
+
+def reduce_ranks(ranks: NDArray[Any], shape: tuple[int, int], merge: np.ufunc = np.maximum) -> NDArray[Any]:
+    """Reduce a map (H, W) by the highest rank of each block, so that a structure of one pixel's width stays whole.
+
+    Examples
+    --------
+    >>> diagonal = np.eye(4, dtype=int)
+    >>> reduce_ranks(diagonal, (2, 2))
+    array([[1, 0],
+           [0, 1]])
+    """
+    if ranks.shape == shape:
+        return ranks
+    for axis in (0, 1):
+        starts = np.arange(shape[axis]) * ranks.shape[axis] // shape[axis]
+        ranks = merge.reduceat(ranks, starts, axis=axis)
+    return ranks
 
 
 def reduce_image(image: RGB, shape: tuple[int, int]) -> RGB:

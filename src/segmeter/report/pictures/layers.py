@@ -1,12 +1,13 @@
-"""The layers of a case: its image, and indexed maps over it that a page colours and `flatten` makes one picture of.
+"""The layers of a case: its image, and index maps over it, which a page colours and `flatten` makes one picture of.
 
-A map is stored as a grey PNG. Its entries, such as the classes that occur, are spread evenly over the grey values:
-entry i of n has the value i * (255 // (n - 1)), so that a page tells them apart even where a screen's colours shift
-values by one.
+They have the pixels of the case up to a longest side of `LONGEST`. Larger cases are reduced, so that every structure of
+a map stays whole, and say so. A map is stored as a grey PNG. Its entries, such as the classes that occur, are spread
+evenly over the grey values: entry i of n has the value i * (255 // (n - 1)), so that a page tells them apart even where
+a screen's colours shift values by one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,17 @@ from segmeter.classes import ClassSpec, Colour
 from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, remove, safe_id, write_bytes
 from segmeter.records import Form, read_json
-from segmeter.report.pictures.images import RGB, Mask, contours, display_image, encode, reduce_image, reduce_labels
+from segmeter.report.pictures.images import (
+    RGB,
+    Mask,
+    contours,
+    display_image,
+    encode,
+    find_range,
+    reduce_image,
+    reduce_ranks,
+    reduced_shape,
+)
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, find_kinds
 
 Entry = dict[str, Any]  # of a map: a class, or a name with a colour
@@ -27,6 +38,8 @@ Entry = dict[str, Any]  # of a map: a class, or a name with a colour
 FOLDER = "pictures"  # of a run's folder
 NOTES = "layers.json"  # of a case's folder
 QUALITY = 82  # of the image, WebP
+LONGEST = 1536  # side of the stored layers, pixels
+SMALL = 320  # side of the maps that a page shows where there is no room for every pixel
 MISSED: Colour = (255, 66, 140)
 FALSE: Colour = (64, 156, 255)
 WRONG: Colour = (255, 196, 0)
@@ -39,9 +52,10 @@ _PLANES = 6  # of a multilabel map: each combination is an entry
 
 
 class _Map(Form):
-    """One map of a picture's notes; its file lies beside them."""
+    """A map in the notes of a picture; its file is in the same folder."""
 
     file: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+    small: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
     role: str
 
 
@@ -55,17 +69,17 @@ class _Notes(Form):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerMap:
-    """An indexed map that lies over the image.
+    """An index map over the image.
 
     Parameters
     ----------
     role, file
         "target", "prediction" or "errors", and the name of its file.
     index : (H, W), integer
-        The entry of each pixel; with `planes` a bit for each of these classes.
+        The entry of each pixel, or with `planes` one bit for each of these classes.
     entries
-        A class, or a name and a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` lets the
-        image shine through, ``strong`` covers it, and ``hatched`` marks ignored pixels.
+        A class, or a name with a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` is more
+        transparent, ``strong`` covers the image, and ``hatched`` marks ignored pixels.
     """
 
     role: str
@@ -76,44 +90,72 @@ class LayerMap:
 
     @property
     def size(self) -> int:
-        """How many values the index may have."""
+        """The number of values that the index can have."""
         return 2 ** len(self.planes) if self.planes else len(self.entries)
+
+    def reduce(self, shape: tuple[int, int]) -> "LayerMap":
+        """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare."""
+        if self.index.shape == shape:
+            return self
+        if self.planes:
+            return replace(self, index=reduce_ranks(self.index, shape, np.bitwise_or))
+        counts = np.bincount(self.index.ravel(), minlength=self.size)
+
+        def importance(i: int) -> tuple[bool, bool, bool, bool, int]:
+            entry = self.entries[i]
+            shown, solid = not entry.get("hidden"), not (entry.get("hatched") or entry.get("faint"))
+            return shown, entry.get("class") != 0, solid, bool(entry.get("strong")), -int(counts[i])
+
+        order = np.array(sorted(range(self.size), key=importance), np.uint8)
+        ranks = np.argsort(order).astype(np.uint8)
+        return replace(self, index=order[reduce_ranks(ranks[self.index], shape)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layers:
-    """A case to be shown: `facts` are further plain values, such as the slice of a volume."""
+    """The layers of a case. `facts` are further plain values, such as the slice of a volume."""
 
     image: RGB
     maps: Sequence[LayerMap]
     spec: ClassSpec
     facts: Mapping[str, Any]
 
+    def reduce(self, edge: int) -> "Layers":
+        """The same with a longest side of at most `edge` pixels."""
+        shape = reduced_shape(self.image.shape, edge)
+        return replace(self, image=reduce_image(self.image, shape), maps=[each.reduce(shape) for each in self.maps])
+
     @property
     def notes(self) -> dict[str, Any]:
-        """Plain values that a page needs beside the files.
+        """The plain values that a page needs in addition to the files.
 
-        ``size`` (rows, columns) of the case and ``shown`` of its layers; ``task``; ``classes``: name and colour of
-        those that occur, by number; ``maps``: ``role``, ``file`` and ``entries`` or ``planes`` of each; and the facts.
+        ``size`` (rows, columns) of the case and ``shown`` of its layers; ``range``, between which a dim image is worth
+        stretching; ``task``; ``classes``: name and colour of those that occur, by number; ``maps``: ``role``, ``file``
+        and ``entries`` or ``planes`` of each; and the facts.
         """
         found = {entry["class"] for each in self.maps for entry in each.entries if "class" in entry}
         found |= {k for each in self.maps for k in each.planes}
         maps = [
             {"role": each.role, "file": each.file}
+            | ({"small": f"small-{each.file}"} if max(each.index.shape) > SMALL else {})
             | ({"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)})
             for each in self.maps
         ]
         classes = {str(k): {"name": self.spec.names[k], "colour": self.spec.colours[k]} for k in sorted(found)}
-        shown = {"shown": self.image.shape[:2], "task": self.spec.task, "classes": classes, "maps": maps}
+        shown: dict[str, Any] = {"shown": self.image.shape[:2], "range": find_range(self.image)}
+        shown |= {"task": self.spec.task, "classes": classes, "maps": maps}
         return shown | dict(self.facts)
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Contents by file name: ``image.webp``, and a grey PNG of each map."""
+        """Contents by file name: ``image.webp``, a grey PNG of each map, and smaller ones beside large maps."""
         files = {"image.webp": encode(self.image, "WEBP", quality=QUALITY, method=2)}
-        for each in self.maps:
-            spread = each.index * (255 // max(1, each.size - 1))
-            files[each.file] = encode(spread.astype(np.uint8), "PNG", compress_level=9)
+        found = {each.file: each for each in self.maps}
+        if max(self.image.shape) > SMALL:
+            found |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
+        for name, each in found.items():
+            spread = each.index * np.uint8(255 // max(1, each.size - 1))
+            files[name] = encode(spread, "PNG", compress_level=6)
         return files
 
 
@@ -123,7 +165,8 @@ def draw_layers(
     labels: NDArray[Any],
     spec: ClassSpec,
     *,
-    panel: int,
+    edge: int = LONGEST,
+    step: int = 1,
     objects: Objects = NO_OBJECTS,
     notes: Mapping[str, Any] | None = None,
 ) -> Layers:
@@ -135,8 +178,10 @@ def draw_layers(
         (H, W, C) uint8, uint16 or float; see `display_image`.
     target, labels
         (H, W) integer; multilabel (K, H, W) in {0, 1}. `target` is None where there is no reference.
-    panel
-        Longest side, pixels: larger cases are reduced, maps to the value at each pixel's centre. Nothing is enlarged.
+    edge
+        Longest side, pixels: larger cases are reduced. Nothing is enlarged.
+    step
+        The arrays are every n-th row and column of the case.
     objects
         Of maps (H, W): each object gets an outline. Where both sides are known, the errors are those of objects.
     notes
@@ -148,28 +193,22 @@ def draw_layers(
         The shapes do not go together.
     """
     _check_shapes(image, target, labels)
-    size = (int(image.shape[0]), int(image.shape[1]))
-    share = min(1.0, panel / max(size))
-    shape = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
-    found = reduce_labels(labels, shape)
-    maps = _label_maps("prediction", found, spec)
+    maps = _label_maps("prediction", labels, spec)
     if target is not None:
-        maps += _label_maps("target", reduce_labels(target, shape), spec)
+        maps += _label_maps("target", target, spec)
     if target is not None and target.ndim == 2 and objects.matched:
-        maps += _object_maps(objects, target, labels, spec, shape)
+        maps += _object_maps(objects, target, labels, spec)
     else:
         sides = {"target": objects.target, "prediction": objects.prediction}
-        maps += [
-            _outlines(role, [("object", _OUTLINE, each)], shape) for role, each in sides.items() if each is not None
-        ]
+        maps += [_outlines(role, [("object", _OUTLINE, each)]) for role, each in sides.items() if each is not None]
         if target is not None:
-            maps.append(_error_map(reduce_labels(target, shape), found, spec))
-    facts = {"size": size} | dict(notes or {})
-    return Layers(image=reduce_image(display_image(image), shape), maps=maps, spec=spec, facts=facts)
+            maps.append(_error_map(target, labels, spec))
+    facts = {"size": [step * int(side) for side in image.shape[:2]]} | dict(notes or {})
+    return Layers(image=display_image(image), maps=maps, spec=spec, facts=facts).reduce(edge)
 
 
 def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
-    """Names of a case's files by role, as the note ``files``; several are named with their folders, the classes."""
+    """Name a case's files by role for the note ``files``; several files come with their folders, which name classes."""
     return {
         role: [_clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
         for role, paths in files.items()
@@ -178,7 +217,7 @@ def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
 
 
 def layers_path(folder: Path, case_id: str) -> Path:
-    """Where the layers of a case are, below a run's folder."""
+    """Return the folder of a case's layers, below a run's folder."""
     return folder / FOLDER / safe_id(case_id)
 
 
@@ -216,12 +255,12 @@ def _check_shapes(image: NDArray[Any], target: NDArray[Any] | None, labels: NDAr
 
 
 def _clean(text: str) -> str:
-    """A text without half surrogates, which no file of UTF-8 holds."""
+    """Replace half surrogates, which UTF-8 can't encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
-    """Pixels (H, W) that hold the ignored value; of planes, in every one of them."""
+    """Find the pixels (H, W) with the ignored value; of planes, in all of them."""
     mask = ~spec.valid(labels)
     return np.asarray(mask.all(axis=0) if labels.ndim == 3 else mask)
 
@@ -232,11 +271,11 @@ def _label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerM
     values, counts = np.unique(labels, return_counts=True)
     kept = np.sort(values[np.argsort(-counts, kind="stable")[:_MOST_ENTRIES]])
     entries = [_class_entry(int(value), spec) for value in kept]
-    index = np.searchsorted(kept, labels).clip(max=len(kept) - 1)
+    index = np.searchsorted(kept, labels).clip(max=len(kept) - 1).astype(np.uint8)
     rare = kept[index] != labels
     if rare.any():
         entries.append({"name": "classes with fewer pixels", "colour": _UNKNOWN})
-        index = np.where(rare, len(entries) - 1, index)
+        index[rare] = len(entries) - 1
     return [LayerMap(role=role, file=f"{role}.png", index=index, entries=entries)]
 
 
@@ -249,12 +288,12 @@ def _class_entry(value: int, spec: ClassSpec) -> Entry:
 
 
 def _plane_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
-    """Maps of which each bit is a class; classes that do not occur have none."""
+    """Make maps with one bit per class that occurs."""
     present = [k for k in range(len(labels)) if (labels[k] == 1).any()]
     maps = []
     for start in range(0, len(present), _PLANES):
         planes = present[start : start + _PLANES]
-        bits = np.asarray(sum((labels[k] == 1).astype(np.int64) << bit for bit, k in enumerate(planes)))
+        bits = np.asarray(sum((labels[k] == 1).astype(np.uint8) << bit for bit, k in enumerate(planes)))
         name = f"{role}.png" if not start else f"{role}-{start // _PLANES + 1}.png"
         maps.append(LayerMap(role=role, file=name, index=bits, planes=planes))
     void = _ignored(labels, spec)
@@ -265,8 +304,8 @@ _Kind = tuple[Entry, Mask]
 
 
 def _kind_map(role: str, name: str, kinds: Sequence[_Kind]) -> LayerMap:
-    """A map of masks (H, W), the last of which is seen where they overlap; where none is, it shows nothing."""
-    index = np.zeros(kinds[0][1].shape, np.int64)
+    """Make a map of masks (H, W); the last mask wins where they overlap, and pixels outside all are hidden."""
+    index = np.zeros(kinds[0][1].shape, np.uint8)
     for number, (_, mask) in enumerate(kinds, start=1):
         index[mask] = number
     return LayerMap(role=role, file=name, index=index, entries=[{"hidden": True}, *(entry for entry, _ in kinds)])
@@ -277,7 +316,7 @@ def _void(mask: Mask) -> _Kind:
 
 
 def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> LayerMap:
-    """Kinds of error: the target has a class and the prediction none, the other way round, or two classes differ."""
+    """Make the map of errors: missed (only the target has a class), false (only the prediction), or another class."""
     differ = (target != labels) & spec.valid(target)
     missed, false = differ & (labels == 0), differ & (target == 0)
     if target.ndim == 3:
@@ -296,10 +335,8 @@ def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> L
     return _kind_map("errors", "errors.png", [*kinds, _void(_ignored(target, spec))])
 
 
-def _object_maps(
-    objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec, shape: tuple[int, int]
-) -> list[LayerMap]:
-    """Outlines of the objects of both sides, and all of them filled as errors."""
+def _object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
+    """Make outlines of the objects of both sides, and an error map with all of them filled."""
     kinds = find_kinds(objects, target, labels, spec)
     where = "" if objects.kinds is None else " in the volume"
     words = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
@@ -310,20 +347,18 @@ def _object_maps(
     }
     filled, edges = list[_Kind](), list[_Kind]()
     for name, colour, numbers in (sides["prediction"][0], sides["target"][1], sides["prediction"][1]):
-        small = reduce_labels(numbers, shape)
-        filled.append(({"name": name, "colour": colour, "faint": True}, small > 0))
-        edges.append(({"name": name, "colour": colour, "strong": True}, (small > 0) & contours(small)))
-    void = _void(reduce_labels(_ignored(target, spec), shape))
-    outlines = [_outlines(role, drawn, shape) for role, drawn in sides.items()]
+        filled.append(({"name": name, "colour": colour, "faint": True}, numbers > 0))
+        edges.append(({"name": name, "colour": colour, "strong": True}, (numbers > 0) & contours(numbers)))
+    void = _void(_ignored(target, spec))
+    outlines = [_outlines(role, drawn) for role, drawn in sides.items()]
     return [*outlines, _kind_map("errors", "errors.png", [*filled, void, *edges])]
 
 
-def _outlines(role: str, kinds: Sequence[tuple[str, Colour, NDArray[Any]]], shape: tuple[int, int]) -> LayerMap:
-    """The contour of each object, also where two touch."""
-    small = [reduce_labels(each, shape) for _, _, each in kinds]
-    edge = contours(np.where(small[-1] > 0, small[-1], small[0]))
+def _outlines(role: str, kinds: Sequence[tuple[str, Colour, NDArray[Any]]]) -> LayerMap:
+    """Make a map of the contour of each object, also where two touch."""
+    first, last = kinds[0][2], kinds[-1][2]
+    edge = contours(np.where(last > 0, last, first))
     drawn: list[_Kind] = [
-        ({"name": name, "colour": colour, "strong": True}, (each > 0) & edge)
-        for (name, colour, _), each in zip(kinds, small, strict=True)
+        ({"name": name, "colour": colour, "strong": True}, (each > 0) & edge) for name, colour, each in kinds
     ]
     return _kind_map(role, f"{role}-objects.png", drawn)

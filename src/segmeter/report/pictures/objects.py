@@ -1,4 +1,4 @@
-"""Two maps of objects -> which of them are the same, which are missed and which are spurious, as maps to draw."""
+"""Matches the objects of two maps for drawing: which are found, which are missed, and which are false."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -27,20 +27,20 @@ Map = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Objects:
-    """What the objects of a case are.
+    """The objects of a case, and how they are matched.
 
     Parameters
     ----------
     target, prediction : (H, W), integer
-        Numbers of objects with 0 for none; None where they are not known.
+        Object numbers, with 0 for none; None if they are not known.
     connectivity
-        8 or 4: a side without numbers has the connected parts of a class as objects. None: it has none.
+        8 or 4: connected parts of a class are the objects of a side without numbers. None: it has no objects.
     threshold
-        IoU that a match exceeds.
+        A match has an IoU above this.
     classes
         Names of the classes whose objects count; None: all but the background.
     kinds
-        Of a slice, what its objects are in the whole volume; None: they are matched as they are here.
+        For a slice, the matches in the whole volume; None: match these maps.
     """
 
     target: Map | None = None
@@ -62,7 +62,7 @@ NO_OBJECTS = Objects()
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectKinds:
-    """Maps of objects by how they were found, (H, W), a number each and 0 for none."""
+    """Maps (H, W) of object numbers by outcome, with 0 for none."""
 
     matched: Map  # as predicted
     found: Map  # the same, as in the target
@@ -70,14 +70,14 @@ class ObjectKinds:
     spurious: Map
 
     def counts(self) -> tuple[int, int, int]:
-        """How many are matched, missed and spurious."""
+        """Count the matched, missed and spurious objects."""
         return tuple(len(np.setdiff1d(each, 0)) for each in (self.matched, self.missed, self.spurious))  # type: ignore[return-value]
 
 
 def measured_objects(metrics: MetricsConfig | None, target: Map | None, prediction: Map | None) -> Objects:
-    """What objects are by the measures of a run, of a case with these numbers or without.
+    """Match the objects of a case as the measures of a run do, with or without object numbers.
 
-    Of several measures it is the one that matches objects above one threshold, before those with several or none.
+    Of several measures, one with a single threshold comes before those with several thresholds or none.
     """
     measures = metrics.measures if metrics else ()
     measure = next((one for kind in _MATCHING for one in measures if isinstance(one, kind)), None)
@@ -94,12 +94,12 @@ def measured_objects(metrics: MetricsConfig | None, target: Map | None, predicti
 
 
 def slice_objects(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int) -> Objects:
-    """The objects of one slice of a volume, matched as the measures match them: in the whole volume.
+    """Take one slice of a volume's objects, which are matched in the whole volume as by the measures.
 
     Parameters
     ----------
     objects, target, labels
-        Of the volume; maps (D, H, W), or multilabel (K, D, H, W), whose objects are not matched.
+        The volume: maps (D, H, W), or multilabel (K, D, H, W), whose objects are not matched.
     place
         The slice, from 0.
     """
@@ -109,14 +109,14 @@ def slice_objects(objects: Objects, target: Map, labels: Map, spec: ClassSpec, p
 
 
 def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> ObjectKinds:
-    """Match the objects of each class one to one by IoU, and part them; ignored pixels belong to none.
+    """Match the objects of each class one to one by IoU; ignored pixels belong to none.
 
     Parameters
     ----------
     objects
         Whose `matched` is True.
     target, labels : (H, W), integer
-        Classes; an object is the part of its number that lies in one class. Without background every class has objects.
+        Classes. An object is the part of its number in one class. Without a background class, every class has objects.
 
     Examples
     --------
@@ -160,14 +160,14 @@ def _numbered(given: Map | None, mask: Map, objects: Objects) -> Map:
 
 
 def _threshold(measure: ObjectsConfig) -> float:
-    """The IoU above which a measure matches; of several the lowest."""
+    """Find the IoU above which a measure matches; the lowest of several."""
     if isinstance(measure, AveragePrecisionConfig):
         return measure.thresholds[0]
     return measure.threshold if isinstance(measure, InstancesConfig | EventsConfig | SizesConfig) else THRESHOLD
 
 
 def _classes(target: Map, labels: Map, spec: ClassSpec, names: tuple[str, ...] | None) -> list[int]:
-    """The classes whose objects are matched, of those that occur."""
+    """List the classes that occur and whose objects are matched."""
     counted = spec.names[1 if spec.has_background else 0 :] if names is None else names
     present = np.union1d(np.unique(target), np.unique(labels)).astype(int)
     return [int(k) for k in present if k < spec.num_classes and spec.names[k] in counted]

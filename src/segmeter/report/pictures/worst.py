@@ -1,9 +1,9 @@
-"""The worst cases of a run -> a list of them, and crops where each is most wrong, to look at and to label again.
+"""Lists the worst cases of a run, and crops each where it is most wrong, to look at and to label again.
 
 worst.csv                                one row per case, the worst first
-worst/<case>/image.png                   as it is stored; what is not grey or colour of 8 bits is made visible
-worst/<case>/target.png, prediction.png  of a multilabel task one per class: target-<class>.png
-worst/<case>/crop.json                   where the crop lies
+worst/<case>/image.png                   as stored; an image that is not 8-bit grey or colour is made visible
+worst/<case>/target.png, prediction.png  for multilabel one per class: target-<class>.png
+worst/<case>/crop.json                   the position of the crop
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +18,10 @@ from segmeter.export.labels import encode_labels_png
 from segmeter.export.writer import BLACK, class_folder
 from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.cases.typed import stack_totals
-from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
-from segmeter.metrics.pixels.overlap import headline_scores, score_totals
+from segmeter.metrics.config.metrics import MetricsConfig, headline_of
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import read_json
-from segmeter.report.figures import headline
-from segmeter.report.pictures.chosen import worst_first
+from segmeter.report.figures import title
 from segmeter.report.pictures.images import display_image, encode
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
@@ -33,7 +31,7 @@ _PLACES = ("wrong_pixels", "crop_top", "crop_left", "crop_height", "crop_width",
 
 
 def crops_path(folder: Path, case_id: str) -> Path:
-    """Where the crops of a case are, below a run's folder."""
+    """Return the folder of a case's crops, below a run's folder."""
     return folder / FOLDER / safe_id(case_id)
 
 
@@ -48,18 +46,18 @@ def write_crops(
     step: int = 1,
     slice_number: int | None = None,
 ) -> None:
-    """Write the crop of a case in which the most pixels are wrong.
+    """Write the crop of a case that contains the most wrong pixels.
 
     Parameters
     ----------
     folder
-        The run's.
+        The run's folder.
     image : (H, W, C)
     target, labels : (H, W), or (K, H, W) for multilabel
     step
-        These are every n-th row and column of the case.
+        The arrays are every n-th row and column of the case.
     slice_number
-        Which slice of a volume they are, from 1.
+        The slice of a volume, from 1.
     """
     wrong = find_errors(target, labels, spec)
     window = rows, columns = find_crop(wrong)
@@ -86,13 +84,13 @@ def write_crops(
 
 
 def find_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.bool_]:
-    """The pixels (H, W) that count and in which any class is wrong."""
+    """Find the valid pixels (H, W) in which any class is wrong."""
     wrong: NDArray[np.bool_] = (target != labels) & spec.valid(target)
     return np.asarray(wrong.any(0)) if spec.is_multilabel else wrong
 
 
 def find_crop(wrong: NDArray[np.bool_]) -> tuple[slice, slice]:
-    """The window of at most `EDGE` x `EDGE` pixels that has the most wrong ones, to a few pixels."""
+    """Find the window of at most `EDGE` x `EDGE` pixels with the most wrong ones, to within `_CELL` pixels."""
     cells = wrong
     for axis in (0, 1):
         cells = np.add.reduceat(cells, range(0, wrong.shape[axis], _CELL), axis=axis, dtype=np.int64)
@@ -106,12 +104,12 @@ def find_crop(wrong: NDArray[np.bool_]) -> tuple[slice, slice]:
 
 
 def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> None:
-    """Write worst.csv from the rows of a finished run and the crops beside it; other crops go.
+    """Write worst.csv from the rows of a finished run and its crops; delete other crops.
 
     Parameters
     ----------
     count
-        How many cases it has at most; those without a defined score are not among them. 0 writes no list.
+        Limit of the cases; those without a defined score are left out. 0 writes no list.
     """
     if not count:
         return
@@ -120,29 +118,27 @@ def write_worst_list(folder: Path, spec: ClassSpec, metrics: MetricsConfig, coun
     for path in (folder / FOLDER).iterdir() if (folder / FOLDER).is_dir() else ():
         if path.name not in kept:
             remove(path)
-    columns = ["case_id", headline(spec.headline), "weakest_class", "weakest_iou", *_PLACES, "crops"]
+    columns = ["case_id", title(headline_of(metrics, spec)), "weakest_class", "weakest_iou", *_PLACES, "crops"]
     rows = [_with_place(folder, row) for row in chosen]
     write_bytes(folder / LIST, csv_bytes([columns, *([row.get(name) for name in columns] for row in rows)]))
 
 
 def worst_rows(folder: Path, spec: ClassSpec, metrics: MetricsConfig) -> list[dict[str, Any]]:
-    """Case id, headline score and weakest class of every case with a score, the worst first."""
-    rows = open_cases([folder])
-    scores = score_totals(stack_totals(rows, spec), task=spec.task, classes=mean_classes(metrics, spec))
-    values = headline_scores(scores, spec).tolist()
-    number = {case_id: i for i, case_id in enumerate(rows.case_ids)}
-    defined = {case_id: values[i] for case_id, i in number.items() if not np.isnan(values[i])}
+    """List every case that has a score, the worst first: case id, headline score and weakest class."""
+    board = build_scoreboard(open_cases([folder]), spec, metrics)
+    scores, iou = board.values(board.headline), np.stack([board.values(f"iou/{name}") for name in spec.names], axis=1)
     found = []
-    for case_id in worst_first(defined):
-        iou = scores.iou[number[case_id]]
-        weakest = int(np.nanargmin(iou))
-        row = {"case_id": case_id, headline(spec.headline): defined[case_id]}
-        found.append(row | {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[weakest])})
+    for i in board.worst_first():
+        row = {"case_id": board.run.case_ids[i], title(board.headline): float(scores[i])}
+        if not np.isnan(iou[i]).all():
+            weakest = int(np.nanargmin(iou[i]))
+            row |= {"weakest_class": spec.names[weakest], "weakest_iou": float(iou[i, weakest])}
+        found.append(row)
     return found
 
 
 def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with what its crops note; an interrupted run may lack those of a case."""
+    """Add the notes of its crops to a row; an interrupted run may lack them."""
     crops = folder / FOLDER / safe_id(row["case_id"])
     try:
         return {**row, **read_json(crops / PLACE), "crops": crops.relative_to(folder).as_posix()}
@@ -153,7 +149,7 @@ def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
 def _planes(
     labels: NDArray[Any], spec: ClassSpec
 ) -> Iterator[tuple[str, NDArray[Any], Sequence[tuple[int, int, int]]]]:
-    """Suffix, map and colours of each file that a crop of labels takes."""
+    """Yield the suffix, map and colours of each file for a crop of labels."""
     plain = np.ascontiguousarray(labels, spec.label_dtype)
     if not spec.is_multilabel:
         yield "", plain, spec.colours

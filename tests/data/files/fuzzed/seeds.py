@@ -22,7 +22,7 @@ from tests.data.formats_written import (
     write_ome_zarr,
     write_panoptic,
 )
-from tests.data.masks.test_exports import brush, cvat_mask, cvat_polygon, polygon, task, write_cvat
+from tests.data.masks.exported import brush, cvat_mask, cvat_polygon, polygon, task, write_cvat
 from tests.data.volumes import save_nifti
 
 SHAPE = (24, 30)

@@ -11,19 +11,35 @@ class CaseView {
     this.next = button("next", "→", "next case", () => this.step(1));
     this.opacity = el("input", { type: "range", id: "opacity", min: 0, max: 1, step: 0.05, value: view.opacity, "aria-label": "opacity of the layers" });
     this.opacity.addEventListener("input", () => ((view.opacity = Number(this.opacity.value)), this.colour()));
+    this.tones = ["contrast", "gamma"].map((name) => this.slider(name));
+    this.auto = el("input", { type: "checkbox", id: "auto-contrast" });
+    this.auto.addEventListener("change", () => ((view.auto = this.auto.checked), this.tone()));
     const zoom = [button("zoom-out", "−", "zoom out", () => this.zoom(1 / STEP)), button("zoom-in", "+", "zoom in", () => this.zoom(STEP)), button("fit", "fit", "whole picture", () => this.fit())];
     this.roles = el("span", { class: "roles", role: "group", "aria-label": "layers" });
     this.chips = el("div", { class: "chips", role: "group", "aria-label": "classes" });
     this.pictures = el("div", { class: "panes" });
     this.facts = el("div", { class: "case-facts" });
     const head = el("div", { class: "case-head" }, el("div", {}, this.title, this.place), el("div", { class: "moves" }, this.previous, this.next, button("close", "×", "close", () => this.close())));
-    this.tools = el("div", { class: "tools" }, this.roles, el("label", {}, "opacity ", this.opacity), ...zoom);
+    this.tools = el("div", { class: "tools" }, this.roles, el("label", {}, "opacity ", this.opacity), ...this.tones, el("label", {}, this.auto, "auto contrast"), ...zoom);
     this.dialog = el("dialog", { id: "case", "aria-labelledby": "case-title" }, head, this.tools, this.chips, this.pictures, this.facts);
     document.body.append(this.dialog);
     this.dialog.addEventListener("keydown", (event) => this.key(event));
     this.dialog.addEventListener("cancel", (event) => (event.preventDefault(), this.close()));
     this.pictures.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.pictures.addEventListener("pointerdown", (event) => this.grab(event));
+  }
+
+  // of the image: from an eighth to eight times, in even steps of its logarithm
+  slider(name) {
+    const input = el("input", { type: "range", id: name, min: -3, max: 3, step: 0.1, value: 0, "aria-label": `${name} of the image` });
+    input.addEventListener("input", () => ((view[name] = 2 ** Number(input.value)), this.tone()));
+    return el("label", {}, `${name} `, input);
+  }
+
+  tone() {
+    for (const pane of this.panes) pane.tone(view);
+    const [first] = this.panes;
+    if (first) this.auto.checked = view.auto ?? isDim(first.picture);
   }
 
   // which case the address names; opened or closed as it says
@@ -68,6 +84,7 @@ class CaseView {
     this.toggle();
     this.fit();
     this.colour();
+    this.tone();
     this.facts.replaceChildren(...this.known(i));
   }
 
@@ -160,7 +177,7 @@ class CaseView {
   }
 
   key(event) {
-    if (event.target === this.opacity || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.type === "range" || event.ctrlKey || event.metaKey || event.altKey) return;
     const roles = [...this.roles.children].map((button) => button.dataset.role);
     const does = { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), "+": () => this.zoom(STEP), "=": () => this.zoom(STEP), "-": () => this.zoom(1 / STEP), 0: () => this.fit(), h: () => this.colour(0) };
     const act = does[event.key] ?? (roles[Number(event.key) - 1] ? () => this.flip(roles[Number(event.key) - 1]) : null);
@@ -202,8 +219,8 @@ class CaseView {
   about(i) {
     const picture = this.page.pictures.get(i);
     if (!picture) return null;
-    const [size, shown] = [picture.size, picture.shown].map(([rows, columns]) => `${columns} × ${rows}`);
-    const parts = [size === shown ? `${size} pixels` : `shown at ${shown} of ${size} pixels`];
+    const [size, shown] = [picture.size, picture.shown].map((shape) => shape.join(" × "));
+    const parts = [size === shown ? `${size} pixels` : `${size} pixels, reduced to ${shown}`];
     if (picture.slice) parts.unshift(`slice ${picture.slice[0]} of ${picture.slice[1]}, the one with the most wrong pixels`);
     for (const [role, names] of Object.entries(picture.names ?? {})) if (names.length) parts.push(`${role}: ${names.join(", ")}`);
     return el("p", { class: "minor about" }, parts.join(" · "));

@@ -28,7 +28,7 @@ class Gallery {
     const rest = this.order.length - shown.length;
     const roles = ROLES.slice(1).filter((role) => [...this.page.pictures.values()].some((picture) => picture.maps.some((map) => map.role === role)));
     const pick = roles.length > 1 ? select("layer of the small pictures", roles.map((role) => ({ value: role, label: role })), this.role, (role) => ((this.role = role), this.draw())) : null;
-    const empty = this.page.pictures.size ? "No picture of these cases was kept." : this.page.noPictures;
+    const empty = this.page.pictures.size ? "None of these cases has a picture." : this.page.noPictures;
     this.place.replaceChildren(
       tiles.length && pick ? el("h3", {}, "pictures of the ", pick) : "",
       el("div", { class: "tiles" }, ...tiles),

@@ -3,7 +3,9 @@
 const ROLES = ["image", "target", "prediction", "errors"];
 const NO_TINT = "0,0,0";
 
-const view = { opacity: 0.6, hidden: new Set(), scale: 1, x: 0, y: 0 };
+const DIM = 100; // an image whose upper percentile is below this is stretched until the reader says otherwise
+
+const view = { opacity: 0.6, hidden: new Set(), scale: 1, x: 0, y: 0, contrast: 1, gamma: 1, auto: null };
 let filterCount = 0;
 
 // entry i of n has the value i * spread
@@ -24,6 +26,15 @@ function colourFilter(id) {
     svg("feComposite", { in: "colours", in2: "shares", operator: "in" }),
   );
 }
+
+// stretches an image linearly, then bends it
+function toneFilter(id) {
+  const parts = (type) => ["R", "G", "B"].map((name) => svg(`feFunc${name}`, { type }));
+  const steps = ["linear", "gamma"].map((type) => svg("feComponentTransfer", {}, ...parts(type)));
+  return svg("filter", { id, x: "0", y: "0", width: "100%", height: "100%", "color-interpolation-filters": "sRGB" }, ...steps);
+}
+
+const isDim = (picture) => (picture.range ?? [0, 255])[1] < DIM;
 
 // the entries of a map as colours and opacities under what the reader chose
 function entriesOf(map, page, { opacity, hidden }) {
@@ -54,19 +65,25 @@ class Pane {
   constructor(page, picture, role, { title = role, source = picture, small = false } = {}) {
     Object.assign(this, { page, role, filters: [] });
     this.maps = source.maps.filter((map) => map.role === role);
+    this.picture = picture;
+    this.toneFilter = toneFilter(`tone${filterCount++}`);
+    byId("filters").append(this.toneFilter);
     const base = el("img", { class: `base ${role}`, src: sourceOf(page, picture, "image.webp"), alt: `${role} of the case`, draggable: "false", loading: small ? "lazy" : undefined });
+    this.base = base;
+    this.tone({ contrast: 1, gamma: 1, auto: null });
     const layers = this.maps.map((map) => {
       const id = `colours${filterCount++}`;
       const filter = colourFilter(id);
       this.filters.push(filter);
       byId("filters").append(filter);
-      return el("img", { class: "map", src: sourceOf(page, source, map.file), alt: "", draggable: "false", style: { filter: `url(#${id})` } });
+      const shown = map.small && small ? [map.small] : [map.file, map.small].filter(Boolean);
+      return shown.map((file) => el("img", { class: file === map.small ? "map reduced" : "map", src: sourceOf(page, source, file), alt: "", draggable: "false", style: { filter: `url(#${id})` } }));
     });
-    this.world = el("div", { class: "world" }, base, ...layers);
+    this.world = el("div", { class: "world" }, base, ...layers.flat());
     const [rows, columns] = picture.shown;
+    this.columns = columns;
     this.stage = el("div", { class: "stage", style: { aspectRatio: `${columns} / ${rows}` } }, this.world);
     this.node = el("figure", { class: `pane ${role}` }, small ? null : el("figcaption", {}, title), this.stage);
-    this.pixelated = columns < 200;
   }
 
   colour(choice) {
@@ -77,13 +94,25 @@ class Pane {
     return this;
   }
 
+  // auto stretches the image between its percentiles; null does so for dim images
+  tone({ contrast, gamma, auto }) {
+    const [low, high] = auto ?? isDim(this.picture) ? this.picture.range : [0, 255];
+    const slope = (255 * contrast) / (high - low);
+    for (const part of this.toneFilter.firstChild.children) fill(part, { slope, intercept: (-low / 255) * slope }, []);
+    for (const part of this.toneFilter.lastChild.children) part.setAttribute("exponent", 1 / gamma);
+    const under = { image: "", errors: "grayscale(1) brightness(.45)" }[this.role] ?? "grayscale(1)";
+    this.base.style.filter = slope === 1 && gamma === 1 ? under : `url(#${this.toneFilter.id}) ${under}`;
+  }
+
   move({ scale, x, y }) {
     this.world.style.transform = `translate(${100 * x}%, ${100 * y}%) scale(${scale})`;
-    this.stage.classList.toggle("sharp", scale > 2 || this.pixelated);
+    // one pixel of a map on several of the screen, else its reduced form, in which no thin structure breaks
+    this.stage.classList.toggle("whole", scale * (this.stage.clientWidth || 200) >= this.columns);
+    this.stage.classList.toggle("sharp", scale * (this.stage.clientWidth || 200) > 2 * this.columns);
   }
 
   drop() {
-    for (const filter of this.filters) filter.remove();
+    for (const filter of [this.toneFilter, ...this.filters]) filter.remove();
   }
 }
 

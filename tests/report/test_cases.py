@@ -6,27 +6,32 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
+from segmeter.metrics.cases import table as stored_rows
 from segmeter.metrics.cases.stored import case_table
-from segmeter.metrics.cases.table import CaseRow, MeasureColumn
-from segmeter.metrics.config.measures import InstancesConfig
+from segmeter.metrics.cases.table import CaseRow, MeasureColumn, as_table
+from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.data import gathered
-from segmeter.report.data.cases import case_columns
-from segmeter.report.data.gathered import gather
+from segmeter.report.cases import board_of, case_columns
+from segmeter.report.columns import CellLists
 
-from ..conftest import make_rows
+from .conftest import make_rows
 
 
 def columns_of(rows, spec, **config):
     summary = summarise(rows, spec, MetricsConfig(bootstrap=0, **config))
-    return {column.key: column for column in case_columns(gather(rows, spec, summary), spec, summary)}
+    return lay_out(rows, spec, summary)
+
+
+def lay_out(rows, spec, summary, **options):
+    table = as_table(rows)
+    return {column.key: column for column in case_columns(board_of(table, spec, summary), table, summary, **options)}
 
 
 @pytest.fixture(autouse=True)
-def groups_of_two(monkeypatch):
-    monkeypatch.setattr(gathered, "_MOST_ROWS", 2)
+def parts_of_two(monkeypatch):
+    monkeypatch.setattr(stored_rows, "BLOCK", 2)
 
 
 def test_scores_are_those_of_the_table_of_cases(rng, spec):
@@ -53,7 +58,7 @@ def test_what_became_of_a_class_is_said_in_words(spec):
 def test_a_volume_has_its_depth_in_its_size(rng, spec):
     (row,) = make_rows(rng, spec, "a")
     found = columns_of([replace(row, depth=40)], spec)
-    assert found["size"].values == ["16 × 12 × 40"]  # noqa: RUF001
+    assert found["size"].values == ["40 × 12 × 16"]  # noqa: RUF001
     assert found["pixels"].values.tolist() == [16 * 12 * 40]
 
 
@@ -87,20 +92,23 @@ def test_numbers_of_objects_have_columns_where_they_add_up(rng, spec):
         maps = CaseMaps(case_id=row.case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
         rows.append(replace(row, measured=measure_case(maps, measures)))
     summary = summarise(rows, spec, config)
-    found = {column.key: column for column in case_columns(gather(rows, spec, summary), spec, summary)}
+    found = lay_out(rows, spec, summary)
     for metric, better in (("fn", "lower"), ("tp", "higher")):
         column = found[f"measure/{metric}/car"]
         assert column.values.sum() == summary["measures"][metric]["car"]["dataset"] > 0
         assert (column.kind, column.better, column.of_class) == ("count", better, 2)
     summary["measures"]["fn"]["car"]["dataset"] += 1
-    columns = {column.key for column in case_columns(gather(rows, spec, summary), spec, summary)}
+    columns = lay_out(rows, spec, summary)
     assert "measure/fn/car" not in columns
     assert "measure/fn/tree" in columns
 
 
 @pytest.mark.parametrize(("losses", "shown"), [([None] * 3, None), ([np.nan] * 3, [np.nan] * 3)], ids=["none", "nan"])
 def test_an_undefined_loss_is_shown_and_none_is_not(rng, spec, losses, shown):
-    rows = [replace(row, loss=loss) for row, loss in zip(make_rows(rng, spec, "abc"), losses, strict=True)]
+    terms = () if losses[0] is None else ((0.0, 0.0),)
+    rows = [
+        replace(row, loss=loss, loss_terms=terms) for row, loss in zip(make_rows(rng, spec, "abc"), losses, strict=True)
+    ]
     column = columns_of(rows, spec).get("loss")
     np.testing.assert_equal(column and column.values.tolist(), shown)
 
@@ -120,3 +128,41 @@ def test_a_binary_run_is_headed_by_its_object(rng):
     np.testing.assert_array_equal(found["headline"].values, found["iou/1"].values)
     assert found["headline"].label == "IoU of cell"
     assert "weakest" not in found
+
+
+def test_the_score_that_was_set_as_headline_comes_first_with_its_direction_and_unit(rng, spec):
+    rows = [
+        replace(row, measured=(MeasureColumn("hd95", "car", 2.0 + i),))
+        for i, row in enumerate(make_rows(rng, spec, "abc"))
+    ]
+    column = list(columns_of(rows, spec, headline="hd95/car", measures=(SurfaceConfig(),)).values())[1]
+    assert (column.key, column.label, column.kind, column.better) == ("headline", "HD95 of car", "number", "lower")
+    assert (column.unit, column.values.tolist()) == ("pixels", [2, 3, 4])
+
+
+def test_a_case_without_a_score_that_others_have_is_undefined(rng, spec):
+    rows = make_rows(rng, spec, "abcd")
+    column = MeasureColumn("hd95", "tree", 2.5)
+    rows[3] = replace(rows[3], measured=(column,), extra={"missing": 4.0}, changed_pixels={"fill": 7}, loss=None)
+    found = columns_of(rows, spec)
+    np.testing.assert_array_equal(found["measure/hd95/tree"].values, [np.nan] * 3 + [2.5])
+    np.testing.assert_array_equal(found["extra/missing"].values, [np.nan] * 3 + [4.0])
+    assert found["changed/fill"].values.tolist() == [-1, -1, -1, 7]
+    np.testing.assert_array_equal(found["loss"].values, [*(row.loss for row in rows[:3]), np.nan])
+
+
+def test_pixels_outside_the_classes_are_counted(rng, spec):
+    rows = [
+        replace(row, counts=np.pad(row.counts, ((0, 0), (0, 1)), constant_values=3))
+        for row in make_rows(rng, spec, "abc")
+    ]
+    assert columns_of(rows, spec.replace(count_invalid=True))["invalid"].values.tolist() == [9] * 3
+
+
+def test_cells_are_given_the_counts_of_all_cases(rng, spec):
+    rows = make_rows(rng, spec, "abcde")
+    cells, wanted = CellLists(3), CellLists(3)
+    lay_out(rows, spec, summarise(rows, spec, MetricsConfig(bootstrap=0)), cells=cells)
+    wanted.add(np.stack([row.counts for row in rows]))
+    for name, values in wanted.arrays().items():
+        np.testing.assert_array_equal(cells.arrays()[name], values)

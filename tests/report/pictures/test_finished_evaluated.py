@@ -10,7 +10,7 @@ from segmeter.errors import DataError
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.report.pictures.evaluated import EvaluatedCases
+from segmeter.report.pictures.finished import EvaluatedCases
 from tests.data.crafted import noise, put
 
 NAMES = ("ground", "tree", "car")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.report.data.cells import CellLists
+from segmeter.report.columns import CellLists
 
 
 def lists_of(counts, *, step=7, **options):

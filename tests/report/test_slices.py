@@ -2,12 +2,12 @@
 
 import pytest
 
+from segmeter.metrics.cases.table import as_table
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.data.slices import slice_columns
-from segmeter.report.page.tables import lost_slices
+from segmeter.report.cases import board_of, slice_columns
 
-from ..conftest import make_rows
+from .conftest import make_rows
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def sliced(tmp_path, rng, spec):
         slice_by=("ward", "thirds(dose)", "share/wood"),
         groups={"wood": ("tree", "car")},
     )
-    return rows, table, summarise(rows, spec, config)["slices"]
+    return rows, table, summarise(rows, spec, config)
 
 
 def columns_of(sliced, spec):
-    rows, _, found = sliced
-    return slice_columns(rows, spec, found["hashes"], table=found["table"], groups={"wood": ("tree", "car")})
+    board, found = board_of(as_table(sliced[0]), spec, sliced[2]), sliced[2]["slices"]
+    return slice_columns(board, found["hashes"], table=found["table"])
 
 
 def test_each_case_has_the_slice_that_was_counted(sliced, spec):
@@ -38,7 +38,7 @@ def test_each_case_has_the_slice_that_was_counted(sliced, spec):
     assert [column.key for column in columns] == ["slice/ward", "slice/thirds(dose)", "slice/share/wood"]
     assert columns[0].values == list("xyxyxy")
     assert columns[1].order == ("below 1.667", "1.667 to 3.333", "above 3.333")
-    by = sliced[2]["by"]
+    by = sliced[2]["slices"]["by"]
     for column in columns:
         for label, entry in by[column.label].items():
             assert list(column.values).count(label) == entry["n"]
@@ -48,14 +48,14 @@ def test_a_table_that_has_gone_gives_no_slice(sliced, spec):
     sliced[1].unlink()
     columns, lost = columns_of(sliced, spec)
     assert not columns
-    assert lost == ["ward", "thirds(dose)", "share/wood"]  # which the table may have had as a column
+    assert "by ward, thirds(dose), share/wood can't" in lost[0]  # which the table may have had as a column
 
 
 def test_a_table_that_lacks_cases_gives_no_slice(sliced, spec):
     sliced[1].write_text("case_id,ward,dose\na,x,1\n")
     columns, lost = columns_of(sliced, spec)
     assert [column.key for column in columns] == ["slice/share/wood"]
-    assert lost == ["ward", "thirds(dose)"]
+    assert "by ward, thirds(dose) can't" in lost[0]
 
 
 def test_a_table_whose_cases_were_swapped_gives_no_slice(sliced, spec):
@@ -63,20 +63,20 @@ def test_a_table_whose_cases_were_swapped_gives_no_slice(sliced, spec):
     table = sliced[1]
     table.write_text(table.read_text().replace("a,x,", "a,y,").replace("b,y,", "b,x,"))
     columns, lost = columns_of(sliced, spec)
-    assert lost == ["ward"]
+    assert "by ward can't" in lost[0]
     assert [column.key for column in columns] == ["slice/thirds(dose)", "slice/share/wood"]
 
 
 def test_a_run_that_recorded_no_hash_gives_no_slice(sliced, spec):
-    columns, lost = slice_columns(sliced[0], spec, {"ward": None}, table=sliced[2]["table"], groups={})
-    assert (columns, lost) == ([], ["ward"])
-    (line,) = lost_slices(lost, sliced[2]["table"], {"ward": None})
-    assert line.endswith("by ward can't be listed: the run is of an older version, which did not record them.")
+    board = board_of(as_table(sliced[0]), spec, sliced[2])
+    columns, (line,) = slice_columns(board, {"ward": None}, table=sliced[2]["slices"]["table"])
+    assert not columns
+    assert line.endswith("by ward can't be listed: an older version wrote the run and did not record them.")
 
 
 def test_a_table_that_now_says_otherwise_gives_no_slice(sliced, spec):
     table = sliced[1]
     table.write_text(table.read_text().replace("a,x,", "a,y,"))
     columns, lost = columns_of(sliced, spec)
-    assert lost == ["ward"]
+    assert "by ward can't" in lost[0]
     assert [column.key for column in columns] == ["slice/thirds(dose)", "slice/share/wood"]

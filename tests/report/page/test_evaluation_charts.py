@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.report.page import charts
+from segmeter.report.page import evaluation as charts
 
 ENTRY = {
     "ece": 0.1,

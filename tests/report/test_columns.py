@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.report.data.columns import Column, pack_page, unpack_page, within
+from segmeter.report.columns import Column, pack_page, unpack_page, within
 
 
 def column(kind, values, key="x"):

@@ -1,6 +1,7 @@
-"""Columns of numbers and texts, one value per case -> one compressed block that a page reads as typed arrays.
+"""Packs what a page knows of its cases into one compressed block, which scripts read as typed arrays.
 
-Whatever is a column has a table column, a filter, a histogram and axes in the page, without further code there.
+A column is one value per case: a table column, a filter, a histogram and an axis of the page, without further code
+there. The lists of a confusion matrix's cells say which cases are behind each confusion.
 """
 
 import base64
@@ -21,35 +22,36 @@ SCORE_STEPS = 10_000  # a score is kept with four decimals, as it is shown
 _UNDEFINED_SCORE = 65_535
 _KEPT_BITS = 16  # of the 23 of a number's fraction: five digits, in three bytes that compress
 _LARGEST = 2**31 - 1
+MOST_ENTRIES = 150_000  # pairs of cell and case that a page holds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One value per case, and what a page must know to show it.
+    """One value per case, and the facts that a page needs to show it.
 
     Parameters
     ----------
     key
         Unique in a page.
     label
-        What the reader sees, with the class where there is one.
+        The name that the reader sees, with the class if there is one.
     values
         Floats (NaN is undefined, inf a failure), whole numbers (negative is undefined) or texts ("" is none).
     kind
         "score": a number in [0, 1], kept with four decimals; "number": any, kept with five digits; "count": whole,
         exact; "choice": one of a few texts, which the page offers as a filter; "text": any text.
     group
-        Under which heading the reader chooses it.
+        The heading under which the reader chooses it.
     unit
         Shown with the label; "" for none.
     better
-        Which values are better, where that is known.
+        Which values are better, if that is known.
     of_class, short
-        The class that the value is of, and what is measured of it: a case's values by class make one table.
+        The class that the value belongs to, and the name of the measure; the case view has a table by class.
     shown
         Whether the table shows it before the reader chooses.
     order
-        The texts of a choice as they follow one another; by default numbers in them by size, else by the alphabet.
+        The texts of a choice in order; by default alphabetical, with the numbers in them by size.
     """
 
     key: str
@@ -66,11 +68,11 @@ class Column:
 
 
 def pack_page(facts: dict[str, Any], columns: Sequence[Column], arrays: dict[str, NDArray[Any]] | None = None) -> str:
-    """Lay out facts, columns and further arrays as one block of text, Base64 of compressed bytes.
+    """Pack facts, columns and further arrays into one text: Base64 of compressed bytes.
 
-    Inside are the length of a header (uint32, little-endian), the header as JSON in UTF-8, and the numbers. Of each
-    array the header says type, offset (from the end of the header, a multiple of 8) and length. ``columns`` lists what
-    is known of the columns, ``arrays``, which are whole numbers, the others by name. Texts are in the header.
+    The bytes are the length of a header (uint32, little-endian), the header as JSON in UTF-8, and the numbers. For each
+    array the header has its type, offset (from the end of the header, a multiple of 8) and length. ``columns`` lists
+    the facts of the columns, and ``arrays`` the other arrays, of whole numbers, by name. Texts are in the header.
     """
     parts: list[bytes] = []
     header = facts | {
@@ -84,7 +86,7 @@ def pack_page(facts: dict[str, Any], columns: Sequence[Column], arrays: dict[str
 
 
 def unpack_page(block: str) -> dict[str, Any]:
-    """Read the header of a block of `pack_page`; columns and arrays have their ``values``, as the page sees them."""
+    """Unpack a text of `pack_page`; columns and arrays get their ``values`` as the page sees them."""
     content = zlib.decompress(base64.b64decode(block))
     start = 4 + int.from_bytes(content[:4], "little")
     header: dict[str, Any] = json.loads(content[4:start])
@@ -96,11 +98,11 @@ def unpack_page(block: str) -> dict[str, Any]:
 
 
 def within(columns: Iterable[Column], most_bytes: int) -> tuple[list[Column], list[Column]]:
-    """Part columns, the most important first, into those that fit into so many bytes, and those left out.
+    """Split columns, the most important first, into those that fit into a number of bytes and the rest.
 
-    Neighbours of one group are kept or left out together, so that no table of a case's classes has gaps. Texts and
-    choices are always kept, and cost nothing; nor do undefined values and counts of 0, which compress to almost
-    nothing: of many classes a case holds few.
+    Neighbours of one group stay together, so that no table of a case's classes has gaps. Texts and choices are always
+    kept and don't count. Neither do undefined values and zeros, which compress to almost nothing: a case contains few
+    of many classes.
     """
     kept, left = list[Column](), list[Column]()
     for _, neighbours in itertools.groupby(columns, key=lambda column: column.group):
@@ -113,7 +115,7 @@ def within(columns: Iterable[Column], most_bytes: int) -> tuple[list[Column], li
 
 
 def _told_bytes(column: Column) -> int:
-    """Bytes of the values that say something, before they are compressed."""
+    """Estimate the bytes of the values that are neither undefined nor zero, before compression."""
     if column.kind == "text" or column.kind == "choice":
         return 0
     values = np.asarray(column.values)
@@ -146,13 +148,13 @@ def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Key that puts "street 9" before "street 10"."""
+    """Sort key that puts "street 9" before "street 10"."""
     parts = re.split(r"([0-9]+)", text)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in parts]
 
 
 def _clean(text: Any) -> str:
-    """A text without half surrogates, which no file of UTF-8 holds."""
+    """Replace half surrogates, which UTF-8 can't encode."""
     return str(text).encode("utf-8", "replace").decode()
 
 
@@ -168,17 +170,17 @@ def _encode(column: Column) -> NDArray[Any]:
 
 
 def score_steps(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Scores, none of them undefined, as the whole numbers of steps that a page keeps."""
+    """Round defined scores to the whole steps that a page keeps."""
     return np.rint(values * SCORE_STEPS).astype(np.int64)
 
 
 def _whole(values: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers in a type that a page has: int32, or float64, which is exact up to 2**53."""
+    """Convert whole numbers to a type that scripts have: int32, or float64, which is exact up to 2**53."""
     return values.astype(np.float64 if values.max(initial=0) > _LARGEST else np.int32)
 
 
 def _round_bits(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Round to fewer bits of the fraction, to nearest; what is not finite stays."""
+    """Round to the nearest number with fewer bits in its fraction; infinite and undefined ones stay."""
     dropped = 23 - _KEPT_BITS
     bits = values.view(np.uint32)
     rounded = ((bits + (1 << (dropped - 1))) >> dropped << dropped).view(np.float32)
@@ -197,3 +199,74 @@ def _put(values: NDArray[Any], parts: list[bytes]) -> dict[str, Any]:
     content = little.tobytes()
     parts.append(content + b"\0" * (-len(content) % 8))
     return {"type": values.dtype.name, "offset": offset, "length": len(values)}
+
+
+class CellLists:
+    """Lists the cases in which pixels of one class were predicted as another, the cases with the most pixels first.
+
+    With more than `most` pairs of cell and case, every cell keeps at most the same number of cases. That number only
+    falls as cases are added, so the excess is dropped at once and memory does not grow with the cases.
+
+    Parameters
+    ----------
+    num_classes
+        K.
+    most
+        Limit of the pairs in all cells together.
+    """
+
+    def __init__(self, num_classes: int, *, most: int = MOST_ENTRIES) -> None:
+        self._size = num_classes
+        self._most = most
+        self._cases = 0
+        self._counts = np.zeros(num_classes**2, np.int64)  # of cases, by cell
+        self._parts = [(np.empty(0, np.int64),) * 3]  # cell, case and pixels
+
+    def add(self, counts: NDArray[np.int64]) -> None:
+        """Add the matrices (N, K, K) of the next N cases; the last column of (N, K, K + 1) is ignored."""
+        case, row, column = np.nonzero(counts[..., : self._size])
+        off = row != column
+        case, row, column = case[off], row[off], column[off]
+        cell = row * self._size + column
+        self._counts += np.bincount(cell, minlength=len(self._counts))
+        self._parts.append((cell, case + self._cases, counts[case, row, column]))
+        self._cases += len(counts)
+        if sum(len(part[0]) for part in self._parts) > 2 * self._most:
+            self._cut()
+
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """Return the lists as arrays for a page.
+
+        Returns
+        -------
+        dict
+            ``cells`` (M, the cell's number ``target * K + predicted``), ``cell_cases`` (M, how many cases have any),
+            ``cell_kept`` (M, how many of them are listed), and ``cell_indices`` and ``cell_pixels``, cell after cell.
+        """
+        self._cut()
+        ((cell, case, pixels),) = self._parts
+        cells, kept = np.unique(cell, return_counts=True)
+        return {
+            "cells": cells,
+            "cell_cases": self._counts[cells],
+            "cell_kept": kept,
+            "cell_indices": case,
+            "cell_pixels": pixels,
+        }
+
+    def _cut(self) -> None:
+        cell, case, pixels = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        order = np.lexsort((case, -pixels, cell))
+        cell = cell[order]
+        first = np.searchsorted(cell, cell)  # of the same cell
+        kept = np.arange(len(cell)) - first < _limit(self._counts, self._most)
+        self._parts = [(cell[kept], case[order][kept], pixels[order][kept])]
+
+
+def _limit(count: NDArray[np.int64], most: int) -> int:
+    """Find the largest limit per cell, at least 1, with which all cells together keep at most `most` pairs."""
+    low, high = 1, int(count.max(initial=1))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if np.minimum(count, middle).sum() <= most else (low, middle - 1)
+    return low

@@ -3,7 +3,7 @@
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.report.page.records import config_text, load_json, load_lines
+from segmeter.report.page.render import config_text, load_json, load_lines
 
 
 def test_what_is_there_is_read(tmp_path):

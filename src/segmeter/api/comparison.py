@@ -1,0 +1,61 @@
+"""Runs on the same cases compared in Python: the dictionary of compare.json, which also prints and displays itself."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig, headline_of
+from segmeter.metrics.summary.compare import compare_runs
+from segmeter.report.comparison import comparison_tables, notes, order_lines, print_comparison
+from segmeter.report.tables import html_of
+
+
+class Comparison(dict[str, Any]):
+    """The result of `segmeter.metrics.summary.compare.compare_runs`; a notebook shows its tables."""
+
+    def table(self) -> str:
+        """The tables that `segmeter compare` prints."""
+        text = io.StringIO()
+        print_comparison(self, file=text)
+        return text.getvalue()
+
+    def __repr__(self) -> str:
+        return f"Comparison of {' and '.join(self['runs'])} on {self['n_cases']} cases: {order_lines(self)[0]}"
+
+    def _repr_html_(self) -> str:
+        return html_of(comparison_tables(self), [*order_lines(self), *notes(self)])
+
+
+def compare(
+    runs: Mapping[str, Sequence[CaseRow]],
+    spec: ClassSpec,
+    config: MetricsConfig | None = None,
+    *,
+    require: Sequence[str] = (),
+) -> Comparison:
+    """Compare runs on the same cases: each pair's difference with its interval and tests, and the ranking of all.
+
+    Parameters
+    ----------
+    runs, spec, config, require
+        As `segmeter.metrics.summary.compare.compare_runs` takes them; None is the default configuration.
+
+    Returns
+    -------
+    Comparison
+        What `compare_runs` returns, with ``convention``, ``bootstrap`` (the settings of the intervals), ``rank_by``
+        (the headline) and ``order`` (the runs, best first).
+
+    Raises
+    ------
+    InputError, ConfigError
+        As `compare_runs`.
+    """
+    config = config or MetricsConfig()
+    result, first = compare_runs(runs, spec, config, require=require), headline_of(config, spec)
+    rank_by = first if first in result["metrics"] else "mean_iou"
+    settings = {"interval": config.interval, "resamples": config.bootstrap, "cluster": config.cluster, "warning": None}
+    facts = {"convention": config.convention, "bootstrap": settings, "rank_by": rank_by, "other_orders": {}}
+    return Comparison(result | facts | {"order": result["metrics"][rank_by]["ranking"]["order"]})

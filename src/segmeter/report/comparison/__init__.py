@@ -1,1 +1,0 @@
-"""compare.json -> the tables on the terminal, and the summary for a pull request."""

@@ -1,1 +1,0 @@
-"""rows of cases -> the compact columns that a page shows."""

@@ -1,0 +1,78 @@
+"""YOLO segmentation labels: polygons as fractions of the image, whose size comes from elsewhere."""
+
+import numpy as np
+import pytest
+
+from segmeter.data.build import open_splits
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
+from segmeter.errors import DataError
+from tests.data.crafted import folder, noise, put
+from tests.data.formats_written import NAMES
+from tests.data.masks.exported import OBJECTS, READING, SHAPE, SPEC, blocks, parts_of
+
+
+def write_yolo(path, mask):
+    """As Ultralytics stores polygons: class id, then x and y as fractions of the image."""
+    lines = [
+        f"{label - 1} {' '.join(f'{value:.6f}' for value in (corners / mask.shape[::-1]).ravel())}"
+        for label, corners in parts_of(mask)
+    ]
+    put(path, "\n".join(lines).encode())
+
+
+def read_yolo(tmp_path, text, reading=READING, shape=SHAPE):
+    return read_map(put(tmp_path / "a.txt", text.encode()), reading, shape=shape).values
+
+
+def test_yolo_polygons_give_the_mask_back(tmp_path):
+    write_yolo(tmp_path / "a.txt", blocks())
+    assert np.array_equal(read_map(tmp_path / "a.txt", READING, shape=SHAPE).values, blocks())
+
+
+def test_an_empty_yolo_file_is_an_image_without_objects(tmp_path):
+    assert not read_yolo(tmp_path, "").any()
+
+
+def test_a_yolo_id_is_the_next_class_or_what_the_label_map_says(tmp_path):
+    square = "0 0 0 .5 0 .5 .5 0 .5"
+    assert read_yolo(tmp_path, square)[0, 0] == 1
+    assert read_yolo(tmp_path, square + " 0.93")[0, 0] == 1  # a confidence behind the corners
+    mapped = Reading(spec=SPEC, label_map={"0": 2}, max_pixels=10_000)
+    assert read_yolo(tmp_path, square, mapped)[0, 0] == 2
+
+
+def test_yolo_objects_are_numbered(tmp_path):
+    found = read_yolo(tmp_path, "0 0 0 .5 0 .5 .5 0 .5\n0 .5 .5 1 .5 1 1 .5 1", OBJECTS)
+    assert (found[0, 0], found[-1, -1], len(np.unique(found))) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("0 .5 .5 .2 .2", "to be a polygon, got a box of four numbers"),
+        ("7 0 0 1 0 1 1", r"`class ids` to be of 0, 1, got 7\. Class id 0 is the second class"),
+        ("0 0 0 2 0 1 1", "to lie on the image of 30 x 24 pixels"),
+        ("0 0 0 nan 0 1 1", "to be finite"),
+        ("0 0 0 x 0 1 1", "truncated or damaged"),
+        ("0 0 0", "fewer than three corners"),
+        ("0 0 0 1 0 1 1\n1 0 0 1 0 1 1", "that two of them cover"),
+    ],
+)
+def test_yolo_lines_that_can_not_be_drawn_are_one_error(text, line, tmp_path):
+    with pytest.raises(DataError, match=line) as error:
+        read_yolo(tmp_path, text)
+    assert len(error.value.problems) == 1
+
+
+def test_yolo_needs_the_size_of_a_map(tmp_path):
+    with pytest.raises(DataError, match=r"a\.txt: expected `YOLO labels` to be scored against a map"):
+        read_yolo(tmp_path, "", shape=None)
+
+
+def test_training_reads_a_folder_of_yolo_labels(tmp_path):
+    put(tmp_path / "images" / "a.png", noise(*SHAPE))
+    write_yolo(tmp_path / "masks" / "a.txt", blocks())
+    config = folder(tmp_path, classes=NAMES, task="multiclass")
+    (dataset,), _ = open_splits(config, ["all"])
+    assert np.array_equal(dataset[0].target, blocks())

@@ -1,0 +1,70 @@
+"""One table on terminals, in files, in Markdown and in HTML."""
+
+import io
+
+import pytest
+
+from segmeter.report.tables import Printer, Table
+
+NAMED = Table(heads=["name", "best score"], rows=[["a long name of a class", "0.123456789"], ["x" * 30, "1"]])
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    """Prints into a file, or on a terminal of some columns."""
+
+    def show(call, columns=None):
+        for key in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(key, raising=False)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", str(columns or 80))
+        file = io.StringIO()
+        file.isatty = lambda: columns is not None
+        call(Printer(file))
+        return file.getvalue()
+
+    return show
+
+
+def test_plain_text_keeps_long_names_whole_and_has_no_codes(printed):
+    name = "x" * 300
+    text = printed(lambda printer: printer.table(Table(heads=["name", "score"], rows=[[name, "1"]])))
+    assert name in text
+    assert "\x1b" not in text
+    assert text.isascii()
+
+
+def test_a_narrow_terminal_wraps_names_between_words_and_cuts_no_number(printed):
+    text = printed(lambda printer: printer.table(NAMED), 36)
+    assert all(word in text for word in ["a", "long", "name", "of", "class", "0.123456789", "best", "score"])
+    assert "x" * 30 not in text
+    assert "…" in text
+
+
+def test_markup_and_control_characters_are_printed_as_text(printed):
+    text = printed(lambda printer: printer.line("[red]a[/red] :smile: \x1b[31m"))
+    assert text.strip() == "[red]a[/red] :smile: \N{REPLACEMENT CHARACTER}[31m"
+
+
+def test_markdown_and_html_escape_what_was_given():
+    table = Table(heads=["<b>", "n"], rows=[["a|b", "1"]], title="@all", note="2 more")
+    assert table.markdown().splitlines() == [
+        "**&#64;all**",
+        "",
+        "| &lt;b&gt; | n |",
+        "| :-- | --: |",
+        "| a\\|b | 1 |",
+        "",
+        "2 more",
+    ]
+    html = str(table.html())
+    assert "<th>&lt;b&gt;</th>" in html
+    assert "<b>a|b</b>" in html
+    assert "<p>2 more</p>" in html
+
+
+def test_only_the_first_rows_are_kept_and_the_rest_is_counted():
+    table = Table(heads=["a"], rows=[[str(i)] for i in range(12)])
+    assert table.first(12, "rows.") is table
+    short = table.first(10, "rows are elsewhere.")
+    assert (len(short.rows), short.note) == (10, "2 more rows are elsewhere.")
