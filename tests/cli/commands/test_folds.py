@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from segmeter.cli.commands import folds
+from segmeter.cli.commands import _folds as folds
 from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.main import main
 from segmeter.cli.runs.run_folder import Job

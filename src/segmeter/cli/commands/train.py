@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import model_card, open_device
-from segmeter.cli.commands.folds import advise, run_folds
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
