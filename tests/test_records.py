@@ -32,7 +32,7 @@ READERS = [pytest.param(door, id=door.__name__) for door in (read_json, read_own
 OTHERS = {
     "records.py": "this door",
     "provenance.py": "values of this process, written and read back",
-    "report/data/columns.py": "a block of a page of ours",
+    "report/columns.py": "a block of a page of ours",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
     "distributed/faults.py": "what processes of one training tell each other",
     "data/verification/cache.py": "our own cache of verified files",
