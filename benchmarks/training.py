@@ -38,7 +38,7 @@ from segmeter.training.data.windows import Resizing
 from segmeter.training.job import Augmentation
 from segmeter.training.learner import Parts
 from segmeter.training.optimizers import build_adamw
-from segmeter.training.trainer import update
+from segmeter.training.step import update
 
 CLASSES, VOID = 11, 11
 LEARNING_STEPS = 12  # enough that both losses have clearly fallen

@@ -96,6 +96,7 @@ SEVERAL = (
     "cli/completion.py",
     "cli/demo.py",
     "cli/commands/doctor.py",
+    "cli/commands/_folds.py",
     "cli/help.py",
     "cli/commands/report.py",
 )  # name commands themselves

@@ -135,7 +135,7 @@ def test_a_pair_has_a_ranking_and_ten_scores():
     low, high = pair["dataset_ci95"]
     assert differences.rows[0][3:5] == [f"{pair['dataset_difference']:+.4f} worse", f"[{low:.3f}, {high:.3f}]"]
     assert len(differences.rows) == 10
-    assert differences.note == f"{len(result['metrics']) - 10} more scores are in compare.json and compare.html."
+    assert differences.note == f"{len(result['metrics']) - 10} more in compare.json and compare.html."
 
 
 def test_runs_that_are_alike_have_no_ranking():

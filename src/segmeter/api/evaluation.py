@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import EllipsisType
@@ -15,21 +14,16 @@ from PIL.Image import Image, fromarray
 
 from segmeter.api.adapters.flat import flatten, write_metrics
 from segmeter.api.comparison import Comparison, compare
-from segmeter.checks import expected, known_file, known_folder, known_kind, known_name, nearest, shown, whole_number
-from segmeter.classes import TASKS, ClassSpec, Task
-from segmeter.data.config import ClassesConfig
-from segmeter.data.masks.label_mapping import find_labels, split_objects
+from segmeter.api.pairs import WHERE, Case, measure_pairs, read_classes
+from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown
+from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
-from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.score import SUMMARY, summarise_files
 from segmeter.files import write_json
-from segmeter.metrics.arrays import check_maps
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
-from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
@@ -38,10 +32,6 @@ from segmeter.report.html import write_report
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects, measured_objects
 from segmeter.report.summary import print_summary, render_summary
-
-Case = tuple[str, NDArray[Any], NDArray[Any]]
-
-_WHERE = "evaluate"
 
 
 class Evaluation:
@@ -275,130 +265,30 @@ def evaluate(
     >>> found.cases["iou_cell"].to_pylist()
     [1.0, 0.6666666666666666]
     """
-    spec = _spec(classes, task, ignore_index)
+    spec = read_classes(classes, task, ignore_index)
     instances = bool(instances) if isinstance(instances, np.bool_) else instances
-    known_kind(_WHERE, "instances", instances, bool)
+    known_kind(WHERE, "instances", instances, bool)
     if count_invalid is not None:
         spec = spec.replace(count_invalid=count_invalid)
     if metrics is not None:
-        known_kind(_WHERE, "metrics", metrics, MetricsConfig)
+        known_kind(WHERE, "metrics", metrics, MetricsConfig)
     if not isinstance(measures, Sequence) or isinstance(measures, str | bytes):
-        raise InputError(expected(_WHERE, "measures", 'to be a list such as ["surface"]', shown(measures)))
+        raise InputError(expected(WHERE, "measures", 'to be a list such as ["surface"]', shown(measures)))
     given: dict[str, Any] = {"measures": tuple(measures)} if measures else {}
     given |= {"convention": convention} if convention is not None else {}
     config = (metrics or MetricsConfig()).replace(**given) if given else metrics or MetricsConfig()
     if instances:
         if spec.task != "binary":
-            raise InputError(expected(_WHERE, "instances", "to be False but for a binary task", spec.task))
+            raise InputError(expected(WHERE, "instances", "to be False but for a binary task", spec.task))
         config = with_objects(config)
     check_metrics(config, spec)
     config = settle_headline(config, spec)
-    rows, places = _measure(pairs, spec, config, instances)
+    rows, places = measure_pairs(pairs, spec, config, instances)
     check_case_ids(config, spec, [row.case_id for row in rows])
     summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)
     kept: Sequence[Case] = pairs if isinstance(pairs, Sequence) else ()
-    table = order_rows(_WHERE, rows, spec)
+    table = order_rows(WHERE, rows, spec)
     return Evaluation(table, spec=spec, metrics=config, summary=summary, pairs=kept, numbered=instances)
-
-
-def _measure(
-    pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
-) -> tuple[list[CaseRow], Places]:
-    """Measure case by case, without keeping any map."""
-    measures, rows, places = build_measures(config, spec), list[CaseRow](), Places()
-    seen: set[str] = set()
-    for case_id, target, prediction in _checked(pairs):
-        if case_id in seen:
-            raise InputError(expected(_WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
-        seen.add(case_id)
-        place = Place() if config.spacing is None else Place(spacing=config.spacing, unit="", source="config")
-        try:
-            maps = _maps((case_id, target, prediction), place, spec, instances)
-            place = replace(place, warnings=_doubts(maps))
-            row = make_row(maps, measures)
-        except InputError as error:
-            known = (f"{case_id}: ", f"case {case_id}: ")
-            named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
-            raise InputError(named) from None
-        rows.append(replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row)
-        places.add(case_id, place)
-    if not seen:
-        raise InputError(expected(_WHERE, "pairs", "to hold at least one case", "none"))
-    return rows, places
-
-
-def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMaps:
-    case_id, target, labels = case
-    numbers: list[NDArray[Any] | None] = [None, None]
-    if instances:
-        check_maps(_WHERE, target, labels, "prediction", kinds="iu", axes=(2, 3))
-        (target, numbers[0]), (labels, numbers[1]) = (
-            split_objects(Path(f"{case_id} ({side})"), one, spec)
-            for side, one in (("target", target), ("prediction", labels))
-        )
-    return CaseMaps(
-        case_id=case_id,
-        target=target,
-        labels=labels,
-        spacing=place.spacing or (1.0,) * (target.ndim - spec.is_multilabel),
-        spec=spec,
-        target_instances=numbers[0],
-        instances=numbers[1],
-    )
-
-
-def _doubts(maps: CaseMaps) -> tuple[str, ...]:
-    """Warn of maps of object numbers that look like labels."""
-    target, prediction = maps.target_instances, maps.instances
-    if target is None or prediction is None:
-        return ()
-    first = find_labels(Path(f"{maps.case_id} (target)"), target, prediction, "references")
-    return tuple(filter(None, (first, find_labels(Path(f"{maps.case_id} (prediction)"), prediction, target))))
-
-
-def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
-    """Check each case before its parts are used."""
-    rule = "to give (case_id, target, prediction)"
-    try:
-        cases = iter(pairs)
-    except TypeError:
-        raise InputError(expected(_WHERE, "pairs", rule, type(pairs).__name__)) from None
-    for number, case in enumerate(cases):
-        if not isinstance(case, tuple | list) or len(case) != 3:
-            raise InputError(expected(_WHERE, "pairs", rule, f"{type(case).__name__} at place {number}"))
-        case_id, target, prediction = case
-        if not isinstance(case_id, str) or not case_id:
-            raise InputError(expected(_WHERE, "pairs", "to name each case by a text", f"{case_id!r} at place {number}"))
-        for name, array in (("target", target), ("prediction", prediction)):
-            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-                remedy = "Bring a tensor to NumPy with segmeter.to_numpy."
-                given = f"{type(array).__name__} as {name} of case {case_id!r}"
-                raise InputError(expected(_WHERE, "pairs", "to hold NumPy arrays", given, remedy))
-        yield case_id, target, prediction
-
-
-def _spec(classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None) -> ClassSpec:
-    if isinstance(classes, ClassSpec):
-        if task is not None:
-            known_name(_WHERE, "task", task, TASKS)
-        if ignore_index is not ... and ignore_index is not None:
-            ignore_index = whole_number(_WHERE, "ignore_index", ignore_index)
-        given: dict[str, Any] = {} if task is None else {"task": task}
-        given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
-        for name, value in given.items():
-            own = getattr(classes, name)
-            if value != own:
-                remedy = f"Leave it out, or give classes.replace({name}=...)."
-                raise InputError(expected(_WHERE, name, f"to be the ClassSpec's, {own!r}", repr(value), remedy))
-        return classes
-    if isinstance(classes, np.ndarray):
-        classes = classes.tolist()
-    if not isinstance(classes, Sequence) or isinstance(classes, str | bytes):
-        raise InputError(expected(_WHERE, "classes", "to be a list of names", shown(classes)))
-    known = "multiclass" if task is None else task
-    known_name(_WHERE, "task", known, TASKS)
-    ignored = None if ignore_index is ... else ignore_index
-    return ClassesConfig(classes=tuple(classes), task=known, ignore_index=ignored).spec()
 
 
 def _need(package: str) -> Any:

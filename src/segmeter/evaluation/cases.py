@@ -16,6 +16,7 @@ from segmeter.data.files.sniff import show, volume_format
 from segmeter.data.masks.grid import onto_grid
 from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
 from segmeter.data.masks.options import Reading
+from segmeter.data.masks.outlines import OUTLINES
 from segmeter.data.masks.reading import StoredMap, check_labels, read_map
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.large.pairs import is_large, open_large
@@ -236,7 +237,7 @@ class CaseScorer:
         """Read references, then predictions; drawn objects last, as their files do not say the size of the map."""
         problems, stored = list[str](), dict[int, StoredMap]()
         shape: tuple[int, ...] | None = None
-        for number in sorted(range(len(paths)), key=lambda each: volume_format(paths[each]) == "geojson"):
+        for number in sorted(range(len(paths)), key=lambda each: volume_format(paths[each]) in OUTLINES):
             path = paths[number]
             try:
                 reading = self._references if number < count else self._predictions

@@ -110,8 +110,12 @@ def _differences(result: Mapping[str, Any]) -> list[Table]:
         first = tables[0]
         rows = [[table.title, *table.rows[0][1:]] for table in tables]
         title = f"{figures.title(result['rank_by'])}, new minus base"
-        tables = [Table(heads=["runs", *first.heads[1:]], rows=rows, title=title, strong=()).first(MOST_ROWS, "pairs")]
-    note = f"{left_out} more scores are in compare.json and compare.html." if left_out else tables[-1].note
+        tables = [
+            Table(heads=["runs", *first.heads[1:]], rows=rows, title=title, strong=()).first(
+                MOST_ROWS, "in compare.json and compare.html."
+            )
+        ]
+    note = f"{left_out} more in compare.json and compare.html." if left_out else tables[-1].note
     return [*tables[:-1], replace(tables[-1], note=note)]
 
 
@@ -127,7 +131,7 @@ def _slices(pair: Mapping[str, Any]) -> Table:
     heads = ["by", "slice", "cases", "difference", "95 % interval", "p (Holm)"]
     title = f"{figures.title(name)} by slice: {pair_heading(pair)}"
     table = Table(heads=heads, rows=rows, names=2, title=title, strong=())
-    return table.first(2 * MOST_ROWS, "slices are in compare.json and compare.html.")
+    return table.first(2 * MOST_ROWS, "in compare.json and compare.html.")
 
 
 def _units(result: Mapping[str, Any]) -> str:

@@ -19,8 +19,8 @@ from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer
 from segmeter.report.page.render import config_text, load_json, load_lines, load_run, render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
-from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
-from segmeter.report.pictures.layers import FOLDER, NOTES, read_notes
+from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
+from segmeter.report.pictures.layers import FOLDER, NOTES
 
 
 class _Comparison(Form):

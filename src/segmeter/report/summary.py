@@ -9,7 +9,7 @@ from segmeter.report.figures import interval, number, probability, signed
 from segmeter.report.tables import MOST_ROWS, Printer, Table, html_of
 
 MOST_CLASSES = 20  # rows of classes; of more, the worst
-_FILES = "are in metrics.json and in the report"
+_FILES = "in metrics.json and in the report"
 
 
 def print_summary(summary: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
@@ -86,7 +86,7 @@ def _classes(summary: Mapping[str, Any]) -> Table:
         rows = sorted(rows, key=lambda pair: (pair[0] is None, pair[0]))
     heads = ["class", "IoU", "mean of cases (sd)", "Dice", "mean of cases (sd)", "precision", "recall", "share"]
     table = Table(heads=heads, rows=[cells for _, cells in rows], strong=())
-    return table if len(rows) <= MOST_CLASSES else table.first(MOST_ROWS, f"classes, with higher IoU, {_FILES}.")
+    return table if len(rows) <= MOST_CLASSES else table.first(MOST_ROWS, f"with higher IoU {_FILES}.")
 
 
 def shown_measures(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
@@ -119,7 +119,7 @@ def _measures(summary: Mapping[str, Any]) -> Table:
         median = number(row["median"], 3)
         rows.append([*cells, number(row["mean"], 3), median, str(row["n_used"]), str(row["n_penalised"])])
     heads = ["measure", "data set", "95 % interval", "mean of cases", "median", "cases", "failed"]
-    note = f"{left_out} more rows {_FILES}." if left_out else ""
+    note = f"{left_out} more {_FILES}." if left_out else ""
     return Table(heads=heads, rows=rows, strong=(), note=note)
 
 

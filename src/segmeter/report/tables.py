@@ -31,7 +31,7 @@ class Table:
     heads, rows
         As many cells in each row as there are heads.
     names
-        How many columns hold names, on the left; the others hold numbers, aligned on the right.
+        How many columns hold names, on the left; the others hold numbers, aligned on the right, with no text of users.
     title, note
         Lines above and below; "" for none.
     strong
@@ -55,8 +55,8 @@ class Table:
     def markdown(self) -> str:
         """Write the table in GitHub's Markdown."""
         sides = [":--" if i < self.names else "--:" for i in range(len(self.heads))]
-        cells = [[escape_markdown(cell) for cell in row] for row in (self.heads, *self.rows)]
-        lines = [f"| {' | '.join(row)} |" for row in [cells[0], sides, *cells[1:]]]
+        names = [[*map(escape_markdown, row[: self.names]), *row[self.names :]] for row in self.rows]
+        lines = [f"| {' | '.join(row)} |" for row in [[*map(escape_markdown, self.heads)], sides, *names]]
         title = [f"**{escape_markdown(self.title)}**\n"] if self.title else []
         note = [f"\n{escape_markdown(self.note)}"] if self.note else []
         return "\n".join([*title, *lines, *note])

@@ -36,9 +36,9 @@ def test_a_comparison_prints_its_tables_and_keeps_its_figures_without_torch(tmp_
     command = [sys.executable, "-W", "error", "-c", CODE, "compare", "runs=[poor,good,fair]", "metrics.bootstrap=100"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "mean IoU: ranking (stability 1.000)" in done.stdout
-    assert "ranked by mean IoU: good, fair, poor\n" in done.stdout
-    assert "otherwise" not in done.stdout
+    assert "IoU of cell, new minus base" in done.stdout
+    shown = " ".join(done.stdout.split())
+    assert "no difference in IoU of cell can be told from 6 cases, so that the runs are not ranked" in shown
     assert "p (Holm)" in done.stdout
     assert "Only 6 independent units" in done.stdout.replace("\n", " ")
     (folder,) = (tmp_path / "runs" / "compare").iterdir()
@@ -79,16 +79,12 @@ def test_what_says_the_opposite_is_printed_and_a_prefix_groups_the_cases(
     make_cells(tmp_path / "two", iou=0.5, quality=0.6)
     main(["compare", "runs=[one,two]", "metrics.bootstrap=50", "metrics.cluster=prefix:_", "rank_by=pq"])
     printed = capsys.readouterr().out
-    assert "pq, mean over classes: ranking" in printed
-    assert (
-        printed.index("two (new) minus one (base)")
-        < printed.index("|pq, mean over classes")
-        < printed.index("|mean IoU ")
-    )
-    assert "ranked by pq, mean over classes: two, one\n" in printed
-    assert "otherwise by mean IoU: one, two\n" in printed
-    assert "Only 3 independent units: no intervals." in printed
-    assert "|area, mean over classes" in printed
+    assert printed.index("two (new) minus one (base)") < printed.index("mean PQ ") < printed.index("mean IoU ")
+    assert "no difference in mean PQ can be told from 12 cases" in " ".join(printed.split())
+    (result,) = (json.loads(path.read_text()) for path in Path("runs/compare").glob("*/compare.json"))
+    assert (result["order"], result["other_orders"]["mean_iou"]) == (["two", "one"], ["one", "two"])
+    assert "Only 3 independent units: no intervals." in " ".join(printed.split())
+    assert "area/cell" in result["metrics"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +156,10 @@ def test_bad_requests_are_refused(
         ("rank_by=mean_dcie", "Did you mean 'mean_dice'?"),
         ("metrics.cluster=prefix:_", "to find its separator in every case id ('prefix:_'), got 6 without: 'c0', 'c1'"),
         ("metrics.cluster=t.csv:patient", "to name a table, got t.csv"),
-        ("metrics.cluster=prefix", "to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
+        (
+            "metrics.cluster=prefix",
+            "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or",
+        ),
     ],
 )
 def test_bad_ways_to_compare_are_refused(

@@ -57,7 +57,7 @@ def test_a_run_that_is_as_good_passes(capsys: pytest.CaptureFixture[str]) -> Non
     result, text = summary()
     assert result["gate"]["outcome"] == "pass"
     assert text.startswith("## segmeter: every requirement is met\n")
-    assert "| `iou/cell >= base - 0.005` | 0.8725 | 0.8725 | +0.0000 | +0.0050 | [0.0050, 0.0050] | met |" in text
+    assert "| iou/cell &gt;= base - 0.005 | 0.8725 | 0.8725 | +0.0000 | +0.0050 | [0.005, 0.005] | met |" in text
     assert "iou/cell >= base - 0.005" in capsys.readouterr().out
 
 
@@ -96,7 +96,7 @@ def test_a_slice_can_be_required_and_is_shown(capsys: pytest.CaptureFixture[str]
     assert "IoU of cell by slice: noisy (new) minus base (base)" in printed
     result, text = summary()
     assert result["slices"][0]["by"]["-(.)"]["A"]["scores"]["iou/cell"]["difference"] > 0
-    assert "| by | slice | cases | IoU of cell, noisy (new) minus base (base) |" in text
+    assert "**IoU of cell by slice: noisy (new) minus base (base)**" in text
     assert '<h2 id="slices">' in next(Path("runs/compare").glob("*/compare.html")).read_text()
 
 

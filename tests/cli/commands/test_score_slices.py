@@ -42,7 +42,7 @@ def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest
     assert code_of(*SCORE, *SLICED[:1], by, measures, "report.html=false") == 0
     printed = capsys.readouterr().out
     assert "south (worst)" in printed
-    assert "difference to the rest" in printed
+    assert "by slice" in printed
     (folder,) = Path("runs/score").iterdir()
     summary = json.loads((folder / "metrics.json").read_text())
     assert summary["slices"]["worst"] == {"by": "ward", "slice": "south"}

@@ -9,7 +9,8 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.report.pictures.layers import draw_layers, layers_path, read_notes, write_layers
+from segmeter.report.pictures.chosen import read_notes
+from segmeter.report.pictures.layers import draw_layers, layers_path, write_layers
 from segmeter.report.pictures.objects import Objects
 
 IMAGE = np.zeros((4, 6, 1), np.uint8)

@@ -1,4 +1,4 @@
-"""`segmeter compare`: finished evaluations -> paired differences, tests and ranking, and whether one is good enough."""
+"""`segmeter compare`: compares finished evaluations by paired statistics, and checks requirements."""
 
 import sys
 
@@ -19,9 +19,9 @@ def run(config: CompareConfig, job: Job) -> None:
     Raises
     ------
     InputError
-        The runs are not comparable; each difference has its line, and no folder is made.
+        The runs are not comparable. Each difference has its line, and no folder is made.
     GateError
-        What is required is not met, or can't be told; the files are written.
+        A requirement is violated or undecided. The files are written all the same.
     """
     result = compare(config.runs, config.metrics, rank_by=config.rank_by, require=config.requirements)
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:

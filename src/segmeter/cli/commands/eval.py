@@ -1,4 +1,4 @@
-"""`segmeter eval`: a checkpoint and data -> label maps, figures, pictures, report."""
+"""`segmeter eval`: runs a checkpoint on a data set and writes label maps, metrics, pictures and a report."""
 
 import logging
 import sys
@@ -95,7 +95,7 @@ def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
 
 
 def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
-    """The checked data with the hash of their contents; what the model was not trained on is warned of."""
+    """The checked data set with its content hash. Warns of intensities unlike those in training."""
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, card.mean, card.std, card.clip):
         _LOG.warning("%s", line)

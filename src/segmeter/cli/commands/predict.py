@@ -1,4 +1,4 @@
-"""`segmeter predict`: a checkpoint and images -> label maps."""
+"""`segmeter predict`: runs a checkpoint on images and writes label maps."""
 
 import sys
 from functools import partial

@@ -8,16 +8,34 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from urllib.parse import quote
+
+from pydantic import Field
 
 from segmeter.files import safe_id
 from segmeter.metrics.summary.scoreboard import Scoreboard
-from segmeter.records import read_own
+from segmeter.records import Form, read_json, read_own
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path, read_notes
+from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path
 
 _MOST_CLASSES = 64  # whose worst case is drawn
+
+
+class _Map(Form):
+    """A map in the notes of a picture; its file is in the same folder."""
+
+    file: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+    small: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
+    role: str
+
+
+class _Notes(Form):
+    """The notes of a picture."""
+
+    case: str
+    shown: list[int]
+    maps: list[_Map]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +139,17 @@ def choose_pictures(
         for number, picture in pictures.items():
             found[number][name] = picture
     return found, left_out
+
+
+def read_notes(place: Path) -> dict[str, Any]:
+    """Read the notes in a case's folder, with ``case``, its id.
+
+    Raises
+    ------
+    InputError
+        They are damaged.
+    """
+    return read_json(place / NOTES, _Notes)
 
 
 def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
-from segmeter.report.pictures.layers import draw_layers, file_names, write_layers
+from segmeter.report.pictures.layers import clean, draw_layers, write_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, measured_objects, slice_objects
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
@@ -142,6 +142,15 @@ def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, st
         objects=slice_objects(case.objects, target, labels, spec, place),
     )
     return flat, f"{case_id}, slice {place + 1} of {depth}", notes | {"slice": [place + 1, depth]}
+
+
+def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
+    """Name a case's files by role for the note ``files``; several files come with their folders, which name classes."""
+    return {
+        role: [clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
+        for role, paths in files.items()
+        if paths
+    }
 
 
 def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> int:

@@ -9,17 +9,15 @@ a screen's colours shift values by one.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
 from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, remove, safe_id, write_bytes
-from segmeter.records import Form, read_json
 from segmeter.report.pictures.images import (
     RGB,
     Mask,
@@ -49,22 +47,6 @@ _IGNORED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
 _MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
 _PLANES = 6  # of a multilabel map: each combination is an entry
-
-
-class _Map(Form):
-    """A map in the notes of a picture; its file is in the same folder."""
-
-    file: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
-    small: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
-    role: str
-
-
-class _Notes(Form):
-    """The notes of a picture."""
-
-    case: str
-    shown: list[int]
-    maps: list[_Map]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -207,15 +189,6 @@ def draw_layers(
     return Layers(image=display_image(image), maps=maps, spec=spec, facts=facts).reduce(edge)
 
 
-def file_names(files: Mapping[str, Sequence[Path]]) -> dict[str, list[str]]:
-    """Name a case's files by role for the note ``files``; several files come with their folders, which name classes."""
-    return {
-        role: [_clean(f"{path.parent.name}/{path.name}" if len(paths) > 1 else path.name) for path in paths]
-        for role, paths in files.items()
-        if paths
-    }
-
-
 def layers_path(folder: Path, case_id: str) -> Path:
     """Return the folder of a case's layers, below a run's folder."""
     return folder / FOLDER / safe_id(case_id)
@@ -229,19 +202,8 @@ def write_layers(folder: Path, case_id: str, layers: Layers) -> Path:
     with fresh_folder(place) as fresh:
         for name, content in layers.files.items():
             write_bytes(fresh / name, content)
-        write_bytes(fresh / NOTES, json_bytes({"case": _clean(case_id)} | layers.notes))
+        write_bytes(fresh / NOTES, json_bytes({"case": clean(case_id)} | layers.notes))
     return place
-
-
-def read_notes(place: Path) -> dict[str, Any]:
-    """Read the notes in a case's folder, with ``case``, its id.
-
-    Raises
-    ------
-    InputError
-        They are damaged.
-    """
-    return read_json(place / NOTES, _Notes)
 
 
 def _check_shapes(image: NDArray[Any], target: NDArray[Any] | None, labels: NDArray[Any]) -> None:
@@ -254,7 +216,7 @@ def _check_shapes(image: NDArray[Any], target: NDArray[Any] | None, labels: NDAr
         raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Replace half surrogates, which UTF-8 can't encode."""
     return text.encode("utf-8", "replace").decode()
 

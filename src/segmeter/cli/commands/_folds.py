@@ -4,6 +4,7 @@ Every fold is trained and evaluated on the cases that it did not see; the joined
 each case once.
 """
 
+import logging
 import subprocess
 import sys
 import time
@@ -12,9 +13,12 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.run_folder import Job
+from segmeter.data.dataset import Dataset
+from segmeter.data.folders.folds import find_pairs
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder
 
+_LOG = logging.getLogger(__name__)
 FEW_IMAGES = 50  # below this, folds use every image for validation once
 _PASSED_ON = ("device", "inference")  # overrides that evaluation takes too
 
@@ -40,18 +44,38 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     dropped = ("folds", "resume", "run.root", "run.name")
     given = [line for line in job.overrides if line.lstrip("+~").partition("=")[0] not in dropped]
     evaluated = [line for line in given if line.lstrip("+~").partition("=")[0].partition(".")[0] in _PASSED_ON]
-    place = f"run.root={_quoted(root)}"
+    place = _override("run.root", root)
     for number in range(1, count + 1):
-        own = [place, f"run.name=fold{number}"]
+        own = [place, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
         run = _find(root / "train", number)
-        _run(["train", *given, f"data.fold={number}/{count}", *own, *([f"resume={_quoted(run)}"] if run else [])])
+        resumed = [_override("resume", run)] if run else []
+        _run(["train", *given, _override("data.fold", f"{number}/{count}"), *own, *resumed])
         done = _find(root / "eval", number)
         if done is None or not (done / "metrics.json").is_file():
             trained = _find(root / "train", number)
-            _run(["eval", f"checkpoint={_quoted(trained)}", "data.split=val", *evaluated, *own])
-    runs = ",".join(_quoted(_find(root / "eval", number)) for number in range(1, count + 1))
-    _run(["merge", f"runs=[{runs}]", "kind=folds", place, f"run.name={name}"])
+            _run(["eval", _override("checkpoint", trained), _override("data.split", "val"), *evaluated, *own])
+    runs = _override("runs", *(_find(root / "eval", number) for number in range(1, count + 1)))
+    _run(["merge", runs, _override("kind", "folds"), place, _override("run.name", name)])
+
+
+def advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
+    """Warn of a validation that says little, and offer what a small data set can do about it."""
+    if len(val_data) in (1, 2) and config.training.validate_every is not None:
+        images = "one image" if len(val_data) == 1 else "two images"
+        _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
+    if getattr(config.data, "fold", "") is not None or config.data.name == "camvid":
+        return
+    names = (*data.case_ids, *val_data.case_ids)
+    if len(names) < FEW_IMAGES:
+        sys.stdout.write(
+            f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
+        )
+    pairs = find_pairs(names)
+    if pairs and not (config.data.group_by or config.data.group_until):
+        sys.stdout.write(
+            f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
+        )
 
 
 def _run(arguments: list[str]) -> None:
@@ -73,7 +97,7 @@ def _find(folder: Path, number: int) -> Path | None:
     return max(folder.glob(f"*_fold{number}"), default=None)
 
 
-def _quoted(path: Path | None) -> str:
-    """A path as an override takes it."""
-    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _override(key: str, *values: object) -> str:
+    """An override of one value, or of a list of several, in quotes."""
+    quoted = ['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]
+    return f"{key}={quoted[0] if len(quoted) == 1 else '[' + ','.join(quoted) + ']'}"

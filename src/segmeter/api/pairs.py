@@ -1,0 +1,129 @@
+"""Checks the arrays and classes that `evaluate` is given, and measures case after case."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, known_name, shown, whole_number
+from segmeter.classes import TASKS, ClassSpec, Task
+from segmeter.data.config import ClassesConfig
+from segmeter.data.masks.label_mapping import find_labels, split_objects
+from segmeter.errors import InputError
+from segmeter.evaluation.places import Place, Places
+from segmeter.metrics.arrays import check_maps
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import make_row
+
+Case = tuple[str, NDArray[Any], NDArray[Any]]
+
+WHERE = "evaluate"
+
+
+def measure_pairs(
+    pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
+) -> tuple[list[CaseRow], Places]:
+    """Measure case by case, without keeping any map."""
+    measures, rows, places = build_measures(config, spec), list[CaseRow](), Places()
+    seen: set[str] = set()
+    for case_id, target, prediction in _checked(pairs):
+        if case_id in seen:
+            raise InputError(expected(WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
+        seen.add(case_id)
+        place = Place() if config.spacing is None else Place(spacing=config.spacing, unit="", source="config")
+        try:
+            maps = _maps((case_id, target, prediction), place, spec, instances)
+            place = replace(place, warnings=_doubts(maps))
+            row = make_row(maps, measures)
+        except InputError as error:
+            known = (f"{case_id}: ", f"case {case_id}: ")
+            named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
+            raise InputError(named) from None
+        rows.append(replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row)
+        places.add(case_id, place)
+    if not seen:
+        raise InputError(expected(WHERE, "pairs", "to hold at least one case", "none"))
+    return rows, places
+
+
+def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMaps:
+    case_id, target, labels = case
+    numbers: list[NDArray[Any] | None] = [None, None]
+    if instances:
+        check_maps(WHERE, target, labels, "prediction", kinds="iu", axes=(2, 3))
+        (target, numbers[0]), (labels, numbers[1]) = (
+            split_objects(Path(f"{case_id} ({side})"), one, spec)
+            for side, one in (("target", target), ("prediction", labels))
+        )
+    return CaseMaps(
+        case_id=case_id,
+        target=target,
+        labels=labels,
+        spacing=place.spacing or (1.0,) * (target.ndim - spec.is_multilabel),
+        spec=spec,
+        target_instances=numbers[0],
+        instances=numbers[1],
+    )
+
+
+def _doubts(maps: CaseMaps) -> tuple[str, ...]:
+    """Warn of maps of object numbers that look like labels."""
+    target, prediction = maps.target_instances, maps.instances
+    if target is None or prediction is None:
+        return ()
+    first = find_labels(Path(f"{maps.case_id} (target)"), target, prediction, "references")
+    return tuple(filter(None, (first, find_labels(Path(f"{maps.case_id} (prediction)"), prediction, target))))
+
+
+def _checked(pairs: Iterable[Case]) -> Iterable[Case]:
+    """Check each case before its parts are used."""
+    rule = "to give (case_id, target, prediction)"
+    try:
+        cases = iter(pairs)
+    except TypeError:
+        raise InputError(expected(WHERE, "pairs", rule, type(pairs).__name__)) from None
+    for number, case in enumerate(cases):
+        if not isinstance(case, tuple | list) or len(case) != 3:
+            raise InputError(expected(WHERE, "pairs", rule, f"{type(case).__name__} at place {number}"))
+        case_id, target, prediction = case
+        if not isinstance(case_id, str) or not case_id:
+            raise InputError(expected(WHERE, "pairs", "to name each case by a text", f"{case_id!r} at place {number}"))
+        for name, array in (("target", target), ("prediction", prediction)):
+            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+                remedy = "Bring a tensor to NumPy with segmeter.to_numpy."
+                given = f"{type(array).__name__} as {name} of case {case_id!r}"
+                raise InputError(expected(WHERE, "pairs", "to hold NumPy arrays", given, remedy))
+        yield case_id, target, prediction
+
+
+def read_classes(
+    classes: Sequence[str] | ClassSpec, task: Task | None, ignore_index: int | EllipsisType | None
+) -> ClassSpec:
+    """Make a ClassSpec from names, or check that the other arguments agree with the given one."""
+    if isinstance(classes, ClassSpec):
+        if task is not None:
+            known_name(WHERE, "task", task, TASKS)
+        if ignore_index is not ... and ignore_index is not None:
+            ignore_index = whole_number(WHERE, "ignore_index", ignore_index)
+        given: dict[str, Any] = {} if task is None else {"task": task}
+        given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
+        for name, value in given.items():
+            own = getattr(classes, name)
+            if value != own:
+                remedy = f"Leave it out, or give classes.replace({name}=...)."
+                raise InputError(expected(WHERE, name, f"to be the ClassSpec's, {own!r}", repr(value), remedy))
+        return classes
+    if isinstance(classes, np.ndarray):
+        classes = classes.tolist()
+    if not isinstance(classes, Sequence) or isinstance(classes, str | bytes):
+        raise InputError(expected(WHERE, "classes", "to be a list of names", shown(classes)))
+    known = "multiclass" if task is None else task
+    known_name(WHERE, "task", known, TASKS)
+    ignored = None if ignore_index is ... else ignore_index
+    return ClassesConfig(classes=tuple(classes), task=known, ignore_index=ignored).spec()
