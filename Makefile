@@ -34,6 +34,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/check_words.py
 
 docs: $(VENV)/.installed-dev ## the site, in docs/_build; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
