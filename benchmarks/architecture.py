@@ -1,8 +1,8 @@
 """Print the size and shape of the source, and how much of it runs in three common commands.
 
-python benchmarks/architecture.py                        # the figures of this checkout
-python benchmarks/architecture.py --no-run               # without the commands, one of which trains for a step
-python benchmarks/architecture.py --rooms data metrics   # the source's size for some rooms alone
+    python benchmarks/architecture.py                        # everything
+    python benchmarks/architecture.py --no-run               # without the commands, one of which trains for a step
+    python benchmarks/architecture.py --rooms data metrics   # the source's size for some rooms alone
 
 Code lines are lines without blanks, comments and docstrings. Functions are those of ours that run in any thread of one
 command, each counted once.

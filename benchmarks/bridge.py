@@ -1,15 +1,11 @@
-"""The bridge against what people write instead: `python benchmarks/bridge.py --output benchmarks/results/bridge.json`.
+"""Compares the bridge with what people write instead: `python benchmarks/bridge.py`.
 
-Ours and theirs take turns in one run, and medians are compared. Rows that need a GPU say so where there is none.
+Medians by the clock are compared, as a transfer is mostly waiting. Rows that need a GPU say so if there is none.
 """
 
 import argparse
-import os
-import statistics
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,52 +14,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from record import RESULTS, circumstances, write_record
+from harness import Row, compare, demand, publish, race
+from record import RESULTS, circumstances
 from segmeter import HostCopier, labels_to_numpy, to_numpy
 
 NO_GPU = "no CUDA device was at hand"
 MIB = 2**20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One line of the table; `ratio` is theirs / ours unless the work says otherwise, None where not measured."""
-
-    work: str
-    against: str
-    needs: str
-    met: bool | None = None
-    ratio: float | None = None
-    ours_ms: float | None = None
-    theirs_ms: float | None = None
-    note: str = ""
-
-
-def interleave(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """Median milliseconds of each call; the calls take turns, after one turn that does not count."""
-    times: list[list[float]] = [[] for _ in calls]
-    for turn in range(rounds + 1):
-        for spent, call in zip(times, calls, strict=True):
-            start = time.perf_counter()
-            call()
-            if turn:
-                spent.append(1000 * (time.perf_counter() - start))
-    return [statistics.median(spent) for spent in times]
-
-
-def compare(work: str, against: str, least: float, ours_ms: float, theirs_ms: float, note: str = "") -> Row:
-    ratio = theirs_ms / ours_ms
-    needs = f"at least {least:g}x"
-    return Row(
-        work=work,
-        against=against,
-        needs=needs,
-        met=ratio >= least,
-        ratio=ratio,
-        ours_ms=ours_ms,
-        theirs_ms=theirs_ms,
-        note=note,
-    )
+def pair(rounds: int, work: str, against: str, least: float, *calls: Callable[[], object], note: str = "") -> Row:
+    """Compare our call with theirs, by the clock."""
+    times = race(dict(zip(("segmeter", against), calls, strict=True)), rounds)
+    return compare(work, times, {against: least}, clock="wall_ms", note=note)[0]
 
 
 def cpu_labels(num_classes: int, least: float, rounds: int) -> list[Row]:
@@ -77,19 +39,14 @@ def cpu_labels(num_classes: int, least: float, rounds: int) -> list[Row]:
         ("channels_last", logits.contiguous(memory_format=torch.channels_last)),
         ("channels_last bfloat16", logits.bfloat16().contiguous(memory_format=torch.channels_last)),
     ):
-        ours, theirs = interleave(
-            rounds,
-            partial(labels_to_numpy, given, task="multiclass", num_classes=num_classes),
-            partial(torch_labels, given),
-        )
+        ours = partial(labels_to_numpy, given, task="multiclass", num_classes=num_classes)
         needed = least if layout == "contiguous" else 1.0
-        rows.append(compare(f"{work}, {layout}", 'logits.argmax(1).numpy().astype("uint8")', needed, ours, theirs))
-    ours, numpys = interleave(
-        rounds,
-        lambda: labels_to_numpy(logits, task="multiclass", num_classes=num_classes),
-        lambda: logits.numpy().argmax(1).astype("uint8"),
-    )
-    return [*rows, compare(f"{work}, contiguous", 'logits.numpy().argmax(1).astype("uint8")', 1.0, ours, numpys, note)]
+        against = 'logits.argmax(1).numpy().astype("uint8")'
+        rows.append(pair(rounds, f"{work}, {layout}", against, needed, ours, partial(torch_labels, given)))
+    ours = partial(labels_to_numpy, logits, task="multiclass", num_classes=num_classes)
+    numpys = lambda: logits.numpy().argmax(1).astype("uint8")  # noqa: E731
+    against = 'logits.numpy().argmax(1).astype("uint8")'
+    return [*rows, pair(rounds, f"{work}, contiguous", against, 1.0, ours, numpys, note=note)]
 
 
 def torch_labels(logits: torch.Tensor) -> NDArray[Any]:
@@ -104,8 +61,8 @@ def check_equal(device: str) -> None:
         for layout in (torch.contiguous_format, torch.channels_last):
             given = logits.to(device, dtype).contiguous(memory_format=layout)
             ours = labels_to_numpy(given, task="multiclass", num_classes=19)
-            if not np.array_equal(ours, torch_labels(given.cpu())):
-                raise SystemExit(f"labels of {dtype} in {layout} differ from torch's")
+            same = np.array_equal(ours, torch_labels(given.cpu()))
+            demand(same, f"labels of {dtype} in {layout} differ from torch's")
 
 
 def cpu_overhead(rounds: int) -> Row:
@@ -116,34 +73,38 @@ def cpu_overhead(rounds: int) -> Row:
         for _ in range(calls):
             call()
 
-    ours, theirs = interleave(
-        rounds, lambda: repeat(lambda: to_numpy(tensor)), lambda: repeat(lambda: tensor.detach().numpy())
+    times = race(
+        {
+            "segmeter": lambda: repeat(lambda: to_numpy(tensor)),
+            "torch": lambda: repeat(lambda: tensor.detach().numpy()),
+        },
+        rounds,
     )
-    per_call_us = [1000 * spent / calls for spent in (ours, theirs)]
+    per_call_us = [1000 * times[name].wall_ms / calls for name in ("segmeter", "torch")]
     return Row(
-        work="to_numpy of 1 element, CPU",
+        work=f"to_numpy of 1 element, CPU, {calls} calls",
         against="tensor.detach().numpy()",
         needs="under 10 us per call",
         met=per_call_us[0] < 10,
         ratio=per_call_us[1] / per_call_us[0],
-        ours_ms=per_call_us[0] / 1000,
-        theirs_ms=per_call_us[1] / 1000,
+        ours=times["segmeter"],
+        theirs=times["torch"],
         note=f"{per_call_us[0]:.2f} us against {per_call_us[1]:.2f} us",
     )
 
 
 def gpu_labels(rounds: int) -> list[Row]:
+    """Decode on the device, against moving logits or int64 labels."""
     logits = torch.randn(16, 19, 1024, 1024, device="cuda")
-    ours, device = interleave(
-        rounds,
-        lambda: labels_to_numpy(logits, task="multiclass", num_classes=19),
+    work = "logits (16, 19, 1024, 1024) -> uint8 labels on the host, GPU"
+    ours = partial(labels_to_numpy, logits, task="multiclass", num_classes=19)
+    on_host, on_device = (
+        lambda: logits.cpu().numpy().argmax(1).astype("uint8"),
         lambda: logits.argmax(1).cpu().numpy().astype("uint8"),
     )
-    (host,) = interleave(2, lambda: logits.cpu().numpy().argmax(1).astype("uint8"))
-    work = "logits (16, 19, 1024, 1024) -> uint8 labels on the host, GPU"
     return [
-        compare(work, 'logits.cpu().numpy().argmax(1).astype("uint8")', 100, ours, host, "theirs: 2 rounds"),
-        compare(work, 'logits.argmax(1).cpu().numpy().astype("uint8")', 3, ours, device),
+        pair(2, work, 'logits.cpu().numpy().argmax(1).astype("uint8")', 100, ours, on_host, note="2 rounds"),
+        pair(rounds, work, 'logits.argmax(1).cpu().numpy().astype("uint8")', 3, ours, on_device),
     ]
 
 
@@ -152,7 +113,6 @@ def gpu_probs(rounds: int) -> list[Row]:
     probs = torch.rand(4, 16, 1024, 1024, device="cuda")
     nbytes, repeats = probs.numel() * 4, 4
     pinned = torch.empty(probs.shape, pin_memory=True)
-
     copier = HostCopier(device="cuda")
 
     def submit_ahead() -> None:
@@ -162,18 +122,19 @@ def gpu_probs(rounds: int) -> list[Row]:
             waiting.pop(0).result()
         waiting.pop(0).result()
 
-    ours, theirs, link = interleave(
+    pageable, limit = ".cpu().numpy()", "80 % of the link's pinned limit"
+    times = race(
+        {
+            "segmeter": submit_ahead,
+            pageable: lambda: [probs.cpu().numpy() for _ in range(repeats)],
+            limit: lambda: [copy_pinned(pinned, probs) for _ in range(repeats)],
+        },
         rounds,
-        submit_ahead,
-        lambda: [probs.cpu().numpy() for _ in range(repeats)],
-        lambda: [copy_pinned(pinned, probs) for _ in range(repeats)],
     )
+    ours, link = (repeats * nbytes / times[name].wall_ms / 1e6 for name in ("segmeter", limit))
     work = "float32 probabilities, repeated 256 MiB, GPU"
-    speed = f"{repeats * nbytes / ours / 1e6:.1f} of {repeats * nbytes / link / 1e6:.1f} GB/s"
-    return [
-        compare(work, ".cpu().numpy()", 3, ours, theirs),
-        compare(work, "80 % of the link's pinned limit", 0.8, ours, link, speed),
-    ]
+    needs = {pageable: 3.0, limit: 0.8}
+    return compare(work, times, needs, clock="wall_ms", note=f"{ours:.1f} of {link:.1f} GB/s")
 
 
 def copy_pinned(pinned: torch.Tensor, source: torch.Tensor) -> None:
@@ -185,7 +146,7 @@ def gpu_ring(rounds: int) -> Row:
     """One result ahead of a consumer that takes as long as the copy; both sides copy to pinned memory."""
     source = torch.rand(16 * MIB, device="cuda")
     pinned, repeats = torch.empty(source.shape, pin_memory=True), 20
-    (copy_ms,) = interleave(rounds, lambda: copy_pinned(pinned, source))
+    copy_ms = race({"copy": lambda: copy_pinned(pinned, source)}, rounds)["copy"].wall_ms
     copier = HostCopier(device="cuda")
 
     def consume() -> None:
@@ -206,8 +167,8 @@ def gpu_ring(rounds: int) -> Row:
             copy_pinned(pinned, source)
             consume()
 
-    ours, theirs = interleave(rounds, ahead, synchronous)
-    return compare("one result ahead of a consumer as long as the copy, GPU", "synchronous copies", 1.8, ours, theirs)
+    work = "one result ahead of a consumer as long as the copy, GPU"
+    return pair(rounds, work, "synchronous copies", 1.8, ahead, synchronous)
 
 
 def gpu_checks(rounds: int) -> Row:
@@ -221,16 +182,16 @@ def gpu_checks(rounds: int) -> Row:
     def unchecked() -> None:
         copier.submit(logits.max(dim=1)[1].to(torch.uint8), case_id="a").result()
 
-    ours, theirs = interleave(rounds, checked, unchecked)
-    overhead = ours / theirs - 1
+    times = race({"checked": checked, "unchecked": unchecked}, rounds)
+    overhead = times["checked"].wall_ms / times["unchecked"].wall_ms - 1
     return Row(
         work="overhead of every check together, GPU",
         against="the same transfer unchecked",
         needs="at most 5 %",
         met=overhead <= 0.05,
-        ratio=theirs / ours,
-        ours_ms=ours,
-        theirs_ms=theirs,
+        ratio=1 / (1 + overhead),
+        ours=times["checked"],
+        theirs=times["unchecked"],
         note=f"overhead {100 * overhead:.1f} %",
     )
 
@@ -243,7 +204,7 @@ def without_gpu() -> list[Row]:
         (labels, 'logits.argmax(1).cpu().numpy().astype("uint8")', "at least 3x"),
         (probs, ".cpu().numpy()", "at least 3x"),
         (probs, "80 % of the link's pinned limit", "at least 0.8x"),
-        ("two slots under a consumer as long as the copy, GPU", "synchronous copies", "at least 1.8x"),
+        ("one result ahead of a consumer as long as the copy, GPU", "synchronous copies", "at least 1.8x"),
         ("overhead of every check together, GPU", "the same transfer unchecked", "at most 5 %"),
     )
     return [Row(work=work, against=against, needs=needs, note=NO_GPU) for work, against, needs in rows]
@@ -265,15 +226,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="2 rounds: shows that it runs")
     parser.add_argument("--output", type=Path, default=RESULTS / "bridge.json", help="where the JSON goes")
     arguments = parser.parse_args()
-    before = circumstances()
-    rows = measure(2 if arguments.quick else arguments.rounds, arguments.device)
-    for row in rows:
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}x"
-        times = "" if row.ours_ms is None else f"{row.ours_ms:.3f} ms against {row.theirs_ms:.3f} ms"
-        verdict = {None: "", True: "met", False: "NOT MET"}[row.met]
-        print(f"{row.work}\n  against {row.against}: {ratio} ({row.needs}) {verdict} {times} {row.note}".rstrip())
-    print(f"load average after: {os.getloadavg()[0]:.2f}; over 1 beside this job, times mean little", file=sys.stderr)
-    write_record(arguments.output, before | {"rounds": arguments.rounds, "rows": [asdict(row) for row in rows]})
+    rounds = 2 if arguments.quick else arguments.rounds
+    publish(arguments.output, circumstances(), measure(rounds, arguments.device), rounds=rounds)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,13 @@
-"""Focal losses against each other: `python benchmarks/focal.py --output benchmarks/results/focal.json`.
+"""Compares focal losses: `python benchmarks/focal.py --output benchmarks/results/focal.json`.
 
-First the value that each library gives on one input, with the factor to ours; then forward + backward, all taking turns
-in one run, with medians; then peak extra memory and saved tensors. A table in Markdown goes beside the JSON.
+First the value that each library gives on one input, with the factor to ours; then forward and backward, all in turns;
+then peak extra memory and saved tensors. A table in Markdown goes beside the JSON.
 """
 
 import argparse
-import json
-import os
-import platform
-import statistics
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +18,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.profiler import ProfilerActivity, profile
 from torchvision.ops import sigmoid_focal_loss
 
-import segmeter
+from harness import race
+from record import RESULTS, circumstances, write_record
 from segmeter import FocalLoss
 
 MONAI = find_spec("monai") is not None
@@ -40,6 +34,7 @@ class Row:
     work: str
     loss: str
     wall_ms: float
+    cold_wall_ms: float
     cpu_ms: float | None
     peak_memory: float
     saved: float
@@ -47,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What is promised, and what this run gives."""
+    """A promise, and how this run meets it."""
 
     promise: str
     needs: str
@@ -117,23 +112,8 @@ def binary(device: str, size: tuple[int, ...]) -> Work:
 def forward_backward(loss: Loss, logits: torch.Tensor) -> None:
     leaf = logits.detach().requires_grad_()
     loss(leaf).backward()
-
-
-def interleave(work: Work, rounds: int) -> dict[str, tuple[float, float]]:
-    """Median wall and CPU milliseconds of each loss; they take turns, after one turn that does not count."""
-    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in work.losses}
-    for turn in range(rounds + 1):
-        for name, loss in work.losses.items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            forward_backward(loss, work.logits)
-            if work.logits.is_cuda:
-                torch.cuda.synchronize()
-            if turn:
-                spent[name].append((time.perf_counter() - wall, time.process_time() - cpu))
-    return {
-        name: (1e3 * statistics.median(w for w, _ in times), 1e3 * statistics.median(c for _, c in times))
-        for name, times in spent.items()
-    }
+    if logits.is_cuda:
+        torch.cuda.synchronize()
 
 
 def peak_memory(loss: Loss, logits: torch.Tensor) -> float:
@@ -172,13 +152,14 @@ def saved_tensors(loss: Loss, logits: torch.Tensor) -> float:
 
 
 def measure(work: Work, rounds: int) -> list[Row]:
-    times = interleave(work, rounds)
+    times = race({name: partial(forward_backward, loss, work.logits) for name, loss in work.losses.items()}, rounds)
     return [
         Row(
             work=work.name,
             loss=name,
-            wall_ms=times[name][0],
-            cpu_ms=None if work.logits.is_cuda else times[name][1],
+            wall_ms=times[name].wall_ms,
+            cold_wall_ms=times[name].cold_wall_ms,
+            cpu_ms=None if work.logits.is_cuda else times[name].cpu_ms,
             peak_memory=peak_memory(loss, work.logits),
             saved=saved_tensors(loss, work.logits),
         )
@@ -205,15 +186,13 @@ def print_values() -> list[dict[str, object]]:
 def three_passes(logits: torch.Tensor, rounds: int) -> float:
     """Milliseconds to read the logits once, then read and write them once: what the memory allows."""
     other = torch.empty_like(logits)
-    times = []
-    for _ in range(rounds):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
+
+    def passes() -> None:
         logits.sum()
         other.copy_(logits)
         torch.cuda.synchronize()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times)
+
+    return race({"passes": passes}, rounds)["passes"].wall_ms
 
 
 def check_targets(rows: list[Row], device: str) -> list[Target]:
@@ -247,25 +226,13 @@ def table(rows: list[Row]) -> str:
     for work in dict.fromkeys(row.work for row in rows):
         chosen = [row for row in rows if row.work == work]
         ours = chosen[0].wall_ms
-        lines += ["", f"### {work}", "", "| loss | ms | CPU ms | against ours | peak extra memory | saved |"]
-        lines += ["|---|---:|---:|---:|---:|---:|"]
+        lines += ["", f"### {work}", "", "| loss | ms | first ms | CPU ms | against ours | peak extra memory | saved |"]
+        lines += ["|---|---:|---:|---:|---:|---:|---:|"]
         for row in chosen:
             cpu = "" if row.cpu_ms is None else f"{row.cpu_ms:.1f}"
-            times = f"{row.wall_ms:.2f} | {cpu} | {row.wall_ms / ours:.2f}x"
+            times = f"{row.wall_ms:.2f} | {row.cold_wall_ms:.2f} | {cpu} | {row.wall_ms / ours:.2f}x"
             lines.append(f"| {row.loss} | {times} | {row.peak_memory:.2f}x | {row.saved:.2f}x |")
     return "\n".join(lines).strip() + "\n"
-
-
-def hardware() -> dict[str, object]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
-        "torch_threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "load_average": [round(load, 2) for load in os.getloadavg()],
-    }
 
 
 def works(device: str, *, quick: bool) -> list[Work]:
@@ -281,9 +248,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="turns per row; medians are compared")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--quick", action="store_true", help="small inputs, 2 rounds: shows that it runs")
-    parser.add_argument("--output", type=Path, help="where the JSON goes; the table goes beside it, as .md")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS / "focal.json", help="the JSON; its table goes beside it"
+    )
     arguments = parser.parse_args()
-    machine, values = hardware(), print_values()
+    packages = ("torchvision", "segmentation-models-pytorch", "monai")
+    before, values = circumstances(*packages), print_values()
     if arguments.quick:
         arguments.rounds = 2
     jobs = works(arguments.device, quick=arguments.quick)
@@ -299,33 +269,9 @@ def main() -> None:
     for target in targets:
         verdict = "met" if target.met else "NOT MET"
         print(f"{target.measured:8.2f}  ({target.needs}) {verdict:7s}  {target.promise}")
-    print(f"load average before and after: {machine['load_average'][0]}, {os.getloadavg()[0]:.2f}", file=sys.stderr)
-    if arguments.output:
-        write(arguments.output, machine=machine, values=values, rows=rows, targets=targets, rounds=arguments.rounds)
-
-
-def write(
-    path: Path,
-    *,
-    machine: dict[str, object],
-    values: list[dict[str, object]],
-    rows: list[Row],
-    targets: list[Target],
-    rounds: int,
-) -> None:
-    packages = ["torch", "torchvision", "segmentation_models_pytorch", "numba", *(["monai"] if MONAI else [])]
-    content = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rounds": rounds,
-        "hardware": machine,
-        "versions": {"segmeter": segmeter.__version__, **{name: version(name) for name in packages}},
-        "values": values,
-        "rows": [asdict(row) for row in rows],
-        "targets": [asdict(target) for target in targets],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    path.with_suffix(".md").write_text(table(rows), encoding="utf-8")
+    found = {"rows": [asdict(row) for row in rows], "targets": [asdict(target) for target in targets]}
+    write_record(arguments.output, before | {"rounds": arguments.rounds, "values": values} | found)
+    arguments.output.with_suffix(".md").write_text(table(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def publish(record: dict[str, Any], kept: dict[str, Any], paths: list[Path]) -> 
 
 
 def describe(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a record says beside its parts: code, versions, machine."""
+    """Describe code, versions and machine, for the record."""
     facts = circumstances("triton", "monai", "torchmetrics")
     machine = {key: facts["hardware"][key] for key in ("cpu", "cores", "gpus")}
     packed = ROOT / "commit"  # of a bundle, which is no repository
@@ -141,7 +141,7 @@ def code() -> str:
 
 
 def read_kept(paths: list[Path], record: dict[str, Any]) -> dict[str, Any]:
-    """What earlier stages found with the same code on the same machine; other figures do not go into one table."""
+    """Read the results of earlier stages with the same code on the same machine; others do not go into one table."""
     kept: dict[str, Any] = {}
     for path in paths:
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"parts": {}}

@@ -119,7 +119,7 @@ def packages(wheels: list[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def called(archive: zipfile.ZipFile, names: list[str]) -> list[str]:
-    """Of imagecodecs its Python files, the codecs that src calls, and the libraries that these load."""
+    """Choose files of imagecodecs: its Python, the codecs that src calls, and the libraries that these load."""
     extensions = [name for name in names if Path(name).suffix == ".so" and Path(name).name.split(".")[0] in CODECS]
     loaded = b"".join(archive.read(name) for name in extensions)
     libraries = [name for name in names if ".libs/" in name and Path(name).name.encode() in loaded]

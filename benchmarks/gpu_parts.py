@@ -181,7 +181,7 @@ def memory(context: Context) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a part shows, and the most seconds it may take in a stage.
+    """A part: its purpose, and the most seconds it may take in a stage.
 
     `stop_s`: of these, the seconds in which it is asked to stop, so that the next stage goes on from there; 0 for a
     part that is run whole.

@@ -41,7 +41,7 @@ SPREADS = np.array([0.2, 0.4, 0.4, 0.6, 0.5, 0.9, 0.9, 0.5, 0.8, 0.9, 1.2])
 
 @dataclass(frozen=True)
 class Population:
-    """What is drawn, the score of its sums (R, M) -> (R,), and the true score where it is known exactly."""
+    """How to draw cases, the score of their sums (R, M), shaped (R,), and the true score if it is known exactly."""
 
     name: str
     what: str
@@ -182,7 +182,7 @@ def per_case(source: Callable[..., tuple[Array, Array]], rng: np.random.Generato
 
 
 def mostly_alike(rng: np.random.Generator, n: int) -> tuple[Array, None]:
-    """Of 50 cases one differs, a little downwards or, half as often, twice as far upwards; the others are equal."""
+    """Draw equal cases, one in 50 of which is a little lower or, half as often, twice as far higher."""
     differing = rng.random((n, 1)) < 0.02
     return mean_columns(0.875 + differing * rng.choice([-0.0625, -0.0625, 0.125], (n, 1))), None
 
@@ -252,7 +252,7 @@ def simulate(population: Population, units: int, replications: int, resamples: i
 
 
 def describe(ends: Array, truth: float, needed: float) -> dict[str, float]:
-    """Ends (replications, 2) -> of those given, shares that hold the truth or lie on one side, and the width."""
+    """Describe ends (replications, 2): shares that contain the truth or lie on one side of it, and the width."""
     low, high = ends.T
     given = ~np.isnan(low)
     return {

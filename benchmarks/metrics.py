@@ -1,23 +1,20 @@
-"""How fast counts, surfaces, bands and the bootstrap are, against the live tools (dependency group `peers`).
+"""Times counts, surfaces, bands, error types, slices and the bootstrap against live tools (dependency group `peers`).
 
-Every competitor must give the same values first. Everyone has one thread, runs take turns, and what is compared is the
-processor time of a call: on a machine that others use too, the clock on the wall mostly measures the others. Short
-calls are repeated until they take 20 ms together, so that each finds its data and memory where it left them; rows that
-say "once a turn" are of single calls, which the work of the others in between has cost their cache and their memory.
+Everyone has one thread, and the processor's time of a call is compared. Short calls are repeated until they take 20 ms
+together, so that each finds its data and memory where it left them. Rows that say "once a turn" are of single calls,
+which the work of the others in between has cost their cache and their memory.
 
     python benchmarks/metrics.py [--rounds N]      writes benchmarks/results/metrics.json
 """
 
 import argparse
+import csv
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,103 +24,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from record import RESULTS, circumstances, write_record
+from harness import Row, Work, compare, demand, publish, race, with_one_thread
+from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.error_types import error_types
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
 from segmeter.metrics.statistics.bootstrap import bootstrap
+from segmeter.metrics.summary.scoreboard import build_scoreboards
+from segmeter.metrics.summary.slices import summarise_slices
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.metrics.surfaces.shape import boundary_iou
 from segmeter.metrics.surfaces.surface import TOLERANCES, SurfaceMetrics, surface_metrics, surface_metrics_by_class
 
 Array = NDArray[np.uint8]
-Work = Callable[[], object]
 
 K, SIDE, VOID = 19, 1024, 255
 SPACING = (2.0, 1.0, 1.0)
-LEAST_S = 0.02  # a call that is shorter is repeated
+REPEAT_S = 0.02  # a call that is shorter is repeated
+CASES, SLICES = 100_000, 20
 PEERS = ("torchmetrics", "monai", "segmentation-models-pytorch", "scikit-learn", "surface-distance")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Time:
-    """Milliseconds of one call: of the processor (median over rounds, and best), and by the clock (median)."""
-
-    processor: float
-    processor_best: float
-    wall: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One line of the table; `ratio` is theirs / ours in processor time, None where not installed."""
-
-    work: str
-    against: str
-    needs: str = ""
-    met: bool | None = None
-    ratio: float | None = None
-    ours_ms: Time | None = None
-    theirs_ms: Time | None = None
-    note: str = ""
-
-
-def interleave(work: dict[str, Work], rounds: int, least_s: float = LEAST_S) -> dict[str, Time]:
-    """Time each call in turns, after one turn that counts only to see how long it takes; the slow have fewer turns."""
-    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
-    repeats = {name: max(1, round(least_s / max(measure(call, 1)[0], 1e-6))) for name, call in work.items()}
-    for turn in range(rounds):
-        for name, call in work.items():
-            if turn % 3 and spent[name][0][0] > 0.5:
-                continue
-            spent[name].append(measure(call, repeats[name]))
-    return {
-        name: Time(
-            processor=1000 * statistics.median(one[0] for one in times),
-            processor_best=1000 * min(one[0] for one in times),
-            wall=1000 * statistics.median(one[1] for one in times),
-        )
-        for name, times in spent.items()
-    }
-
-
-def measure(call: Work, repeats: int) -> tuple[float, float]:
-    """Seconds of one call, of the processor and by the clock."""
-    busy, start = time.process_time(), time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.process_time() - busy) / repeats, (time.perf_counter() - start) / repeats
-
-
-def compare(
-    work: str,
-    calls: dict[str, Work],
-    rounds: int,
-    needs: dict[str, float],
-    note: str = "",
-    least_s: float = LEAST_S,
-) -> list[Row]:
-    """Rows of "segmeter" against everyone else in `calls`; those in `needs` that are missing are said to be."""
-    times = interleave(calls, rounds, least_s)
-    ours = times.pop("segmeter")
-    rows = []
-    for name in [*times, *(name for name in needs if name not in times)]:
-        theirs, least = times.get(name), needs.get(name)
-        ratio = theirs.processor / ours.processor if theirs else None
-        rows.append(
-            Row(
-                work=work,
-                against=name,
-                needs=f"at least {least:g}x" if least else "",
-                met=None if least is None or ratio is None else ratio >= least,
-                ratio=ratio,
-                ours_ms=ours,
-                theirs_ms=theirs,
-                note=note if theirs else "not installed",
-            )
-        )
-    return rows
+def times(calls: dict[str, Work], rounds: int, repeat_s: float = REPEAT_S) -> dict[str, Any]:
+    """Race the calls; those over half a second have a third of the turns."""
+    return race(calls, rounds, repeat_s=repeat_s, seldom_s=0.5)
 
 
 def noise(rng: np.random.Generator) -> tuple[Array, Array]:
@@ -209,14 +137,9 @@ def count(rounds: int) -> list[Row]:
             demand(np.array_equal(np.asarray(call()), reference.diagonal()), f"{tool} counts differently")
         needs = {"torchmetrics, int64": 150.0, "torchmetrics, uint8": 150.0, "np.bincount on uint16": 3.0}
         work = f"confusion matrix, {name}{' with ignore_index' if void else ''}, {K} classes, 1 Mpx, uint8"
-        rows += compare(work, matrices | diagonals, rounds, needs)
-        rows += compare(f"{work}, once a turn", matrices, rounds, needs, least_s=0)
+        rows += compare(work, times(matrices | diagonals, rounds), needs)
+        rows += compare(f"{work}, once a turn", times(matrices, rounds, 0), needs)
     return rows
-
-
-def demand(condition: bool, message: str) -> None:
-    if not condition:
-        raise SystemExit(message)
 
 
 def resample(rounds: int) -> list[Row]:
@@ -231,15 +154,14 @@ def resample(rounds: int) -> list[Row]:
         "whole summary": lambda: summarise(rows, spec),
     }
     return [
-        Row(
-            work=f"{name}, N = 500, B = 10000, {K} classes",
-            against="-",
-            needs="under 0.5 s",
-            met=spent.processor < 500,
-            ours_ms=spent,
-        )
-        for name, spent in interleave(work, rounds).items()
+        alone(f"{name}, N = 500, B = 10000, {K} classes", spent, 500) for name, spent in times(work, rounds).items()
     ]
+
+
+def alone(work: str, spent: Any, at_most_ms: float) -> Row:
+    """A row without anyone to compare with."""
+    needs = f"under {at_most_ms / 1000:g} s"
+    return Row(work=work, needs=needs, met=spent.cpu_ms < at_most_ms, ours=spent)
 
 
 def dataset_miou(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -284,7 +206,7 @@ def check_surfaces(ours: tuple[SurfaceMetrics, ...], theirs: dict[str, NDArray[n
 
 
 def surfaces(rounds: int) -> list[Row]:
-    """Every surface figure: of balls in 192 x 192 x 192, and of a map of 19 classes."""
+    """Every surface metric: of balls in 192 x 192 x 192, and of a map of 19 classes."""
     rows = []
     for radius, least in ((20, 20.0), (60, 8.0)):
         pair = balls(radius)
@@ -316,7 +238,7 @@ def against_monai(
         given = [torch.from_numpy(one) for one in planes]
         check_surfaces(ours(), monai_surfaces(given, spacing))
         calls[name] = lambda: monai_surfaces(given, spacing)
-    return compare(work, calls, rounds, {name: least})
+    return compare(work, times(calls, rounds), {name: least})
 
 
 def elements(rounds: int) -> list[Row]:
@@ -332,7 +254,7 @@ def elements(rounds: int) -> list[Row]:
             expected = [found.hd, found.hd95, found.mean_from_target, found.mean_from_mask, *found.nsd]
             demand(np.allclose(theirs(), expected, rtol=1e-6), f"surface-distance: {theirs()} and ours {expected}")
             calls["surface-distance"] = theirs
-        rows += compare(f"marching cubes, the same metrics, ball of radius {radius}", calls, rounds, {})
+        rows += compare(f"marching cubes, the same metrics, ball of radius {radius}", times(calls, rounds), {})
     return rows
 
 
@@ -355,7 +277,7 @@ def boundaries(rounds: int) -> list[Row]:
         name: lambda: published_boundary(target, labels, found.width),
     }
     note = "erosion by a minimum filter, whose time does not grow with the width as that of repeated erosions does"
-    return compare(f"boundary IoU, {SIDE} x {SIDE}, {K} classes", calls, rounds, {name: 10.0}, note)
+    return compare(f"boundary IoU, {SIDE} x {SIDE}, {K} classes", times(calls, rounds), {name: 10.0}, note=note)
 
 
 def published_boundary(target: Array, labels: Array, width: int) -> NDArray[np.float64]:
@@ -367,6 +289,55 @@ def published_boundary(target: Array, labels: Array, width: int) -> NDArray[np.f
         first, second = (one > minimum_filter(one, 2 * width + 1, mode="constant") for one in masks)
         scores.append(np.count_nonzero(first & second) / np.count_nonzero(first | second))
     return np.array(scores)
+
+
+def diagnose(rounds: int) -> Iterator[Row]:
+    """Sort wrong pixels by type, and score 100,000 cases in 20 slices of a table, with intervals and tests."""
+    target, labels = scene(np.random.default_rng(0))
+    found = error_types(target, labels, num_classes=K)
+    demand(found.counts.sum() == 2 * (target != labels).sum(), "the types do not add up to the wrong pixels")
+    spent = times({"segmeter": lambda: error_types(target, labels, num_classes=K)}, rounds)["segmeter"]
+    yield alone(f"types of errors, {SIDE} x {SIDE}, {K} classes", spent, 50)
+    for classes in (2, K):
+        with tempfile.TemporaryDirectory() as folder:
+            rows, names, call = sliced(classes, Path(folder) / "table.csv")
+            check_slices(call(), rows, names)
+            spent = race({"segmeter": call}, max(3, rounds // 2))["segmeter"]
+        yield alone(f"{CASES:,} cases in {SLICES} slices of a table, B = 10000, {classes} classes", spent, 2000)
+
+
+def sliced(classes: int, table: Path) -> tuple[list[CaseRow], list[str], Callable[[], dict[str, Any]]]:
+    """Rows of cases, each half right, the scanner of each, and all that a run does to score them slice by slice."""
+    rng = np.random.default_rng(classes)
+    counts = rng.integers(0, 40, (CASES, classes, classes))
+    counts[:, range(classes), range(classes)] *= 20
+    rows = [CaseRow(case_id=f"c{i:06d}", height=64, width=64, counts=one) for i, one in enumerate(counts)]
+    names = [f"scanner {k:02d}" for k in rng.integers(0, SLICES, CASES)]
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([("case_id", "scanner"), *((f"c{i:06d}", name) for i, name in enumerate(names))])
+    spec = ClassSpec(
+        task="binary" if classes == 2 else "multiclass",
+        names=tuple(f"class {k}" for k in range(classes)),
+        colours=((0, 0, 0),) * classes,
+    )
+    config = MetricsConfig(slices=str(table), slice_by=("scanner",))
+
+    def call() -> dict[str, Any]:
+        run = lay_out_run(rows, spec, class_regions(spec, config.groups))
+        return summarise_slices(build_scoreboards({"run": run}, spec, config)[0]["run"])
+
+    return rows, names, call
+
+
+def check_slices(found: dict[str, Any], rows: list[CaseRow], names: list[str]) -> None:
+    """Stop unless each slice has the score of its cases' counts."""
+    for name, each in found["by"]["scanner"].items():
+        total = sum(row.counts for row, own in zip(rows, names, strict=True) if own == name)
+        tp = np.diag(total)
+        iou = tp / (total.sum(0) + total.sum(1) - tp)
+        wanted = iou[1] if len(iou) == 2 else iou.mean()
+        demand(np.isclose(each["scores"][found["headline"]]["value"], wanted, rtol=1e-12), f"{name} scores differently")
+        demand(each["n"] == names.count(name), f"{name} has other cases")
 
 
 def start_up() -> dict[str, float]:
@@ -385,20 +356,6 @@ def start_up() -> dict[str, float]:
     return {"first count, compiling": first, "first count, from the cache": second}
 
 
-def show(row: Row) -> None:
-    ratio = "" if row.ratio is None else f"{row.ratio:.1f}x"
-    verdict = {None: "", True: "met", False: "NOT MET"}[row.met]
-    times = [f"{one.processor:.3f} ms" for one in (row.ours_ms, row.theirs_ms) if one]
-    print(f"{row.work}\n  against {row.against}: {ratio} {row.needs} {verdict} {' and '.join(times)}", flush=True)
-
-
-def with_one_thread() -> None:
-    """Start again with the environment that libraries read when they are loaded."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    if any(os.environ.get(name) != "1" for name in names):
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(names, "1"))
-
-
 def main() -> None:
     with_one_thread()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -407,13 +364,9 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", module="monai")
     before = circumstances(*PEERS)
-    rows: list[Row] = []
-    for part in (count, surfaces, elements, boundaries, resample):
-        for row in part(arguments.rounds):
-            rows.append(row)
-            show(row)
-    content = {"rounds": arguments.rounds, "threads": 1, "rows": [asdict(row) for row in rows], "start_s": start_up()}
-    write_record(arguments.output, before | content)
+    parts = (count, surfaces, elements, boundaries, resample, diagnose)
+    rows = (row for part in parts for row in part(arguments.rounds))
+    publish(arguments.output, before, rows, rounds=arguments.rounds, threads=1, start_s=start_up())
 
 
 if __name__ == "__main__":

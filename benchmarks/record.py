@@ -1,4 +1,4 @@
-"""What every benchmark writes beside its figures: when, on what machine, with which versions."""
+"""Records when, on what machine and with which versions a benchmark ran, beside its results."""
 
 import json
 import os

@@ -21,9 +21,9 @@ from record import RESULTS as FOLDER
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import Shard, describe_shard
+from segmeter.evaluation.finished.merge import Merge, merge
+from segmeter.evaluation.finished.pieces import read_pieces
 from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.merge import Merge, merge
-from segmeter.evaluation.pieces import read_pieces
 from segmeter.evaluation.score import SUMMARY
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
@@ -49,7 +49,7 @@ CONFIG = MetricsConfig()
 
 
 def simulate(block: int) -> np.ndarray:
-    """What scoring `BLOCK` masks of 512 x 512, of mostly right pixels, leaves."""
+    """Draw the counts of `BLOCK` masks of 512 x 512, most of whose pixels are right."""
     rng = np.random.default_rng(block)
     counts = rng.integers(0, 300, (BLOCK, CLASSES, CLASSES))
     counts[:, np.arange(CLASSES), np.arange(CLASSES)] = rng.integers(10_000, 60_000, (BLOCK, CLASSES))
@@ -65,7 +65,7 @@ def draw_rows(numbers: range) -> Iterator[CaseRow]:
 
 
 def write_journal(folder: Path, rows: Iterable[CaseRow], identity: dict[str, Any], names: Sequence[str]) -> Manifest:
-    """What scoring leaves until it has counted the last case."""
+    """Write the journal that scoring keeps until it has counted the last case."""
     manifest = Manifest.begin(folder, identity, names)
     for row in rows:
         manifest.add(Entry(case_id=row.case_id, row=row, sha256="0" * 64, record=RECORD))
@@ -74,7 +74,7 @@ def write_journal(folder: Path, rows: Iterable[CaseRow], identity: dict[str, Any
 
 
 def write_shard(folder: Path, number: int, count: int) -> None:
-    """What merging reads of the folder that `segmeter score shard=number/SHARDS` leaves; its own summary is empty."""
+    """Write the parts of a shard's folder that merging reads; its own summary is empty."""
     shard, names = Shard(number, SHARDS), [f"case{each:07d}" for each in range(count)]
     identity = {"metrics": as_plain(CONFIG), "extra_predictions": 0, "shard": describe_shard(shard, names)}
     manifest = write_journal(folder, draw_rows(range(count)[number - 1 :: SHARDS]), identity, shard.take(names))
@@ -125,7 +125,7 @@ def measure(count: int) -> dict[str, dict[str, float]]:
 
 
 def kb_per_case(table: dict[int, dict[str, dict[str, float]]]) -> dict[str, float]:
-    """What each further case adds to the memory of a stage, between the fewest cases and the most."""
+    """Compute the memory that each further case adds to a stage, between the fewest cases and the most."""
     least, most = min(table), max(table)
     return {
         stage: round(1e3 * (table[most][stage]["peak_mb"] - table[least][stage]["peak_mb"]) / (most - least), 2)

@@ -1,22 +1,20 @@
-"""How long `segmeter score` takes, against decoding the same PNGs alone: in threads, and in processes for comparison.
+"""Times `segmeter score` against decoding the same PNGs alone, in threads and in processes.
 
-Runs are interleaved, so that a busy machine slows all alike; medians are reported, with the best and the CPU time of
-all threads and processes beside them. Decoding alone is Pillow's, in the same number of threads; processes include
-their start. Scoring is the whole of `evaluation.score`: reading with every check, hashing,
-counting, rows, summary with 10000 resamples, and all files written; the same in one thread shows what the other cores
-add. Its parts are timed in place, in one thread.
+Decoding alone is Pillow's, in the same number of threads; processes include their start. Scoring is the whole of
+`evaluation.score`: reading with every check, hashing, counting, rows, summary with 10000 resamples, and all files. The
+same in one thread shows what the other cores add. The parts are timed where they run, in one thread.
 
     OMP_NUM_THREADS=1 python benchmarks/score.py [pairs] [rounds]      writes benchmarks/results/score.json
 """
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from unittest import mock
 import numpy as np
 from PIL import Image
 
+from harness import race, whole_cpu
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
@@ -95,28 +94,6 @@ def score_on_one_core(job: Scoring) -> None:
         os.sched_setaffinity(0, allowed)
 
 
-def measure(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
-    for _ in range(rounds):
-        for name, call in work.items():
-            start, cpu = time.perf_counter(), cpu_seconds()
-            call()
-            seconds[name].append((time.perf_counter() - start, cpu_seconds() - cpu))
-    return {
-        name: {
-            "median_s": statistics.median(wall for wall, _ in took),
-            "best_s": min(wall for wall, _ in took),
-            "cpu_median_s": statistics.median(cpu for _, cpu in took),
-        }
-        for name, took in seconds.items()
-    }
-
-
-def cpu_seconds() -> float:
-    """Of this process and of those that it has waited for: what it costs, however busy the machine is."""
-    return sum(os.times()[:4])
-
-
 PARTS = (  # where a part's time is spent: module or class, function
     ("read a pair", CaseScorer, "_load"),
     ("count it", CaseScorer, "_count"),
@@ -159,7 +136,7 @@ class Stopwatch:
 
 
 def in_turn(work: Callable[[Any], Any], items: Iterable[Any], **_: Any) -> Iterator[Any]:
-    """What `map_in_threads` does, in the thread that asks."""
+    """Map in the thread that asks, as `map_in_threads` does in several."""
     for item in items:
         yield work(item)
 
@@ -190,9 +167,9 @@ def time_command(root: Path, *options: str) -> float:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(root.parent / "bytecode")
     for _ in range(2):
-        start = cpu_seconds()
+        start = whole_cpu()
         subprocess.run(command, check=True, capture_output=True, env=environment)
-    return cpu_seconds() - start
+    return whole_cpu() - start
 
 
 def main(count: int = 300, rounds: int = 5) -> None:
@@ -212,8 +189,8 @@ def main(count: int = 300, rounds: int = 5) -> None:
             "score, whole": partial(score, job),
             "score, whole, one core": partial(score_on_one_core, job),
         }
-        job.scorer()(job.pairing.pairs[0])  # compiled loops are no part of what is measured
-        times = measure(work, rounds)
+        job.scorer()(job.pairing.pairs[0])  # compile loops first
+        times = race(work, rounds, cpu=whole_cpu)
         parts = time_parts(job, rounds)
         commands = {
             "the whole command": time_command(root),
@@ -223,16 +200,17 @@ def main(count: int = 300, rounds: int = 5) -> None:
         commands["the whole command, 2 pairs"] = time_command(root / "few")
     alone = times["decoding alone"]
     for name, took in times.items():
-        ratios = ", ".join(f"{what} x{took[what] / alone[what]:.2f}" for what in took)
-        print(f"{name:<34} {1000 * took['median_s'] / count:7.2f} ms a pair: {ratios}")
-    speedup = times["score, whole, one core"]["best_s"] / times["score, whole"]["best_s"]
+        ratios = f"{took.wall_ms / alone.wall_ms:.2f}x by the clock, {took.cpu_ms / alone.cpu_ms:.2f}x CPU"
+        print(f"{name:<34} {took.wall_ms / count:7.2f} ms a pair: {ratios}")
+    speedup = times["score, whole, one core"].wall_best_ms / times["score, whole"].wall_best_ms
     print(f"{count_cores()} threads against one, best of {rounds} by the clock of a quiet machine: {speedup:.2f}x")
     for name, seconds in parts.items():
         print(f"  {name:<36} {1000 * seconds / count:7.3f} CPU ms a pair")
     for name, seconds in commands.items():
         print(f"{name:<38} {seconds:7.2f} CPU s")
     shape = {"pairs": count, "rounds": rounds, "side": SIDE, "classes": K}
-    found = {"times": times, "threads_speedup": speedup, "parts_cpu_s": parts, "commands_cpu_s": commands}
+    plain = {name: asdict(each) for name, each in times.items()}
+    found = {"times": plain, "threads_speedup": speedup, "parts_cpu_s": parts, "commands_cpu_s": commands}
     write_record(RESULT, circumstances() | shape | found)
 
 

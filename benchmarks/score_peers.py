@@ -1,9 +1,8 @@
-"""`segmeter score` on whole folders of files against other evaluators, live and in turns: CPU time, equal counts first.
+"""Times `segmeter score` on whole folders of files against other evaluators.
 
-Ours writes everything that a run has but the report: journal, manifest, cases.csv and cases.parquet, metrics.json with
-intervals from 10000 resamples. vernier and hotcoco (Rust) give one confusion matrix and write nothing. The evaluators
-in Python see a few pairs only, one by one; Pillow (for volumes nibabel) decodes for them, as they take arrays. What is
-compared is the CPU time of all threads: on a machine that others use too, the clock mostly measures the others.
+Ours writes everything that a run has except the report, with intervals from 10000 resamples. vernier and hotcoco
+(Rust) give one confusion matrix and write nothing. The evaluators in Python see a few pairs only, one by one; Pillow
+(for volumes nibabel) decodes for them, as they take arrays. CPU times of all threads are compared.
 
     python benchmarks/score_peers.py [--pairs N] [--volumes N] [--rounds N] [--camvid FOLDER]
 
@@ -13,11 +12,11 @@ compared is the CPU time of all threads: on a machine that others use too, the c
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from harness import demand, race
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.known_classes import default_colours
@@ -185,7 +185,7 @@ def nnunet(paths: Paths, *, classes: int = K) -> Array:
         from nnunetv2.evaluation.evaluate_predictions import compute_metrics
 
     class Reader:
-        """What its readers do, without their further packages."""
+        """Reads as its readers do, without their further packages."""
 
         def read_seg(self, path: str) -> tuple[Array, dict[str, Any]]:
             return decoded((Path(path), Path(path)))[0][None], {}
@@ -209,18 +209,13 @@ def measure(name: str, paths: Paths, work: dict[str, Counter], rounds: int) -> d
     """CPU milliseconds a pair, in turns, after a first turn in which all count the same."""
     first = {tool: margins(count(paths)) for tool, count in work.items()}
     different = [tool for tool, counts in first.items() if not np.array_equal(counts, first["segmeter"])]
-    assert not different, f"{name}: {different} count differently"
-    spent: dict[str, list[float]] = {tool: [] for tool in work}
-    for _ in range(rounds):
-        for tool, count in work.items():
-            start = time.process_time()
-            count(paths)
-            spent[tool].append(1000 * (time.process_time() - start) / len(paths))
-    found = {tool: {"median_ms": statistics.median(took), "best_ms": min(took)} for tool, took in spent.items()}
-    for tool, took in found.items():
-        ratio = took["median_ms"] / found["segmeter"]["median_ms"]
-        print(f"{name:<24} {tool:<14} {took['median_ms']:9.2f} CPU ms a pair, {ratio:7.2f}x", flush=True)
-    return {"pairs": len(paths), "rounds": rounds, "load": os.getloadavg()[0], "tools": found}
+    demand(not different, f"{name}: {different} count differently")
+    times = race({tool: partial(count, paths) for tool, count in work.items()}, rounds)
+    for tool, took in times.items():
+        ratio = took.cpu_ms / times["segmeter"].cpu_ms
+        print(f"{name:<24} {tool:<14} {took.cpu_ms / len(paths):9.2f} CPU ms a pair, {ratio:7.2f}x", flush=True)
+    tools = {tool: {field: value / len(paths) for field, value in asdict(took).items()} for tool, took in times.items()}
+    return {"pairs": len(paths), "rounds": rounds, "load": os.getloadavg()[0], "tools": tools}
 
 
 def write_volumes(root: Path, count: int) -> Paths:

@@ -1,10 +1,10 @@
-"""What a second start on a large data set costs: to find, pair and check its files against the cache of verified ones.
+"""Times a second start on a large data set: finding, pairing and checking its files against the cache of verified ones.
 
     python benchmarks/startup.py [cases, 100000]
 
-Makes that many images and masks of 32 x 32 in a temporary folder (8 KB of disk a case) and opens the splits "train" and
-"val" as a training does, each time in a new process: once, which reads every file, and five times more. CPU seconds of
-all threads, without the imports. Writes benchmarks/results/startup.json.
+Makes that many images and masks of 32 x 32 in a temporary folder (8 KB of disk a case). Then it opens the splits
+"train" and "val" as a training does, each time in a new process. The first time reads every file; five more follow.
+CPU seconds of all threads, without the imports. Writes benchmarks/results/startup.json.
 """
 
 import os

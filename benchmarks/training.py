@@ -1,21 +1,18 @@
-"""A training step against the plain loop: `python benchmarks/training.py --output benchmarks/results/training.json`.
+"""Compares a training step with the plain loop: `python benchmarks/training.py`.
 
 Ours is the step that `segmeter train` takes with its defaults: channels_last, bfloat16 where the CPU has it, the
 decoder folded, softmax focal loss, fused AdamW, clipping, uint8 images. Theirs is segmentation-models-pytorch as its
-examples use it: its own focal loss, Adam, float32, NCHW. Same network, same first weights, same images. On the CPU
-ours also runs with the decoder as the library has it, which shows what folding saves. Each contender has a process of
-its own, as ours keeps freed memory and theirs, as users run it, does not. They take turns, and the others wait idle.
+examples use it: its own focal loss, Adam, float32, NCHW. Network, first weights and images are the same. Ours also runs
+with the decoder as the library has it, which shows what folding saves. Each contender has a process of its own, as ours
+keeps freed memory and theirs, as users run it, does not.
 """
 
 import argparse
 import copy
 import multiprocessing
-import os
-import statistics
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,9 +23,10 @@ import torch
 from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoderBlock
 from torch import Tensor, nn
 
-from record import RESULTS, circumstances, write_record
+from harness import Row, Spent, Time, compare, demand, publish, race
+from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
-from segmeter.inference.allocator import keep_freed_memory
+from segmeter.inference.memory import keep_freed_memory
 from segmeter.losses.focal import FocalLoss
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
@@ -40,11 +38,13 @@ from segmeter.training.data.windows import Resizing
 from segmeter.training.job import Augmentation
 from segmeter.training.learner import Parts
 from segmeter.training.optimizers import build_adamw
-from segmeter.training.trainer import update
+from segmeter.training.step import update
 
 CLASSES, VOID = 11, 11
 LEARNING_STEPS = 12  # enough that both losses have clearly fallen
-KINDS = ("ours", "the plain loop", "ours, unfolded")
+PLAIN = "the plain loop: SMP FocalLoss with ignore_index, Adam, float32, NCHW"
+UNFOLDED = "segmeter with the library's decoder"
+KINDS = ("segmeter", PLAIN, UNFOLDED)
 Step = Callable[[], Tensor]
 
 
@@ -67,29 +67,6 @@ CASES = (
 )
 QUICK_CASE = Case(encoder="resnet18", batch=4, height=64, width=64, least=0.0)
 GPU_CASES = (Case(encoder="resnet34", batch=16, height=512, width=512, least=3.0, device="cuda"),)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One network; times are milliseconds per image and step, `ratio` is theirs / ours of the medians.
-
-    `unfolded_ms` is ours with the library's own decoder blocks, and `folding_saves` the share of it that folding saves.
-    """
-
-    work: str
-    against: str
-    needs: str
-    met: bool
-    ratio: float
-    ratio_of_fastest: float
-    ours_ms: float
-    theirs_ms: float
-    ours_fastest_ms: float
-    theirs_fastest_ms: float
-    unfolded_ms: float
-    folding_saves: float
-    loss_ours: tuple[float, float]
-    loss_theirs: tuple[float, float]
 
 
 def blobs(case: Case) -> tuple[Tensor, Tensor]:
@@ -182,8 +159,7 @@ def check_same(segmenter: Segmenter, network: nn.Module, image: Tensor) -> None:
 def check_learns(name: str, step: Step) -> tuple[float, float]:
     """Loss of the first and of a later step; a step that does not learn must not be timed."""
     losses = [float(step()) for _ in range(LEARNING_STEPS)]
-    if not losses[-1] < 0.7 * losses[0]:
-        raise SystemExit(f"{name} does not learn: loss {losses[0]:.4f}, then {losses[-1]:.4f}")
+    demand(losses[-1] < 0.7 * losses[0], f"{name} does not learn: loss {losses[0]:.4f}, then {losses[-1]:.4f}")
     return losses[0], losses[-1]
 
 
@@ -193,9 +169,9 @@ def serve(kind: str, case: Case, pipe: Connection) -> None:
     device = torch.device(case.device)
     segmenter = build_segmenter(card_of(case.encoder)).train()
     image, target = blobs(case)
-    if kind != "the plain loop":
+    if kind != PLAIN:
         keep_freed_memory()
-        for block in (each for each in segmenter.modules() if isinstance(each, FoldedBlock) and kind != "ours"):
+        for block in (each for each in segmenter.modules() if isinstance(each, FoldedBlock) and kind == UNFOLDED):
             block.__class__ = UnetDecoderBlock  # it has the same parts
         batch = Batch(image=image.to(device), target=target.to(device), indices=np.arange(len(image)), epoch=0)
         step = partial(our_step(segmenter.to(device), device=device), batch)
@@ -203,66 +179,46 @@ def serve(kind: str, case: Case, pipe: Connection) -> None:
         step = plain_step(plain_network(case.encoder, segmenter).to(device), image, target)
     pipe.send(check_learns(kind, step))
     while pipe.recv():
-        start = time.perf_counter()
+        cpu, wall = time.process_time(), time.perf_counter()
         step()
         if device.type == "cuda":
             torch.cuda.synchronize()
-        pipe.send(1000 * (time.perf_counter() - start) / case.batch)
+        pipe.send(Spent((time.process_time() - cpu) / case.batch, (time.perf_counter() - wall) / case.batch))
 
 
-def interleave(rounds: int, pipes: Sequence[Connection]) -> list[list[float]]:
-    """Milliseconds per image of each contender; they take turns, and the first turn does not count."""
-    times: list[list[float]] = [[] for _ in pipes]
-    for turn in range(rounds + 1):
-        for spent, pipe in zip(times, pipes, strict=True):
-            pipe.send(True)
-            milliseconds = pipe.recv()
-            if turn:
-                spent.append(milliseconds)
-    return times
+def ask(pipe: Connection) -> Spent:
+    """Let a contender take a step."""
+    pipe.send(True)
+    spent: Spent = pipe.recv()
+    return spent
 
 
-def race(case: Case, rounds: int) -> tuple[list[tuple[float, float]], list[list[float]]]:
-    """First and later loss of each contender, and its times."""
+def run_contenders(case: Case, rounds: int) -> tuple[dict[str, tuple[float, float]], dict[str, Time]]:
+    """First and later loss of each contender, and its times per image; the one that waits does nothing."""
     context = multiprocessing.get_context("spawn")
-    ends = [context.Pipe() for _ in KINDS]
-    workers = [
-        context.Process(target=serve, args=(kind, case, end[1]), daemon=True)
-        for kind, end in zip(KINDS, ends, strict=True)
-    ]
-    losses = []
-    for worker, (pipe, _) in zip(workers, ends, strict=True):
+    ends = {kind: context.Pipe() for kind in KINDS}
+    workers = [context.Process(target=serve, args=(kind, case, ends[kind][1]), daemon=True) for kind in KINDS]
+    losses = {}
+    for kind, worker in zip(KINDS, workers, strict=True):
         worker.start()
-        losses.append(pipe.recv())
-    times = interleave(rounds, [pipe for pipe, _ in ends])
-    for worker, (pipe, _) in zip(workers, ends, strict=True):
-        pipe.send(False)
+        losses[kind] = ends[kind][0].recv()
+    times = race({kind: partial(ask, ends[kind][0]) for kind in KINDS}, rounds)
+    for kind, worker in zip(KINDS, workers, strict=True):
+        ends[kind][0].send(False)
         worker.join()
     return losses, times
 
 
-def measure(case: Case, rounds: int) -> Row:
+def measure(case: Case, rounds: int) -> list[Row]:
     torch.manual_seed(0)
     segmenter = build_segmenter(card_of(case.encoder)).train()
     check_same(segmenter, plain_network(case.encoder, segmenter), blobs(case)[0])
-    losses, times = race(case, rounds)
-    medians, fastest = [statistics.median(spent) for spent in times], [min(spent) for spent in times]
-    return Row(
-        work=f"training step, U-Net {case.encoder}, {case.height} x {case.width}, batch {case.batch}, {case.device}",
-        against="the plain loop: SMP FocalLoss with ignore_index, Adam, float32, NCHW",
-        needs=f"at least {case.least:g}x",
-        met=medians[1] / medians[0] >= case.least,
-        ratio=medians[1] / medians[0],
-        ratio_of_fastest=fastest[1] / fastest[0],
-        ours_ms=medians[0],
-        theirs_ms=medians[1],
-        ours_fastest_ms=fastest[0],
-        theirs_fastest_ms=fastest[1],
-        unfolded_ms=medians[2],
-        folding_saves=1 - medians[0] / medians[2],
-        loss_ours=losses[0],
-        loss_theirs=losses[1],
-    )
+    losses, times = run_contenders(case, rounds)
+    fastest = times[PLAIN].wall_best_ms / times["segmeter"].wall_best_ms
+    fell = ", ".join(f"{first:.3f} to {last:.3f}" for first, last in losses.values())
+    size = f"{case.height} x {case.width}, batch {case.batch}, {case.device}"
+    work, note = f"training step per image, U-Net {case.encoder}, {size}", f"of the fastest {fastest:.2f}x; loss {fell}"
+    return compare(work, times, {PLAIN: case.least}, clock="wall_ms", note=note)
 
 
 def main() -> None:
@@ -276,14 +232,8 @@ def main() -> None:
     cases = CASES if arguments.device == "cpu" else GPU_CASES
     if arguments.quick:
         cases, arguments.rounds = (replace(QUICK_CASE, device=arguments.device),), 2
-    rows = [measure(case, arguments.rounds) for case in cases]
-    for row in rows:
-        verdict = "met" if row.met else "NOT MET"
-        print(f"{row.work}\n  against {row.against}\n  {row.ratio:.2f}x ({row.needs}) {verdict}:", end=" ")
-        times = f"{row.ours_ms:.0f} against {row.theirs_ms:.0f} ms per image, fastest {row.ratio_of_fastest:.2f}x"
-        print(f"{times}; folding saves {row.folding_saves:.0%}")
-    print(f"load average after: {os.getloadavg()[0]:.2f}; over 1 beside this job, times mean little", file=sys.stderr)
-    write_record(arguments.output, before | {"rounds": arguments.rounds, "rows": [asdict(row) for row in rows]})
+    rows = (row for case in cases for row in measure(case, arguments.rounds))
+    publish(arguments.output, before, rows, rounds=arguments.rounds)
 
 
 if __name__ == "__main__":

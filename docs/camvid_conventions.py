@@ -1,9 +1,9 @@
-"""Print how the figures of a made-up prediction of CamVid move between conventions (for docs/why-tools-differ.md).
+"""Prints how the metrics of a made-up prediction of CamVid move between conventions (for docs/why-tools-differ.md).
 
     python docs/camvid_conventions.py <folder of CamVid>
 
-The prediction is the reference moved by 2 rows and 3 columns, in which classes of fewer than 300 pixels of a picture
-are missed: a labelling that is a little off everywhere and blind to small things.
+The prediction is the reference moved by 2 rows and 3 columns. It misses classes of fewer than 300 pixels of a picture.
+So it is a little off everywhere, and blind to small things.
 """
 
 import sys

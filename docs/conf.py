@@ -1,6 +1,9 @@
 """Builds the site: `make docs`. Warnings are errors, and the pages need no network once they are built."""
 
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import segmeter
 from segmeter.cli.help import MARK, reference
@@ -50,6 +53,14 @@ def insert_reference(app: object, name: str, source: list[str]) -> None:
         source[0] = source[0].partition(MARK)[0] + reference()
 
 
+def write_live_report(app: object, error: Exception | None) -> None:
+    """Put a report beside the finished pages, for demo.md to show."""
+    if error is None:
+        script, folder = Path(__file__).with_name("live_report.py"), Path(app.outdir) / "live"
+        subprocess.run([sys.executable, str(script), str(folder)], check=True, stdout=subprocess.DEVNULL)
+
+
 def setup(app: object) -> None:
-    """Let Sphinx call `insert_reference` for every page."""
+    """Let Sphinx call the two above."""
     app.connect("source-read", insert_reference)
+    app.connect("build-finished", write_live_report)

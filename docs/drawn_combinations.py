@@ -1,4 +1,4 @@
-"""Every kind of run with few, some and many cases of few and many classes -> runs whose pages can be looked at.
+"""Makes every kind of run with few, some and many cases of few and many classes, to look at their pages.
 
     python docs/drawn_combinations.py FOLDER [NAME ...]
 

@@ -1,6 +1,6 @@
-"""seed -> a drawn road scene with CamVid's classes, and a prediction of it.
+"""Draws road scenes with CamVid's classes, and a prediction of each.
 
-A stand-in for CamVid's own pictures, which may not be passed on: the same size and classes, and nothing else of them.
+They stand in for CamVid's own pictures, which may not be passed on. They share the size and the classes, nothing else.
 """
 
 from typing import Any
@@ -118,7 +118,7 @@ def draw_road(rng: np.random.Generator, light: str) -> tuple[Map, Map]:
 
 
 def predict_road(rng: np.random.Generator, target: Map, *, skill: float) -> Map:
-    """What a model of a skill from 0 to 1 would say: wavy borders, missed small things, classes mixed up."""
+    """Predict as a model of a skill from 0 to 1: with wavy borders, missed small things, and classes mixed up."""
     wrong = 1 - skill
     waves = [gaussian_filter(rng.normal(0, 1, SHAPE), 7) * 90 * wrong for _ in range(2)]
     places = np.indices(SHAPE) + np.stack(waves)

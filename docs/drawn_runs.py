@@ -1,4 +1,4 @@
-"""drawn data -> runs of every kind that a report shows, each through the command that makes it.
+"""Makes a run of every kind that a report shows from drawn data, each through its own command.
 
     python docs/drawn_runs.py FOLDER [NAME ...]
 

@@ -3,8 +3,8 @@
     python docs/drawn_runs.py RUNS
     python docs/look_at_reports.py RUNS PICTURES [NAME ...]
 
-For each page below RUNS, or those whose folder is named: the page from top to bottom, and a case of it; and both widths
-of all that on one sheet, NAME-sheet-light.png and NAME-sheet-dark.png, long pages folded into columns.
+Each page below RUNS, or in a named folder, is photographed from top to bottom, with one of its cases. Both widths go on
+one sheet, NAME-sheet-light.png and NAME-sheet-dark.png, with long pages folded into columns.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 Do 200 slices count as 200?
 ===========================
 
-Slices of one patient resemble each other. An interval that takes them as independent is far too narrow. Give each slice
-its patient, and the interval says what 10 patients can say.
+Slices of one patient resemble each other. An interval that takes them as independent is far too narrow. Give each
+slice its patient, and the interval says what 10 patients can say.
 """
 
 import matplotlib.pyplot as plt

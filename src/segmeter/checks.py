@@ -1,4 +1,4 @@
-"""The few validators and the one message template: what was expected, what was given, what to do."""
+"""Validates arguments, and words every refusal alike: what was expected, what was given, what to do."""
 
 import difflib
 import math
@@ -14,7 +14,7 @@ from segmeter.errors import ConfigError, InputError
 
 _SHORT = 80  # characters of a value that a message repeats
 
-# Values and keys of earlier versions -> what they are called now
+# Values and keys of earlier versions, and their names now
 RENAMED = {
     "compiled": "numba",
     "closed": "torch",
@@ -25,11 +25,11 @@ RENAMED = {
     "corners": "8",
     "sides": "4",
 }
-_CAUSE_WORDS = 4  # of a rule; what follows are mostly values of the file
+_CAUSE_WORDS = 4  # of a rule; the rest are mostly values of the file
 
 
 class Refusal(str):
-    """A line of `expected` that keeps where it applies, what was given and its cause, so that equals can be grouped."""
+    """A line of `expected` that keeps its place, the given value and its cause, so that equal problems are grouped."""
 
     where: str = ""
     given: str = ""
@@ -37,7 +37,7 @@ class Refusal(str):
 
 
 def expected(where: str, argument: str, rule: str, given: object, remedy: str = "") -> str:
-    """Write the one message that every refusal uses: one line, whatever text of a file it repeats.
+    """Word a refusal: always one line, whatever text of a file it repeats.
 
     Examples
     --------
@@ -53,12 +53,12 @@ def expected(where: str, argument: str, rule: str, given: object, remedy: str = 
 
 
 def _printable(character: str) -> str:
-    """The character, or its escape where it would end the line or steer the terminal."""
+    """The character, or its escape if it would end the line or control the terminal."""
     return character if character.isprintable() else ascii(character)[1:-1]
 
 
 def condense(lines: Iterable[str]) -> list[str]:
-    """Say each cause once: its first line in full, then the other places where it was found, the first ten by name.
+    """Show each cause once: its first line in full, then the other places, the first ten by name.
 
     Parameters
     ----------
@@ -82,9 +82,7 @@ def condense(lines: Iterable[str]) -> list[str]:
 
 
 def _places(group: list[str]) -> list[str]:
-    """Where a problem was found, as names of files, with their folders if these differ; or what was given, if anywhere
-    it is in one place.
-    """
+    """The files with a problem, with their folders if these differ; or the given values, if there is only one place."""
     lines = [line for line in group if isinstance(line, Refusal)]
     places = [line.where for line in lines]
     if len(set(places)) == 1:
@@ -94,7 +92,7 @@ def _places(group: list[str]) -> list[str]:
 
 
 def shorten(names: Sequence[str], *, most: int = 10, separator: str = ", ", rest: str = "more") -> str:
-    """List the first names, and say how many more there are.
+    """List the first names, and how many more there are.
 
     Examples
     --------
@@ -106,7 +104,7 @@ def shorten(names: Sequence[str], *, most: int = 10, separator: str = ", ", rest
 
 
 def some(names: Iterable[str]) -> str:
-    """Say how many names there are, and list the first of them in alphabetical order.
+    """Count the names, and list the first of them in alphabetical order.
 
     Examples
     --------
@@ -118,7 +116,7 @@ def some(names: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name is meant, or list them all when none is close.
+    """Suggest the closest known name, or list all of them if none is close.
 
     Examples
     --------
@@ -132,7 +130,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def close_name(name: str, known: Iterable[str]) -> str:
-    """Say which known name is meant, or nothing when none is close."""
+    """Suggest the closest known name; "" if none is close."""
     names = sorted(known)
     renamed = RENAMED.get(str(name).rpartition(".")[2])
     now = [one for one in names if one.rpartition(".")[2] == renamed]
@@ -143,7 +141,7 @@ def close_name(name: str, known: Iterable[str]) -> str:
 
 
 def shown(given: object) -> str:
-    """Show what was given on one line: the value if it is short, else its type."""
+    """Show a given value on one line, or its type if it is long."""
     text = " ".join(repr(given).split())
     if len(text) <= _SHORT:
         return text
@@ -152,7 +150,7 @@ def shown(given: object) -> str:
 
 
 def whole_number(where: str, argument: str, given: Any) -> int:
-    """The int that is given, by a NumPy integer or a whole float as well; InputError for anything else.
+    """Return an int, also from a NumPy integer or a whole float; InputError for anything else.
 
     Examples
     --------
@@ -167,14 +165,14 @@ def whole_number(where: str, argument: str, given: Any) -> int:
 
 
 def real_number(where: str, argument: str, given: Any) -> float:
-    """The float that is given, by any real number; InputError for anything else."""
+    """Return a float, from any real number; InputError for anything else."""
     if isinstance(given, Real) and not isinstance(given, bool):
         return float(given)
     raise InputError(expected(where, argument, "to be a number", shown(given)))
 
 
 def real_numbers(where: str, argument: str, given: Any) -> tuple[float, ...]:
-    """The floats that are given, by any sequence of real numbers; InputError for anything else."""
+    """Return floats, from any sequence of real numbers; InputError for anything else."""
     if type(given) is tuple and all(type(value) is float for value in given):
         return given
     try:
@@ -200,14 +198,14 @@ def known_kind(where: str, argument: str, given: Any, kind: type) -> None:
 
 
 def known_path(where: str, argument: str, given: Any) -> Path:
-    """The path that is given, by a string as well; InputError for anything else."""
+    """Return a path, also from a string; InputError for anything else."""
     if isinstance(given, str | os.PathLike) and given:
         return Path(given)
     raise InputError(expected(where, argument, "to be a path", shown(given)))
 
 
 def known_file(where: str, argument: str, given: Any) -> Path:
-    """The path of a file to write, in a folder that is there; InputError for anything else."""
+    """Return the path of a file to write, in an existing folder; InputError for anything else."""
     path = known_path(where, argument, given)
     if not path.parent.is_dir():
         raise InputError(expected(where, argument, "to lie in a folder that is there", shown(str(given))))
@@ -215,7 +213,7 @@ def known_file(where: str, argument: str, given: Any) -> Path:
 
 
 def known_folder(where: str, argument: str, given: Any) -> Path:
-    """The path of a folder to fill, one that is not there yet or is empty; InputError for anything else."""
+    """Return the path of a folder to fill, which is new or empty; InputError for anything else."""
     path = known_path(where, argument, given)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(expected(where, argument, "to be new or empty", str(path), "Nothing is overwritten."))
@@ -226,7 +224,7 @@ def known_folder(where: str, argument: str, given: Any) -> Path:
 
 
 class Problems:
-    """Collects what is wrong with one configuration, so that all of it is said at once."""
+    """Collects the problems of one configuration, so that all of them are reported together."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -261,7 +259,7 @@ class Problems:
 
 @contextmanager
 def collecting(where: str) -> Iterator[Problems]:
-    """Raise one ConfigError with everything that the block noted."""
+    """Raise one ConfigError with all problems that the block noted."""
     problems = Problems(where)
     yield problems
     if problems.lines:

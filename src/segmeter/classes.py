@@ -1,4 +1,4 @@
-"""One word per thing: the tasks, and what the classes of a data set are.
+"""Defines the tasks and the classes of a data set.
 
 | task | logits | target and labels | meaning |
 |---|---|---|---|
@@ -23,7 +23,7 @@ Colour = tuple[int, int, int]
 Byte = Annotated[int, Field(ge=0, le=255)]
 Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
-_MOST_CLASSES = 65534  # what can be counted: uint16 also has to hold an ignored value and one outside the classes
+_MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outside the classes
 
 
 def counts_shape(task: Task, num_classes: int, *, count_invalid: bool) -> tuple[int, ...]:
@@ -32,12 +32,12 @@ def counts_shape(task: Task, num_classes: int, *, count_invalid: bool) -> tuple[
 
 
 def label_dtype(highest: int) -> np.dtype:
-    """uint8 where labels from 0 to `highest` fit, else uint16."""
+    """uint8 if labels from 0 to `highest` fit, else uint16."""
     return np.dtype(np.uint8 if highest <= np.iinfo(np.uint8).max else np.uint16)
 
 
 class ClassSpec(Config, title="ClassSpec"):
-    """What the labels of a data set mean; it travels with every checkpoint and result.
+    """The meaning of a data set's labels, kept with every checkpoint and result.
 
     Raises
     ------
@@ -93,18 +93,18 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def num_values(self) -> int:
-        """Values that a label may have beside the ignored one: 2 for multilabel, K otherwise."""
+        """The number of values of a label without the ignored one: 2 for multilabel, K otherwise."""
         return 2 if self.is_multilabel else len(self.names)
 
     @property
     def label_dtype(self) -> np.dtype:
-        """uint8 where every label and the ignored value fit, else uint16."""
+        """uint8 if every label and the ignored value fit, else uint16."""
         return label_dtype(max(self.num_values - 1, self.ignore_index or 0))
 
     @property
     def counts_shape(self) -> tuple[int, ...]:
         """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K), with a last column of invalid predictions
-        where these are counted.
+        if they are counted.
         """
         return counts_shape(self.task, self.num_classes, count_invalid=self.count_invalid)
 
@@ -116,9 +116,9 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def has_background(self) -> bool:
-        """Whether class 0 is what is left where nothing is: in a binary task, and where multiclass has it in black.
+        """Whether class 0 is the background: in a binary task, and in multiclass if its colour is black.
 
-        CamVid's first class, for example, is the sky. It decides how cases are drawn, and no score.
+        CamVid's first class, for example, is the sky. This decides how cases are drawn, and no score.
         """
         return self.task == "binary" or (self.task == "multiclass" and self.colours[0] == (0, 0, 0))
 
@@ -143,13 +143,13 @@ def check_colours(colours: Sequence[Colour], names: Sequence[str]) -> None:
 
 
 def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) -> None:
-    """Raise a RuleError where the ignored value is a class, or does not fit a label map."""
+    """Raise a RuleError if the ignored value is a class, or does not fit a label map."""
     values = 2 if task == "multilabel" else len(names)
     if ignore_index is not None and not values <= ignore_index <= 65535:
         raise RuleError(f"to be null or between {values} and 65535, as it must not be a class")
 
 
 def check_invalid(count_invalid: bool, task: Task) -> None:
-    """Raise a RuleError where invalid predictions would be counted that a plane of 0 and 1 can't hold."""
+    """Raise a RuleError for multilabel, whose planes of 0 and 1 can't hold invalid predictions."""
     if count_invalid and task == "multilabel":
         raise RuleError("to be false for multilabel")

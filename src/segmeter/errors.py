@@ -1,4 +1,4 @@
-"""Every error that segmeter raises on purpose, and the exit code that each one leads to."""
+"""Defines every error that segmeter raises on purpose, and its exit code."""
 
 import copyreg
 import signal
@@ -12,7 +12,7 @@ EXIT_UNDECIDED = 5
 EXIT_HANGUP = 129
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
-# Of a process that a signal stopped. SLURM sends SIGUSR1 ahead of its time limit: the run can go on, as after a fault
+# Of a process stopped by a signal. SLURM sends SIGUSR1 before its time limit: the run can resume, as after a fault
 EXIT_CODES = {
     getattr(signal, name): code
     for name, code in (
@@ -28,9 +28,9 @@ class SegmeterError(Exception):
     Parameters
     ----------
     problems
-        One message, or several of them: each is one line and says what was given, what is allowed and what to do.
+        One message or several, each one line with the given value, the rule and the remedy.
     exit_code
-        The exit code of a command that ends so; None takes that of the class.
+        The exit code of a command that this error ends; None takes that of the class.
     """
 
     exit_code = EXIT_FAULT
@@ -41,7 +41,7 @@ class SegmeterError(Exception):
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Come whole from another process, whatever else a kind of error takes."""
+        """Pickle any kind of error whole, whatever its other arguments."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -65,9 +65,9 @@ class LateError(RunError):
     files
         Names of its files.
     seconds
-        How long was waited for them.
+        The time limit.
     case_id, index
-        The case, and its number from 0 where that is known.
+        The case, and its number from 0 if that is known.
     """
 
     def __init__(self, files: str, *, seconds: float, case_id: str, index: int | None = None) -> None:
@@ -75,10 +75,6 @@ class LateError(RunError):
         remedy = "Bring the disk or server back, or raise data.timeout_s."
         super().__init__(f"data: case {case_id!r}{number} was not read within {seconds:g} seconds: {files}. {remedy}")
         self.files, self.seconds, self.case_id = files, seconds, case_id
-
-    def at(self, index: int) -> "LateError":
-        """The same with the case's number."""
-        return LateError(self.files, seconds=self.seconds, case_id=self.case_id, index=index)
 
 
 class SweepError(SegmeterError):
@@ -90,15 +86,15 @@ class PeerError(RunError):
 
 
 class GateError(SegmeterError):
-    """A run is not shown to reach what is required; `exit_code` says whether it is worse, or can't be told."""
+    """A run is not shown to reach its requirements; `exit_code` tells whether it is worse or undecided."""
 
 
 class Interrupted(SegmeterError):
-    """A signal asked the run to stop; it was saved first, and `exit_code` is what the signal stands for."""
+    """A signal asked the run to stop; it was saved first, and `exit_code` is that of the signal."""
 
 
 class InputError(SegmeterError, ValueError):
-    """An argument or file that is not what the function takes."""
+    """An argument or file that a function can't use."""
 
     exit_code = EXIT_BAD_INPUT
 

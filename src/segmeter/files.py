@@ -1,4 +1,4 @@
-"""Files that are complete or absent: the one door through which everything is written, checksums, safe names."""
+"""Writes files that are complete or absent, and takes their checksums. All of segmeter's output goes through here."""
 
 import csv
 import errno
@@ -19,22 +19,22 @@ from segmeter.errors import InputError
 
 TEMPORARY = ".tmp-"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-# Flags to open a file with: as bytes, and a FIFO without waiting for its other end. Systems differ in those they have.
+# Flags for binary files, and for opening a FIFO without waiting for its other end; systems differ in them
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BUFFER = 1 << 20  # bytes handed to the system at a time
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 def watch(operation: str, path: Path) -> None:
-    """Called before each operation, for tests to fail one.
+    """Do nothing; called before each operation, so that tests can make one fail.
 
-    Its name is open, write, overwrite (where room was set aside), fsync, rename, unlink, mkdir or link.
+    Its name is open, write, overwrite (of reserved room), fsync, rename, unlink, mkdir or link.
     """
 
 
 @contextmanager
 def operation(name: str, path: Path) -> Iterator[None]:
-    """Count an operation, and give its error the path that users know instead of a temporary one or none."""
+    """Announce an operation to `watch`, and give its error the path that users know instead of a temporary one."""
     try:
         watch(name, path)
         yield
@@ -45,23 +45,23 @@ def operation(name: str, path: Path) -> Iterator[None]:
 
 
 def link_error(path: Path) -> InputError:
-    """The error for a link in the place of a file of a run."""
+    """The error for a link that takes the place of a file of a run."""
     return InputError(f"{path}: is a link, and nothing in a run's folder is read or written through one. Remove it.")
 
 
 def open_file(path: Path, flags: int) -> int:
-    """Open a file itself, never what a link leads to."""
+    """Open a file, but never through a link."""
     return os.open(path, flags | PLAIN | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def sync(handle: int, path: Path) -> None:
-    """Bring a file to the disk."""
+    """Flush a file to the disk."""
     with operation("fsync", path):
         os.fsync(handle)
 
 
 def sync_folder(folder: Path, path: Path | None = None) -> None:
-    """Bring a folder's names to the disk, where the system can; a fault is one of `path`, if given."""
+    """Flush the names in a folder to the disk, if the system can; errors name `path`, if given."""
     if hasattr(os, "O_DIRECTORY"):
         with operation("fsync", path or folder):
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -72,12 +72,12 @@ def sync_folder(folder: Path, path: Path | None = None) -> None:
 
 
 def temporary_name(suffix: str = "") -> str:
-    """A name that nobody else has, and that the next start clears."""
+    """A unique name, whose file the next start removes if this process is killed."""
     return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}{suffix}"
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename over what is there. Windows refuses while another program has the file open: it gets two seconds."""
+    """Rename over an existing file. Windows refuses while another program has it open: retry for two seconds."""
     for wait in (*(0.05 * 2**number for number in range(6)), None):
         try:
             return os.replace(source, target)
@@ -89,7 +89,7 @@ def replace(source: Path, target: Path) -> None:
 
 
 class _Raw(io.FileIO):
-    """A new file. After a fault every further write fails alike: the first cause is what counts."""
+    """A new file. After an error, every further write raises the same one."""
 
     def __init__(self, name: Path, path: Path) -> None:
         with operation("open", path):
@@ -116,7 +116,7 @@ class _Raw(io.FileIO):
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that appears under `path` complete, on leaving the block, or not at all.
+    """Open a file that appears under `path` when the block ends, complete, or not at all.
 
     A link planted at `path` is replaced, never followed. The file's mode is that of any new file.
 
@@ -136,7 +136,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         with operation("rename", path):
             replace(temporary, path)
     except BaseException:
-        raw.close()  # and what is still buffered goes nowhere
+        raw.close()  # without writing its buffer
         with suppress(OSError), operation("unlink", path):
             temporary.unlink()
         raise
@@ -155,7 +155,7 @@ def json_bytes(content: Any) -> bytes:
 
 
 def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
-    r"""CSV with shortest round-trip floats; None is empty, and no text is one that a spreadsheet would run.
+    r"""CSV with shortest round-trip floats. None is empty, and text that a spreadsheet would run is quoted.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, where they are missing."""
+    """Make a folder and its parents if they are missing."""
     if not path.is_dir():
         make_folder(path.parent)
         try:
@@ -187,7 +187,7 @@ def make_folder(path: Path) -> None:
 
 
 def new_folder(path: Path) -> bool:
-    """Make a folder that nobody else has made; False where something of this name is there."""
+    """Make a folder; False if something of this name exists."""
     try:
         with operation("mkdir", path):
             path.mkdir()
@@ -198,7 +198,7 @@ def new_folder(path: Path) -> bool:
 
 @contextmanager
 def fresh_folder(folder: Path) -> Iterator[Path]:
-    """Give a new folder to write into, which appears under its name, complete, when the block ends, or not at all."""
+    """Give a new folder to write into. It appears under its name when the block ends, complete, or not at all."""
     make_folder(folder.parent)
     fresh = folder.with_name(temporary_name())
     with operation("mkdir", folder):
@@ -216,10 +216,10 @@ def fresh_folder(folder: Path) -> Iterator[Path]:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Let a finished file appear at `target` too: as a second name where the disk allows, else as a copy; no link."""
+    """Let a finished file or folder appear at `target` too, as a hard link if possible, else as a copy."""
     if source.is_symlink():
         raise link_error(source)
-    # a second name is safe, as no published file is ever changed, only replaced
+    # a hard link is safe, as published files are never changed, only replaced
     if source.is_dir():
         with fresh_folder(target) as place:
             for each in (path for path in sorted(source.rglob("*")) if path.is_symlink() or path.is_file()):
@@ -229,7 +229,7 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         with operation("link", target):
             os.link(source, target)
-    except OSError:  # another disk, or one without such names
+    except OSError:  # another disk, or one without hard links
         write_bytes(target, source.read_bytes())
 
 
@@ -240,7 +240,7 @@ def rename(path: Path, name: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder where it is there; a folder goes under a temporary name first, never half of it."""
+    """Remove a file or folder if it exists. A folder is renamed first, so that it never stays half removed."""
     if path.is_symlink() or not path.is_dir():
         with suppress(FileNotFoundError), operation("unlink", path):
             path.unlink()
@@ -253,14 +253,14 @@ def remove(path: Path) -> None:
 
 
 class Lines:
-    """A file that grows by whole lines or records: what can't be written whole is taken back. No link is followed.
+    """A file that grows by whole lines or records: a failed write is undone. No link is followed.
 
     Parameters
     ----------
     path
-        Made where it is missing.
+        Made if it is missing.
     keep
-        Bytes of it that stay; None keeps all.
+        Bytes to keep of it; None keeps all.
     """
 
     def __init__(self, path: Path, *, keep: int | None = None) -> None:
@@ -285,11 +285,11 @@ class Lines:
         self.size += len(lines)
 
     def sync(self) -> None:
-        """Bring what was written to the disk."""
+        """Flush the file to the disk."""
         sync(self._handle, self._path)
 
     def close(self) -> None:
-        """Release the file; once more does nothing."""
+        """Close the file; calling it again does nothing."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
@@ -301,7 +301,7 @@ class Lines:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half written below a folder that nobody else writes to."""
+    """Remove half-written files of a killed process below a folder that no other process writes to."""
     for place, folders, files in os.walk(folder):
         for name in [name for name in (*folders, *files) if name.startswith(TEMPORARY)]:
             remove(Path(place) / name)
@@ -315,7 +315,7 @@ def sha256_file(path: Path) -> str:
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Size and hash of a file, or of all files of a folder: what `is_whole` compares."""
+    """Size and hash of a file, or of all files of a folder, for `is_whole`."""
     if not path.is_dir():
         return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
     parts = {str(each.relative_to(path)): describe_file(each) for each in sorted(path.rglob("*")) if each.is_file()}
@@ -324,7 +324,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
-    """Whether a file is there, byte for byte as `describe_file` found it; a link is not."""
+    """Whether a file exists and has the size and hash from `describe_file`; False for a link."""
     with suppress(OSError):
         fits = not path.is_symlink() and (path.is_dir() or (path.is_file() and path.stat().st_size == entry["bytes"]))
         return fits and describe_file(path) == dict(entry)
@@ -332,7 +332,7 @@ def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
 
 
 def safe_id(name: str) -> str:
-    """Turn any name into one that is safe as a file name; a changed one carries a hash, so that two never collide.
+    """Turn any name into a safe file name. A changed name gets a hash, so that no two collide.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Compiles Python loops to machine code: the one place that says how numba compiles this package's kernels.
+"""Decides how numba compiles this package's kernels, and when a kernel on disk is out of date.
 
 Every kernel is compiled on its first call, runs without the GIL, and divides as IEEE 754 says (by 0 gives infinity or
-NaN, no exception). Import kernels where they are first needed, as numba takes a moment to load.
+NaN, no exception). Import kernels where they are first used, because numba takes a moment to load.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,14 +31,14 @@ def kernel(function: Function) -> Function:
 
 
 def inlined_part(function: Function) -> Function:
-    """Compile with exact arithmetic into the kernels that name it: what is constant in a call is so inside."""
+    """Compile with exact arithmetic into the kernels that call it, so that constant arguments stay constants."""
     return cast(Function, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
 
 
 def borrowing_part(function: Function) -> Function:
-    """Compile with exact arithmetic as a part of the kernels that name it, which makes no array and returns none.
+    """Compile with exact arithmetic as a part of the kernels that call it; it must neither make nor return an array.
 
-    Nobody then counts who holds its arrays: in a function of a few branches that takes longer than a row of pixels.
+    Its arrays are then not reference-counted, which takes longer than a row of pixels in a function of few branches.
     """
     return cast(Function, numba.njit(nogil=True, error_model="numpy", _nrt=False)(function))
 
@@ -49,7 +49,7 @@ def fused_kernel(function: Function) -> Function:
 
 
 def fused_part(function: Function) -> Function:
-    """Compile with `FUSED` arithmetic as a part of the kernels of the same folder, with which it is kept on disk."""
+    """Compile with `FUSED` arithmetic as a part of kernels of the same folder, with which it is kept on disk."""
     return cast(Function, _compile(function, FUSED))
 
 
@@ -69,7 +69,7 @@ def _keep_on_disk(function: Function, compiled: Any) -> Function:
 
 
 class _StampedCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache on disk, which alone would see neither new options nor a change that stands in another file."""
+    """numba's cache on disk, extended to notice new options and changes in other files."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (*super()._index_key(sig, codegen), *self._stamps())
@@ -81,7 +81,7 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
 
 
 def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:
-    """A kernel and all compiled functions that it calls, itself or through others."""
+    """A kernel and all compiled functions that it calls, directly or not."""
     found, rest = set[Callable[..., Any]](), [function]
     while rest:
         one = rest.pop()
@@ -91,13 +91,13 @@ def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:
 
 
 def _named(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """What a function names of its module's, which may come from any other module."""
+    """Yield the global names that a function uses, with their values."""
     for name in function.__code__.co_names:
         yield name, function.__globals__.get(name)
 
 
 def _hash_values(parts: set[Callable[..., Any]]) -> str:
-    """The sha256 of the values that the parts name: the compiler takes them as they stand."""
+    """The sha256 of the global values that the parts use, which the compiler takes as constants."""
     lines = {f"{part.__module__}.{name} {_describe(value)}" for part in parts for name, value in _named(part)}
     return sha256("\n".join(sorted(lines)).encode()).hexdigest()
 

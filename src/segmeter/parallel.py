@@ -1,6 +1,6 @@
-"""Maps one function over many items, in threads or processes, and says how much memory there is for them.
+"""Maps a function over many items in threads or processes, and measures the memory that there is for them.
 
-Results come in the order of the items, a few are worked on ahead, and whatever ends the loop ends the work too.
+Results come in the order of the items, a few items are worked on ahead, and leaving the loop ends the work.
 """
 
 import errno
@@ -29,15 +29,15 @@ _LOG = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LONG_SECONDS = 120  # without a result, after which a line says what is waited for
+LONG_SECONDS = 120  # without a result, before a warning
 _AHEAD = 8  # items per worker that wait or are done, so that a million items need no million results
 _MOST_READERS = 16
 
 
 def free_bytes() -> int:
-    """Bytes that this process may still take: of the machine, its control groups and its own limit.
+    """Bytes that this process may still take, by the machine, its control groups and its own limit.
 
-    Cached pages of files that were not read lately count as free, as the system gives them back when memory runs short.
+    Cached pages of files that were not read lately count as free, because the system reclaims them when needed.
     """
     process, found = psutil.Process(), [psutil.virtual_memory().available, *_groups()]
     if hasattr(psutil, "RLIMIT_AS"):  # on Linux alone
@@ -58,7 +58,7 @@ def peak_bytes() -> int:
 
 
 def in_forked_child(function: Callable[[], object]) -> None:
-    """Call a function in each process that is forked from this one, where the system forks processes."""
+    """Call a function in each process that is forked from this one, if the system can fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
 
@@ -74,8 +74,8 @@ def map_in_threads(
 ) -> Generator[Result, None, None]:
     """Map `work` over `items` in threads, and yield the results one by one in the order of the items.
 
-    Leaving early (an error, Ctrl-C) drops what waits and returns once the items being worked on are done. An exception
-    is raised in its item's turn, and one of `items` itself after the results of the items before.
+    Leaving early (an error, Ctrl-C) drops waiting items and returns once those being worked on are done. An exception
+    is raised in its item's turn, and one of `items` itself after the results of the items before it.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def map_in_processes(
     processes
         How many at most, >= 1.
     describe
-        What an item is called in messages.
+        The name of an item in messages.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def map_in_processes(
     with pool:
 
         def submit(item: Item) -> Future[Result]:
-            with _terminal_signals_blocked():  # a process that starts here never gets Ctrl-C: that is for its parent
+            with _terminal_signals_blocked():  # Ctrl-C is for the parent, never for a worker
                 return pool.submit(work, item)
 
         try:
@@ -154,7 +154,7 @@ def _in_order(
             try:
                 if fault is None:
                     waiting.extend(submit(item) for item in islice(source, ahead - len(waiting)))
-            except Exception as error:  # of the source: it comes after the results of what it gave before
+            except Exception as error:  # of the source: raised after the results of the items before it
                 fault = error
             if not waiting and fault is not None:
                 raise fault
@@ -168,7 +168,7 @@ def _in_order(
 
 
 def _awaited(future: Future[Result], number: int) -> Result:
-    """Wait for a result. After two minutes, as where a file system does not answer, a warning says so, and again."""
+    """Wait for a result. After two minutes without one, a warning names the item; it is repeated every two minutes."""
     waited = 0
     while True:
         try:
@@ -181,9 +181,10 @@ def _awaited(future: Future[Result], number: int) -> Result:
 
 
 def _silence_tracker() -> None:
-    """Start Python's process that removes the semaphores of one that was ended at once; it is to do so without a word.
+    """Start Python's resource tracker without its warnings.
 
-    What it warns of is a program that forgot them, and it takes its filter from the environment in which it starts.
+    It removes the semaphores of a process that was ended at once, and would warn that the program leaked them. It takes
+    its warning filter from the environment in which it starts.
     """
     if not hasattr(os, "fork"):  # Windows counts the handles of a semaphore itself
         return
@@ -199,7 +200,7 @@ def _silence_tracker() -> None:
 
 @contextmanager
 def _terminal_signals_blocked() -> Iterator[None]:
-    """Deliver the signals that a terminal sends after the block; processes started in it never get them."""
+    """Deliver terminal signals after the block; processes that start in it never get them."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -232,7 +233,7 @@ def end_with_parent() -> None:
 
 
 def _groups() -> Iterator[int]:
-    """What each control group above this process leaves, as containers and schedulers set them (version 2)."""
+    """Free bytes in each control group above this process, as containers and schedulers set them (version 2)."""
     for folder in control_groups("memory"):
         with suppress(OSError, ValueError):  # "max" is no number
             limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))

@@ -1,7 +1,7 @@
-"""Shows how far work is, and adds up where a run's time goes.
+"""Shows the progress of work, and adds up where a run's time goes.
 
-Anything that takes over two seconds shows a live line with its rate and the time that is left; where the output is no
-terminal, plain lines now and then.
+On a terminal, work shows a live line with its rate and the time that is left. Elsewhere, work that takes over two
+seconds prints a plain line now and then.
 """
 
 import sys
@@ -24,32 +24,32 @@ _IN_SECONDS = 300  # below which a time is given in seconds
 
 
 class Pulse:
-    """How often this process got on with its work; those that train together stop when it no longer grows."""
+    """Counts the steps of this process's work. Processes that train together stop if the count no longer grows."""
 
     beats = 0
 
     @classmethod
     def beat(cls) -> None:
         """Count a step, a case, or a file."""
-        cls.beats += 1  # two threads may count as one: what matters is that it changes
+        cls.beats += 1  # a race may lose a step, but the count still changes
 
 
 def track(
     items: Iterable[Item], what: str, total: int | None = None, *, parts: Callable[[Report], None] | None = None
 ) -> Iterator[Item]:
-    """Yield `items` while showing how far they are.
+    """Yield `items` while showing progress.
 
     Parameters
     ----------
     items
         Anything to go through.
     what
-        What is being done, for example "evaluating".
+        The name of the activity, for example "evaluating".
     total
-        How many items there are; taken from ``len(items)`` where it has one.
+        The number of items; taken from ``len(items)`` if it has one.
     parts
-        Told whom to report to while the next item is in the making: how many of the items to come are done, such as
-        0.25. For items that take long, like large images in tiles.
+        Given a function to report to while the next items are made: how many of them are done, such as 0.25. For items
+        that take long, like large images in tiles.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
@@ -87,11 +87,11 @@ def track(
 
 @contextmanager
 def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
-    """Show how far work is whose size is not a number of items, with text beside it.
+    """Show the progress of work that is not counted in items, with text beside it.
 
     Yields
     ------
-    Called as ``show(fraction, figures)``, as often as is convenient: what is drawn is limited by the clock.
+    A function to call as ``show(fraction, figures)``, as often as is convenient: the clock limits the output.
     """
     start, first = time.monotonic(), None
 
@@ -115,7 +115,7 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
 def _shown(
     what: str, total: float | None, end: Callable[[], str], *, quiet: float
 ) -> Iterator[Callable[[float, Callable[[], str]], None]]:
-    """Show how much of the total is done, with text: live on a terminal, elsewhere now and then and at the end."""
+    """Show how much of the total is done, with text: live on a terminal, elsewhere in lines now and then."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
@@ -175,7 +175,7 @@ class Stages:
             self._seconds[stage] += seconds
 
     def crossed(self, way: Way, nbytes: int) -> None:
-        """Add to the bytes that went one way."""
+        """Add to the bytes that went in one direction."""
         with self._lock:
             self._bytes[way] += nbytes
 
@@ -185,7 +185,7 @@ class Stages:
             return {stage: self._seconds[stage] for stage in get_args(Stage)}
 
     def bytes(self) -> dict[Way, int]:
-        """Bytes that crossed, each way."""
+        """Bytes that crossed in each direction."""
         with self._lock:
             return {way: self._bytes[way] for way in get_args(Way)}
 

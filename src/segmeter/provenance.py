@@ -1,4 +1,4 @@
-"""Notes what a result was made with: versions, source, machine; and where the machine keeps what can be made again."""
+"""Records the versions, source and machine that a result was made with, and names the folder of caches."""
 
 import json
 import os
@@ -23,13 +23,13 @@ PACKAGES = [
 
 
 def cache_folder() -> Path:
-    """Return the folder of what is kept between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
+    """The folder of caches that are kept between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "segmeter")
     return Path(os.environ.get("SEGMETER_CACHE") or usual)
 
 
 def versions() -> dict[str, str | None]:
-    """Version of segmeter, of Python and of every package it stands on; None where one is missing."""
+    """Versions of segmeter, Python and the packages that segmeter uses; None for a missing one."""
     found: dict[str, str | None] = {"segmeter": segmeter.__version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -40,7 +40,7 @@ def versions() -> dict[str, str | None]:
 
 
 def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = "") -> dict[str, Any]:
-    """Nested values as "group.key" -> plain value, as JSON gives it back.
+    """Flatten nested values to "group.key" and a plain value, as JSON would read it.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The one door to the JSON and YAML files that runs and checkpoints keep.
+"""Reads the JSON and YAML files of runs and checkpoints, which may come from anywhere.
 
-These files may come from anywhere, so they are read with care: a regular file, never a link, pipe or device; of bounded
-size and depth; of the form that its model describes. Whatever is wrong is one line that names the file.
+They must be regular files, never links, pipes or devices, of bounded size and depth, and of the form that a model
+describes. Every problem is one line that names the file.
 """
 
 import errno
@@ -27,14 +27,14 @@ MOST_BYTES = 1 << 28
 MOST_OF_CASES = 1 << 32  # of a file with an entry for each case or step: some ten million of them
 MOST_YAML = 1 << 22
 _DEEPEST_YAML = 100  # the JSON parser itself stops at 200 levels
-_SCHEMA = 1  # of run.json; older ones have none, and no seal
+_SCHEMA = 1  # of run.json; older files have neither schema nor seal
 _LISTED = (CONFIG, "manifest.json")  # files whose hashes run.json keeps
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 _REMEDY = "Restore the file, or make it again."
 
 
 class Form(BaseModel):
-    """A form checks what readers rely on; keys that it doesn't name are free."""
+    """A form checks the keys that readers rely on; other keys are free."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -79,7 +79,7 @@ def open_own(path: Path, *, most: int = MOST_BYTES) -> IO[bytes]:
     Raises
     ------
     InputError
-        It is a link or no regular file, or has more than `most` bytes. Opening a pipe would wait without end.
+        It is a link or not a regular file, or has more than `most` bytes. Opening a pipe would block forever.
     OSError
         It can't be opened.
     """
@@ -102,7 +102,7 @@ def open_own(path: Path, *, most: int = MOST_BYTES) -> IO[bytes]:
 def read_own(path: Path, *, most: int = MOST_BYTES) -> bytes:
     """Read a file of a run; raises as `open_own`."""
     with open_own(path, most=most) as file:
-        return file.read(os.fstat(file.fileno()).st_size)  # `most` bytes would be set aside for each small file
+        return file.read(os.fstat(file.fileno()).st_size)  # read(most) would allocate that much
 
 
 def read_json(path: Path, form: Any = dict[str, Any], *, most: int = MOST_BYTES) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def read_json(path: Path, form: Any = dict[str, Any], *, most: int = MOST_BYTES)
     Raises
     ------
     InputError
-        It is no regular file, too large, nested too deep, no JSON, or of another form.
+        It is not a regular file, too large, nested too deep, not JSON, or of another form.
     OSError
         It can't be opened.
     """
@@ -134,13 +134,13 @@ def parse_json(path: Path, text: bytes | str, form: Any = dict[str, Any]) -> dic
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Read every complete line, a JSON object; a last one that a crash cut short is left out; raises as `read_json`."""
+    """Read every complete line, a JSON object, without a last one that a crash cut short; raises as `read_json`."""
     lines = read_own(path, most=MOST_OF_CASES).split(b"\n")[:-1]
     return [parse_json(Path(f"{path}, line {number}"), line) for number, line in enumerate(lines, start=1)]
 
 
 class _Loader(yaml.SafeLoader):
-    """Builds plain values; refuses aliases, with which a short file stands for more values than memory holds."""
+    """Builds plain values; refuses aliases, by which a short file could expand beyond memory."""
 
     depth = 0
 
@@ -169,7 +169,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Read run.json of a run; raises as `read_json`, and where it is not what the run wrote."""
+    """Read run.json of a run; raises as `read_json`, and if it was changed since the run wrote it."""
     record = read_json(folder / RUN, RunRecord)
     if ("schema" in record or "sha256" in record) and record.get("sha256") != digest(record):
         raise InputError(f"{folder / RUN}: was changed or damaged since it was written (sha256 differs). {_REMEDY}")
@@ -177,20 +177,20 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def seal_run(record: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Complete the content of run.json: hashes of the files that go with it, and of itself."""
+    """Add to the content of run.json the hashes of the files beside it, and its own."""
     listed = _LISTED if record.get("state") != "running" else (CONFIG,)  # a running one still changes
     files = {name: describe_file(folder / name) for name in listed if (folder / name).is_file()}
     content = {"schema": _SCHEMA, **record, "files": files}
-    return seal(from_json(json_bytes(content)))  # as it is read again: keys are text, tuples are lists
+    return seal(from_json(json_bytes(content)))  # as it will be read: keys are text, tuples are lists
 
 
 def changed_files(folder: Path, record: Mapping[str, Any]) -> list[str]:
-    """Name the files that run.json lists and that are no longer what it says."""
+    """Name the files that changed since run.json recorded their hashes."""
     return [name for name, entry in record.get("files", {}).items() if not is_whole(folder / name, entry)]
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the sha256 of the content itself, so that an edited one is found."""
+    """Add the sha256 of the content itself, so that edits are noticed."""
     return {**content, "sha256": digest(content)}
 
 

@@ -1,7 +1,7 @@
 """Decides how many threads compute and how they wait for each other.
 
-By default OpenMP's threads spin while they wait. Beside another program they then take the cores that the threads
-with work need: a training on two cores took four times as long.
+By default OpenMP's threads spin while they wait. Beside another program they then occupy the cores that working threads
+need: a training on two cores took four times as long.
 """
 
 import os
@@ -18,9 +18,9 @@ _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def sleep_while_waiting() -> None:
-    """Let the threads of torch and of NumPy's BLAS sleep while they wait, unless the environment says how they wait.
+    """Let the threads of torch and of NumPy's BLAS sleep while they wait, unless the environment sets it.
 
-    Both read the environment once, when they are loaded, so this comes before. It is too late for a torch that is
+    Both read the environment once, when they are loaded, so this must come before. It has no effect on a torch that is
     loaded already.
     """
     if "torch" not in sys.modules and not any(name in os.environ for name in _POLICIES):
@@ -45,9 +45,9 @@ def count_cores() -> int:
 def share_cores(processes: int = 1) -> None:
     """Let torch, which has to be loaded, compute with this process's part of the cores.
 
-    OMP_NUM_THREADS and MKL_NUM_THREADS override it. Processes that train together share the cores, as with more threads
-    than cores each waits for the others. Shards don't: on a CPU the last bits depend on the number of threads, and
-    shards leave the bytes of one process.
+    OMP_NUM_THREADS and MKL_NUM_THREADS override it. Processes that train together share the cores, because
+    threads would wait for each other if there were more of them than cores. Shards don't: on a CPU the last bits depend
+    on the number of threads, and shards must give the bytes of one process.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def control_groups(kind: str) -> Iterator[Path]:
 
 
 def _count_allowed() -> int:
-    import psutil  # takes a moment, and whatever imports this package would wait for it
+    import psutil  # takes a moment, for which importing this package must not wait
 
     process = psutil.Process()
     return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1  # not on macOS
@@ -122,7 +122,7 @@ def _busy_cores(seconds: float) -> float:
 
 
 def _quotas() -> Iterator[float]:
-    """Cores' worth of time that each control group allows, where it has a limit."""
+    """The number of cores that each control group with a limit allows."""
     for folder in control_groups("cpu"):
         with suppress(OSError, ValueError):  # version 2: "max" is no number
             quota, period = map(int, (folder / "cpu.max").read_text().split())

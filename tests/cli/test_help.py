@@ -1,17 +1,24 @@
 """The help of commands and groups, and what stands beside the keys of --cfg job."""
 
 import re
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
-from segmeter.cli.config.groups import GROUPS, schemas_of
+from segmeter.cli.app import check
+from segmeter.cli.config.compose import Request
+from segmeter.cli.config.groups import GROUPS, load_plugins, schemas_of
 from segmeter.cli.config.reference import groups_of, keys_of, parts_of
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.help import help_text, reference
 from segmeter.cli.main import main
 from segmeter.errors import ConfigError
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import LOSSES
 from segmeter.schema.declared import node_of
 
 # Numbers without a unit: seeds, exponents, weights, norms, decays, and what has its unit in another key
@@ -42,7 +49,13 @@ def test_every_key_has_a_meaning_and_every_number_a_range_and_a_unit(schema):
         last = key.path.rpartition(".")[2]
         assert key.node.meaning.endswith("."), key
         if "integer" in key.node.describe() or "number" in key.node.describe():
-            unbounded = {"mean", "split_seed", "label_map", "time_budget"}
+            unbounded = {
+                "mean",
+                "split_seed",
+                "label_map",
+                "time_budget",
+                "decoder_atrous_rates",
+            }  # SMP checks the last
             assert last in unbounded or any(sign in key.node.describe() for sign in "<>"), key
             assert key.node.unit or last in _PURE, key
 
@@ -129,3 +142,24 @@ def test_every_row_of_a_table_has_four_cells():
 def test_placeholders_are_not_taken_for_html():
     cells = [cell for line in reference().splitlines() if line.startswith("| `") for cell in line.split(" | ")[2:]]
     assert not [cell for cell in cells if re.search(r"<[a-z]", cell)]
+
+
+def test_the_example_of_a_plugin_runs_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    text = help_text("train", ["plugins"])
+    example = text[text.index("  import torch") : text.index("and name it")]
+    (tmp_path / "my_losses.py").write_text(textwrap.dedent(example))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    try:
+        load_plugins(["my_losses"])
+        ((_, config),) = check("train", Request("train", ["data=cells", "loss=brier", "loss.power=1"]))
+        loss = build_loss(config.loss, spec=config.data.spec())
+        target = torch.tensor([[[0, 1, 255]]], dtype=torch.uint8)
+        assert loss(torch.zeros(1, 2, 1, 3), target) == pytest.approx(1)  # |0.5 - 1| + |0.5 - 0|
+    finally:
+        LOSSES._entries.pop("brier", None)
+
+
+def test_the_help_of_a_group_names_the_way_to_other_options():
+    assert "segmeter train data=OPTION --help data" in help_text("train", ["data"])
+    assert "OPTION" not in help_text("train", ["data", "data=folder"])

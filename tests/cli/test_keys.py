@@ -40,15 +40,15 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/measures/masks.py": ("score",),  # of volumes, which eval does not have
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
-    "evaluation/case_run.py": ("eval", "predict"),
-    "evaluation/compare.py": ("compare",),
+    "evaluation/predicted.py": ("eval", "predict"),
+    "evaluation/finished/compare.py": ("compare",),
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),
-    "evaluation/merge.py": ("merge",),
-    "evaluation/pieces.py": ("merge",),
+    "evaluation/finished/merge.py": ("merge",),
+    "evaluation/finished/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
-    "evaluation/large/cases.py": ("eval",),  # predict measures nothing, and has the same export keys
+    "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
     "distributed/config.py": ("eval", "score"),
@@ -74,8 +74,8 @@ ELSEWHERE = {
     ("data/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
-    ("evaluation/pieces.py", "resume", "Finish it with segmeter"),
-    *(("evaluation/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
+    ("evaluation/finished/pieces.py", "resume", "Finish it with segmeter"),
+    *(("evaluation/finished/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
     ("report/page/evaluation.py", "images", "images= of score"),
     ("metrics/summary/slice_labels.py", "images", "score with images="),
@@ -96,6 +96,7 @@ SEVERAL = (
     "cli/completion.py",
     "cli/demo.py",
     "cli/commands/doctor.py",
+    "cli/commands/_folds.py",
     "cli/help.py",
     "cli/commands/report.py",
 )  # name commands themselves

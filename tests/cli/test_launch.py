@@ -72,6 +72,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "last" / "model.safetensors")
 
 
+@pytest.mark.slow  # starts two processes with torch
 def test_two_processes_train_what_one_does() -> None:
     """But for rounding: each takes every other sample of a batch. Mutation seen to fail: the same part for both."""
     assert run("train", *TRAIN, "run.name=one") == 0

@@ -157,9 +157,6 @@ def test_optuna_goes_on_from_its_storage_after_a_kill(here: Path, tmp_path: Path
     trials = optuna.load_study(study_name="segmeter", storage=storage).trials
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     assert len(complete) == wanted
-    assert not [trial for trial in trials if trial.state.name in ("RUNNING", "WAITING")]
-    again = {trial.user_attrs["lost"] for trial in trials if "lost" in trial.user_attrs}
-    assert again == {trial.number for trial in trials if trial.state.name == "FAIL"}
     done = folders(tmp_path / "out")
     assert len({trial.value for trial in complete}) == 1, "a seed of the bootstrap changes no score"
     assert {int(name.partition("_")[0]) for name in done} >= {trial.number for trial in complete}

@@ -1,7 +1,12 @@
 """Presets of known data sets: their classes, numbers and colours."""
 
+import numpy as np
+import pytest
+
+from segmeter.cli.main import main
 from segmeter.data.config import FolderConfig
 from segmeter.data.labels_config import LabelsConfig
+from tests.data.crafted import put
 from tests.differential.peers import load
 
 
@@ -50,3 +55,15 @@ def test_a_preset_is_of_training_too():
 def test_what_is_given_goes_before_the_preset():
     found = LabelsConfig(preset="cityscapes", ignore_index=300, label_map={"0": 300})
     assert (found.ignore_index, found.label_map, len(found.classes)) == (300, {"0": 300}, 19)
+
+
+def test_a_command_takes_the_classes_of_a_preset(tmp_path, capsys):
+    for folder in ("images", "masks"):
+        put(tmp_path / folder / "a.png", np.zeros((8, 8, 3) if folder == "images" else (8, 8), np.uint8))
+    given = ["check", "data=folder", f"data.root={tmp_path}", "data.split=all", "data.val_fraction=0.5"]
+    with pytest.raises(SystemExit):
+        main(given)
+    assert "expected `data.classes` to name at least 2" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*given, "data.preset=voc"])
+    assert "data.classes" not in capsys.readouterr().err

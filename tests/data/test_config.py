@@ -38,12 +38,16 @@ def test_every_broken_rule_is_said_at_once():
         "list_files",
         "label_map",
         "colours[0][2]",
-        "classes",
         "masks",
     ):
         assert f"`{key}`" in text
     assert "`test_fraction` to leave a part for training beside val_fraction=0.6, got 0.5." in text
     assert "Did you mean 'test'?" in text
+
+
+def test_classes_are_required_without_a_preset():
+    with pytest.raises(ConfigError, match=r"`classes` to name at least 2, got \[\]\. Set data.classes="):
+        FolderConfig(root="x")
 
 
 def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():

@@ -10,8 +10,8 @@ import torch
 from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import World
 from segmeter.errors import RunError
-from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
+from segmeter.inference.results import Prediction
 from segmeter.training.clock import Limits
 from segmeter.training.learner import Learner
 from segmeter.training.signals import StopSignals

@@ -8,7 +8,8 @@ import pytest
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
-from segmeter.evaluation.cases import CaseScorer, Scored
+from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.metrics.config.measures import BoundaryConfig, ErrorTypesConfig, InstancesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -36,7 +37,7 @@ def test_the_maps_are_those_of_the_files(tmp_path):
 def test_a_row_has_the_counts_the_spacing_that_was_given_and_measures(tmp_path):
     measured = scorer(flag_missing=True, spacing=(0.5, 2.0), measures=(BoundaryConfig(width=1),))
     found = pickle.loads(pickle.dumps(measured))(pairs_of(two_cases(tmp_path))[0])
-    assert isinstance(found, Scored)
+    assert isinstance(found, Entry)
     row = found.row
     assert row.counts.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]  # 255 is in none
     assert (row.height, row.width, row.depth, row.spacing, row.loss) == (2, 3, None, (0.5, 2.0), None)
@@ -110,7 +111,7 @@ def test_a_missing_prediction_is_class_0_whatever_the_label_map_makes_of_0(side,
     )
     pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "references" / "a.png",), predictions=())
     found = CaseScorer(reading, MetricsConfig(bootstrap=0))(pair)
-    assert isinstance(found, Scored), found
+    assert isinstance(found, Entry), found
     assert found.row.counts.tolist() == [[4, 0, 0], [2, 0, 0], [0, 0, 0]]
 
 
@@ -126,6 +127,6 @@ def test_a_missing_prediction_of_cityscapes_has_no_pixel_of_a_class_that_0_is_no
     )
     pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "references" / "a.png",), predictions=())
     found = CaseScorer(reading, MetricsConfig(bootstrap=0, measures=(InstancesConfig(objects="maps"),)))(pair)
-    assert isinstance(found, Scored), found
+    assert isinstance(found, Entry), found
     assert found.row.counts[:, 0].nonzero()[0].tolist() == [0, 13]  # road and car
     assert found.row.counts.sum() == found.row.counts[:, 0].sum() == 3

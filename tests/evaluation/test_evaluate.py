@@ -16,7 +16,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
 from segmeter.export.config import ExportConfig
-from segmeter.inference import async_results as outbox
+from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.focal import FocalLoss

@@ -31,6 +31,7 @@ from tests.data.formats_written import (
     write_ome_zarr,
     write_panoptic,
 )
+from tests.data.masks.exported import blocks, write_yolo
 from tests.data.volumes import save_nifti
 from tests.evaluation.masks import FEW, changed, pair_masks, scoring
 
@@ -122,6 +123,17 @@ def test_a_coco_file_has_a_plane_per_class_for_multilabel(tmp_path: Path) -> Non
     pairing = pair_masks(tmp_path / "predictions.json", tmp_path / "references.json", spec=spec)
     found = score(changed(job_of(pairing, tmp_path), spec=spec))["confusion_matrices"]
     assert found == [confusion_matrix((target == k).ravel(), (labels == k).ravel()).tolist() for k in (1, 2)]
+
+
+@pytest.mark.parametrize("side", ["references", "predictions"])
+def test_yolo_labels_take_the_size_of_the_other_side(side: str, tmp_path: Path) -> None:
+    for each in ("references", "predictions"):
+        (tmp_path / each).mkdir()
+        if each == side:
+            write_yolo(tmp_path / each / "a.txt", blocks())
+        else:
+            Image.fromarray(blocks()).save(tmp_path / each / "a.png")
+    assert score(scoring(tmp_path, spec=SPEC))["confusion_matrix"] == wanted(blocks(), blocks())
 
 
 @pytest.mark.parametrize("side", ["references", "predictions"])

@@ -16,7 +16,7 @@ from segmeter.evaluation.evaluate import predict
 from segmeter.export.config import ExportConfig
 from segmeter.postprocess.config import PostprocessConfig, WatershedConfig
 from tests.data.test_location import geotags
-from tests.evaluation.large.test_cases import SPEC, prediction
+from tests.evaluation.test_large import SPEC, prediction
 from tests.faults.world import write_model
 from tests.models.parts import make_card
 

@@ -1,6 +1,5 @@
 """Memory: what is there, what is refused before the work, and what waits for its turn."""
 
-import gc
 import threading
 import time
 from pathlib import Path
@@ -12,10 +11,8 @@ from segmeter.cli.main import main
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.errors import InputError
 from segmeter.evaluation import memory
-from segmeter.evaluation.memory import SMALL, Turns, check_memory, spare_old_objects
-from segmeter.evaluation.score import score
+from segmeter.evaluation.memory import SMALL, Room, check_memory
 from tests.data.crafted import put
-from tests.evaluation.masks import scoring, two_cases
 
 
 def test_what_can_not_fit_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,33 +22,14 @@ def test_what_can_not_fit_is_refused_before_the_work(monkeypatch: pytest.MonkeyP
         check_memory(3 * 2**29, what="it", remedy="Do less.")
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_the_garbage_collector_is_left_as_it_was(frozen: bool) -> None:
-    """Mutations seen to fail: what a program has frozen is released; what was frozen here is not."""
-    if frozen:
-        gc.freeze()
-    try:
-        with spare_old_objects():
-            assert gc.get_freeze_count() > 0
-        assert bool(gc.get_freeze_count()) == frozen
-    finally:
-        gc.unfreeze()
-
-
-def test_a_program_that_scores_keeps_its_garbage_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its garbage would be kept while it scores; mutation seen to fail: frozen in `score`, not by the command."""
-    monkeypatch.setattr(gc, "freeze", None)
-    assert score(scoring(two_cases(tmp_path)))["n_cases"] == 2
-
-
 def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
-    turns, held, most = Turns(), 0, 0
+    room, held, most = Room(), 0, 0
     changed = threading.Lock()
 
     def work(size: int) -> None:
         nonlocal held, most
-        with turns.take(size * SMALL, what="it", remedy=""):
+        with room.hold(size * SMALL, what="it", remedy=""):
             with changed:
                 held += size
                 most = max(most, held)
@@ -70,9 +48,9 @@ def test_what_fits_only_alone_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch
 
 def test_processes_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_bytes", lambda: 5 * SMALL)
-    with Turns(2).take(2 * SMALL, what="it", remedy=""):
+    with Room(processes=2).hold(2 * SMALL, what="it", remedy=""):
         pass
-    with pytest.raises(InputError, match="memory"), Turns(2).take(3 * SMALL, what="it", remedy=""):
+    with pytest.raises(InputError, match="memory"), Room(processes=2).hold(3 * SMALL, what="it", remedy=""):
         pass
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from segmeter.errors import RunError
-from segmeter.evaluation.case_run import PREDICTIONS, CaseRun, run_cases
 from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, run_cases
 from segmeter.evaluation.resume import repair_files, restore_cases
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY
@@ -43,7 +43,7 @@ def first(tmp_path, predictor):
     """The folder of a run of all cases, and the bytes of its files."""
     job = run_of(tmp_path, predictor)
     manifest = begin(job)
-    assert len(list(run_cases(job, manifest, done=0, what="running"))) == COUNT
+    run_cases(job, manifest, done=0, what="running")
     manifest.close()
     return tmp_path, files_of(tmp_path)
 

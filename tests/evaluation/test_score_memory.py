@@ -11,10 +11,10 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.options import Reading
 from segmeter.evaluation import cases
-from segmeter.evaluation.cases import Scored
+from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs
-from segmeter.evaluation.places import Place
 from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.spacings import UNKNOWN_SPACING
 from segmeter.metrics.cases import table as rows
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -26,12 +26,13 @@ MOST_BYTES = 1300  # a case, of which its counts, which hardly compress here, ar
 SPEC = ClassSpec(task="multiclass", names=tuple(f"class_{k}" for k in range(K)), colours=((0, 0, 0),) * K)
 
 
-def invented(pair: MaskPair) -> Scored:
+def invented(pair: MaskPair) -> Entry:
     """A row as a picture of 2 megapixels leaves it, without the picture."""
     rng = np.random.default_rng(int(pair.stem.removeprefix("case_")))
     counts = rng.integers(0, 3000, (K, K)) * (rng.random((K, K)) < 0.3) + np.diag(rng.integers(0, 10**6, K))
     row = CaseRow(case_id=pair.case_id, height=1024, width=2048, counts=counts)
-    return Scored(row=row, place=Place(), sha256=f"{int(pair.stem.removeprefix('case_')):064}")
+    digest = f"{int(pair.stem.removeprefix('case_')):064}"
+    return Entry(case_id=pair.case_id, row=row, sha256=digest, record=UNKNOWN_SPACING.record())
 
 
 def named(folder: Path, name: str) -> MaskPair:

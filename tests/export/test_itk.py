@@ -48,8 +48,7 @@ def test_label_maps_of_predictions_are_written(form, task, tmp_path):
     spec = ClassSpec(task=task, names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)))
     given = np.stack([k == LABELS for k in range(3)]).astype(np.uint8) if spec.is_multilabel else LABELS
     place = Location(spacing=(2.0, 3.0), unit="mm")
-    with Writer(tmp_path, ExportConfig(labels_format=form), spec, locate=lambda case: place) as writer:
-        writer.write_labels("x", given)
+    Writer(tmp_path, ExportConfig(labels_format=form), spec, locate=lambda case: place).write("x", given)
     planes = zip(spec.names, given, strict=True) if spec.is_multilabel else [(".", LABELS)]
     for folder, plane in planes:
         found = read_values(tmp_path / "labels" / folder / f"x.{form}", max_pixels=1000)

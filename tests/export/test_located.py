@@ -86,12 +86,10 @@ def test_the_files_of_a_case_take_the_place_of_its_image(tmp_path):
     probs = np.full((3, 300, 270), 1 / 3, np.float32)
     config = ExportConfig(labels_format="tiff", confidence=True, probs=True, probs_format="tiff")
     places = {"x": PLACE, "y": Location()}
-    with Writer(tmp_path, config, spec, locate=places.__getitem__) as writer:
-        for case_id in places:
-            writer.write_labels(case_id, LABELS)
-            writer.write_confidence(case_id, probs, LABELS)
-            writer.write_instances(case_id, LABELS.astype(np.int32) * 70_000)
-            writer.write_probs(case_id, probs)
+    writer = Writer(tmp_path, config, spec, locate=places.__getitem__)
+    for case_id in places:
+        arrays = {"instances": LABELS.astype(np.int32) * 70_000, "probs": probs, "predicted": LABELS}
+        writer.write(case_id, LABELS, **arrays)
     for kind in ("labels", "confidence", "instances"):
         assert read_location(tmp_path / kind / "x.tif") == PLACE
         assert not read_location(tmp_path / kind / "y.tif").known

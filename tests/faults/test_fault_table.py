@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EVERY = "faults/test_every_operation.py::test_a_fault_at_a_sample_of_operations"
-BELOW = "faults/test_below_python.py::test_a_fault_of_the_system_at_a_sample_of_calls"
-RANDOM = "faults/test_random_signals.py::test_a_few_signals_at_random_moments"
+EVERY = "faults/test_every_operation.py::test_a_fault_at_any_operation"
+BELOW = "faults/test_below_python.py::test_a_fault_of_the_system_at_any_call"
+RANDOM = "faults/test_random_signals.py::test_signals_at_random_moments"
 BAD = "faults/test_bad_inputs.py::test_a_bad_input_is_answered_as_promised"
 CHECKPOINTS = "training/test_checkpointing.py::test_"
 RESUME = "cli/commands/test_score_resume.py::test_"
@@ -120,12 +120,12 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     34: (
         "a checkpoint that is empty, cut or HTML",
-        (BAD, "models/checkpoints/test_foreign.py::test_spoilt_weights_in_a_checkpoint_are_refused"),
+        (BAD, "models/checkpoints/test_weights.py::test_spoilt_weights_in_a_checkpoint_are_refused"),
     ),
     35: ("a flipped bit in a checkpoint", (BAD,)),
     36: (
         "a malicious pickle",
-        (BAD, "models/checkpoints/test_foreign.py::test_45_a_pickle_that_runs_a_command_is_refused_and_runs_nothing"),
+        (BAD, "models/checkpoints/test_weights.py::test_45_a_pickle_that_runs_a_command_is_refused_and_runs_nothing"),
     ),
     37: (
         "a checkpoint of another architecture",

@@ -11,7 +11,7 @@ import pytest
 from segmeter import files
 from segmeter.data.files.array import ArrayRows
 from segmeter.errors import SegmeterError
-from segmeter.export.formats import LinesOf, write_npy, write_tiff, write_zarr
+from segmeter.export.formats import LinesOf, write_npy, write_tiff
 from tests.faults.world import write_model
 from tests.models.parts import make_card, make_spec
 
@@ -25,8 +25,6 @@ def write_weights(run: Path) -> None:
 LINES = LinesOf(ArrayRows(np.ones(SHAPE, np.uint8)), np.dtype(np.uint8))
 WRITERS: dict[str, Callable[[Path], None]] = {
     "safetensors": write_weights,
-    "zarr": lambda run: write_zarr(run / "a.zarr", np.ones((2, *SHAPE), np.float32)),
-    "zarr by lines": lambda run: write_zarr(run / "lines.zarr", LINES),
     "tiff by lines": lambda run: write_tiff(run / "lines.tif", LINES),
     "npy": lambda run: write_npy(run / "a.npy", np.ones(SHAPE)),
     "tiff": lambda run: write_tiff(run / "a.tif", np.ones(SHAPE, np.uint8)),

@@ -5,8 +5,7 @@ from torch.nn import functional
 
 from segmeter.data.files.array import ArrayRows
 from segmeter.errors import DataError, OverflowedError
-from segmeter.inference.async_results import Outbox
-from segmeter.inference.bands import BandLoss, decode_bands, sums_by_bands
+from segmeter.inference.results import BandLoss, Outbox, sums_by_bands
 from segmeter.losses.additive import loss_terms
 from segmeter.losses.focal import FocalLoss
 from tests.models.parts import make_spec
@@ -30,7 +29,7 @@ def outbox(*, probs=False):
 def decoded(logits, *, probs=False, target=None, loss=None):
     rows = None if target is None else ArrayRows(target)
     bands = iter(logits.split(HEIGHTS, 1))
-    yield from decode_bands(bands, outbox(probs=probs), case_id="case1", target=rows, loss=loss)
+    yield from outbox(probs=probs).decode(bands, case_id="case1", target=rows, loss=loss)
 
 
 def test_bands_hold_the_labels_and_probabilities_of_the_whole():

@@ -53,3 +53,8 @@ def test_a_name_is_taken_once_but_may_be_registered_again_by_the_same_schema(sha
     shapes.register("square", builder=area)(Square)  # as when a module is imported twice
     with pytest.raises(ConfigError, match="expected a new name, got 'square'"):
         shapes.register("square", builder=area)(Other)
+
+
+def test_a_builder_with_other_arguments_is_one_line(shapes):
+    with pytest.raises(ConfigError, match=r"builder of 'square' must take \(config, colour=\.\.\.\): .*'factor'"):
+        shapes.build(Square(), colour="red")

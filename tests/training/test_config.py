@@ -1,5 +1,6 @@
 import pytest
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.training.config import (
     LOGGERS,
@@ -12,8 +13,12 @@ from segmeter.training.config import (
     PolyConfig,
     SgdConfig,
     TrainingConfig,
+    find_monitor,
+    higher_is_better,
+    monitors,
     parse_duration,
 )
+from tests.training.tiny import SPEC
 
 
 @pytest.mark.parametrize(
@@ -102,3 +107,20 @@ def test_several_loggers_are_one_and_others():
         LOGGERS.schema("wandb")(also=("tensorbord",))
     with pytest.raises(ConfigError, match="to name each logger once"):
         LOGGERS.schema("wandb")(also=("wandb",))
+
+
+def test_a_monitor_that_is_not_computed_is_refused_with_the_nearest():
+    assert find_monitor("dice/edge", SPEC) == "dice/edge"
+    with pytest.raises(ConfigError, match=r"`monitor` to be a score .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
+        find_monitor("iou/grond", SPEC)
+
+
+@pytest.mark.parametrize(("task", "monitor"), [("binary", "iou/cell"), ("multiclass", "mean_iou")])
+def test_a_binary_task_is_followed_by_its_object(task, monitor):
+    spec = ClassSpec(task=task, names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    assert find_monitor("auto", spec) == monitor
+    assert find_monitor("mean_iou", spec) == "mean_iou"
+
+
+def test_only_a_loss_is_better_where_it_is_lower():
+    assert [name for name in monitors(SPEC) if not higher_is_better(name)] == ["loss"]

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from segmeter.errors import InputError, RunError
-from segmeter.training.divergence import DivergenceGuard, Seen, Taken
+from segmeter.training.step import DivergenceGuard, Seen, Taken
 
 
 def taken(step, loss, norm=1.0, indices=(0, 1)):

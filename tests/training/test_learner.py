@@ -15,7 +15,7 @@ from segmeter.training.checkpointing import address, snapshot
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batches
 from segmeter.training.learner import Learner
-from segmeter.training.trainer import take_step
+from segmeter.training.step import take_step
 from tests.training.tiny import tiny_job, tiny_segmenter
 
 

@@ -31,7 +31,7 @@ from segmeter.training.data.windows import Resizing
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainSettings
 from segmeter.training.learner import Average, Learner
 from segmeter.training.optimizers import build_adamw
-from segmeter.training.trainer import take_step
+from segmeter.training.step import take_step
 from tests.training.tiny import TinyCases, TinySource, stepper, tiny_segmenter
 
 SPEC = ClassSpec(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.sample import Sample
-from segmeter.inference.async_results import Prediction
+from segmeter.inference.results import Prediction
 from segmeter.training.pictures import MOST_STEPS, Pictures, choose_cases, spread_evenly
 
 NAMES = tuple(f"case{index}" for index in range(10))

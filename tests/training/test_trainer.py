@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-import segmeter.training.divergence as watch
+import segmeter.training.step as step_module
+import segmeter.training.step as watch
 import segmeter.training.trainer as loop
 import segmeter.training.validation as validator
 from segmeter.errors import ConfigError, DataError, RunError
@@ -140,8 +141,8 @@ def test_memory_that_runs_out_in_a_step_names_the_batch_and_what_to_set(tmp_path
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(parts, batches)
 
-    real = loop.update
-    monkeypatch.setattr(loop, "update", step)
+    real = step_module.update
+    monkeypatch.setattr(step_module, "update", step)
     message = (
         r"^training: step 3, the batch with case '.*': out of memory\. Set a smaller training.batch_size .*resume\.$"
     )
@@ -304,7 +305,7 @@ def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_p
     job = tiny_job(tmp_path)
     before = {name: value.clone() for name, value in job.model.segmenter.state_dict().items()}
     state = torch.get_rng_state()
-    seconds, first_loss = loop.time_step(job)
+    seconds, first_loss = step_module.time_step(job)
     assert seconds > 0
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in job.model.segmenter.state_dict().items())

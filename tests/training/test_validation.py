@@ -13,17 +13,17 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files import array
 from segmeter.data.folders.folder import build_folder
 from segmeter.distributed.ranks import World
-from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.inference import async_results as outbox
-from segmeter.inference.async_results import Prediction
+from segmeter.errors import DataError, RunError
+from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.training.config import find_monitor, monitors
+from segmeter.training.config import monitors
 from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
 from segmeter.training.signals import StopSignals
 from segmeter.training.validation import (
@@ -178,19 +178,6 @@ def test_multilabel_counts_and_scores_by_hand():
     assert values["iou/a"] == pytest.approx(1 / 3)
     assert np.isnan(values["iou/b"])
     assert values["mean_iou"] == pytest.approx(1 / 3)
-
-
-def test_a_monitor_that_is_not_computed_is_refused_with_the_nearest():
-    assert find_monitor("dice/edge", SPEC) == "dice/edge"
-    with pytest.raises(ConfigError, match=r"`monitor` to be a score .* got 'iou/grond'\. Did you mean 'iou/ground'\?"):
-        find_monitor("iou/grond", SPEC)
-
-
-@pytest.mark.parametrize(("task", "monitor"), [("binary", "iou/cell"), ("multiclass", "mean_iou")])
-def test_a_binary_task_is_followed_by_its_object(task, monitor):
-    spec = ClassSpec(task=task, names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
-    assert find_monitor("auto", spec) == monitor
-    assert find_monitor("mean_iou", spec) == "mean_iou"
 
 
 class Silent:

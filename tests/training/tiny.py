@@ -19,7 +19,7 @@ from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
 from segmeter.training.data.batches import Draws
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainSettings
 from segmeter.training.learner import Parts
-from segmeter.training.trainer import update
+from segmeter.training.step import update
 
 SPEC = ClassSpec(
     task="multiclass", names=("ground", "cell", "edge"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)), ignore_index=255

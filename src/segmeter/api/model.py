@@ -13,10 +13,10 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.data.verification.intensity import FULL_SCALE, ScaleWatch
 from segmeter.errors import InputError
-from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
 from segmeter.models.checkpoints.checkpoint import read_checkpoints
 from segmeter.threads import share_cores
 

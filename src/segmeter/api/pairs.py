@@ -14,7 +14,7 @@ from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.masks.label_mapping import find_labels, split_objects
 from segmeter.errors import InputError
-from segmeter.evaluation.places import Place, Places
+from segmeter.evaluation.spacings import CaseSpacing, Spacings
 from segmeter.metrics.arrays import check_maps
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -28,15 +28,17 @@ WHERE = "evaluate"
 
 def measure_pairs(
     pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
-) -> tuple[list[CaseRow], Places]:
+) -> tuple[list[CaseRow], Spacings]:
     """Measure case by case, without keeping any map."""
-    measures, rows, places = build_measures(config, spec), list[CaseRow](), Places()
+    measures, rows, places = build_measures(config, spec), list[CaseRow](), Spacings()
     seen: set[str] = set()
     for case_id, target, prediction in _checked(pairs):
         if case_id in seen:
             raise InputError(expected(WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
         seen.add(case_id)
-        place = Place() if config.spacing is None else Place(spacing=config.spacing, unit="", source="config")
+        place = (
+            CaseSpacing() if config.spacing is None else CaseSpacing(spacing=config.spacing, unit="", source="config")
+        )
         try:
             maps = _maps((case_id, target, prediction), place, spec, instances)
             place = replace(place, warnings=_doubts(maps))
@@ -52,7 +54,7 @@ def measure_pairs(
     return rows, places
 
 
-def _maps(case: Case, place: Place, spec: ClassSpec, instances: bool) -> CaseMaps:
+def _maps(case: Case, place: CaseSpacing, spec: ClassSpec, instances: bool) -> CaseMaps:
     case_id, target, labels = case
     numbers: list[NDArray[Any] | None] = [None, None]
     if instances:

@@ -55,7 +55,7 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
     composed, config = jobs[0]
     plan = Sweep(command, composed, root=config.run.root, argv=typed)
     params = [f"{key}={value}" for key, value in (plan.options.get("params") or {}).items()]
-    if params:  # of a file; what is typed wins
+    if params:  # from a file; the command line overrides them
         request = replace(request, overrides=[*params, *request.overrides])
         jobs = check(command, request) if plan.sweeper == "basic" else jobs
     if plan.sweeper == "basic":
@@ -67,7 +67,7 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
 
 
 def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
-    """Read the flags of a command; what is left are overrides.
+    """Read the flags and overrides of a command.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:
-    """Plugins are imported before anything is composed, so they are read from the command line itself."""
+    """The plugins of a command line, read from its text as they are imported before composing."""
     given = [line.partition("=")[2] for line in overrides if line.lstrip("+").startswith("plugins=")]
     return [name.strip(" '\"") for value in given for name in value.strip("[]").split(",") if name.strip()]
 
@@ -116,12 +116,12 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
 
 
 def print_schema(arguments: Sequence[str]) -> None:
-    """Print the JSON Schema of a command or a group; what plugins add is in it.
+    """Print the JSON Schema of a command or a group, with the components of plugins.
 
     Raises
     ------
     ConfigError
-        Not exactly one name was given, or there is no such command or group.
+        There is not exactly one name, or no such command or group.
     """
     load_plugins(plugins_of(arguments))
     asked = [argument for argument in arguments if not argument.startswith("plugins=")]
@@ -131,7 +131,7 @@ def print_schema(arguments: Sequence[str]) -> None:
 
 
 def _without_echoes(problems: list[str]) -> list[str]:
-    """Leave out what only follows from a value that could not be read: it would blame one that nobody gave."""
+    """Leave out consequences of a value that couldn't be read: they would blame a value that nobody gave."""
     keys = [re.escape(found[1]) for line in problems if (found := _UNREAD.match(line))]
     echo = re.compile(rf"config: (expected )?`({'|'.join(keys)})\b")
     return [line for line in problems if not keys or not echo.match(line)]
@@ -145,7 +145,7 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
 
 
 def _composed(command: str, request: Request) -> Composed:
-    """The configuration to show, the last of a sweep; keys that are not set yet are no fault."""
+    """The configuration to show, the last of a sweep. Keys may still be unset."""
     problems: list[str] = []
     for job in compose_jobs(request, problems):
         problems += unknown_keys(ROOTS[command], job, command=command)

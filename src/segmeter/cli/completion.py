@@ -18,7 +18,7 @@ from segmeter.errors import ConfigError
 INDEX = Path(__file__).with_name("completion.json")  # written by hatch_build.py
 _RUNS = ("checkpoint", "runs", "resume", "run")  # keys whose values are run folders
 
-# bash gives and takes the part of a word after its last "=" or ":" only
+# bash passes and expects only the part of a word after its last "=" or ":"
 _BASH = """_segmeter() {
   local IFS=$'\\n' word="${COMP_LINE:0:COMP_POINT}"
   word="${word##* }"
@@ -56,7 +56,7 @@ def complete(arguments: Sequence[str]) -> None:
     Raises
     ------
     ConfigError
-        Anything else was asked, or there is no such shell.
+        The request is another one, or the shell is unknown.
     """
     wanted, _, shell = (arguments[0] if len(arguments) == 1 else "").partition("=")
     if wanted not in ("install", "uninstall", "query") or shell not in _INSTALL:
@@ -73,7 +73,7 @@ def complete(arguments: Sequence[str]) -> None:
 
 
 def suggestions(line: str) -> list[str]:
-    """What the last word of a command line may become."""
+    """The completions of the last word of a command line."""
     words = line.split()[1:]
     start = words.pop() if words and not line.endswith(" ") else ""
     if not words:
@@ -168,7 +168,7 @@ def _keys(known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
 
 
 def _group_keys(known: dict[str, Any], chosen: dict[str, str], group: str) -> dict[str, Any]:
-    """The keys of a group's chosen option, or of all of them where that is the user's own."""
+    """The keys of a group's chosen option, or of all options if the user wrote that one."""
     if group not in known["groups"]:
         return {}
     each = known["groups"][group]
@@ -184,7 +184,7 @@ def _values(command: str, known: dict[str, Any], words: Sequence[str], start: st
         return [f"{key}={name}" for name in _starting(sorted(known["groups"][key]["options"]), value)]
     chosen = dict(word.split("=", 1) for word in words if "=" in word)
     kind = {**known["keys"], **_group_keys(known, chosen, key.partition(".")[0])}.get(key, [])
-    begun = value[: max(value.rfind("["), value.rfind(",")) + 1]  # the items of a list that are complete
+    begun = value[: max(value.rfind("["), value.rfind(",")) + 1]  # complete items of a list
     item = value[len(begun) :]
     found: list[str] = []
     if key in _RUNS:
@@ -198,13 +198,13 @@ def _values(command: str, known: dict[str, Any], words: Sequence[str], start: st
 
 
 def _runs(root: Path, command: str = "") -> list[str]:
-    """The run folders under a root, those of one command or of all; the newest first."""
+    """The run folders under a root, of one command or of all; newest first."""
     folders = [path.parent for path in root.glob(f"{command or '*'}/*/run.json")]
     return [str(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
 
 
 def _paths(start: str) -> list[str]:
-    """Files and folders whose path begins so; a folder ends in a slash."""
+    """Files and folders whose path begins with `start`; a folder ends in a slash."""
     folder, _, name = start.rpartition("/")
     place = Path(f"{folder}/" if folder or start.startswith("/") else ".").expanduser()
     try:

@@ -1,4 +1,4 @@
-"""`segmeter demo`: check, train, evaluate and predict on the built-in data, each by the command that one would type."""
+"""`segmeter demo`: check, train, evaluate and predict on built-in data, with the commands a user would type."""
 
 import itertools
 import shlex
@@ -17,17 +17,17 @@ from segmeter.files import make_folder, new_folder
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run the whole way once, in a folder of its own.
+    """Run all steps once, in a new folder.
 
     Raises
     ------
     ConfigError
-        More than one argument was given, or the folder can't be made.
+        There is more than one argument, or the folder can't be made.
     """
     if len(arguments) > 1 or any("=" in argument for argument in arguments):
         given = " ".join(arguments)
         raise ConfigError(f"demo: expected at most a folder, got {given!r}. Use train and eval to set values.")
-    if find_spec("torch") is None:  # before the first step, which needs none
+    if find_spec("torch") is None:  # before the first step, which needs no torch
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
     start = time.monotonic()
     root = _new_root(Path(arguments[0] if arguments else "runs"))
@@ -53,7 +53,7 @@ def _step(command: str, *overrides: str) -> None:
 
 
 def _new_root(folder: Path) -> Path:
-    """Make a folder for this demo alone: the runs in it are found by being the only ones."""
+    """Make a folder for this demo alone, so that its runs are the only ones in it."""
     name = f"demo-{datetime.now():%Y-%m-%d_%H%M%S}"
     places = (folder / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
     try:

@@ -1,6 +1,6 @@
-"""Runs jobs on engines: processes of this machine, torchrun, a Dask cluster, SLURM.
+"""The engines that run jobs elsewhere: processes of this machine, torchrun, a Dask cluster, SLURM.
 
-An engine maps over jobs that any process can take, and gives an outcome for each. It knows nothing of what a job does.
+An engine maps over tasks that any process can run and returns an outcome for each. It knows nothing about their work.
 """
 
 import multiprocessing
@@ -29,8 +29,8 @@ from segmeter.parallel import end_with_parent
 from segmeter.threads import share_cores
 from segmeter.training.signals import StopSignals
 
-START = "spawn"  # how the processes of a training are started
-LEAVE_S = 60  # in which they end once one has failed, or a signal came, before torchrun kills them
+START = "spawn"  # multiprocessing's method for the processes of a training
+LEAVE_S = 60  # seconds that they have to exit after a failure or signal, before torchrun kills them
 _RETRIES = 3  # of a job whose Dask worker is lost
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _ADDRESS = re.compile(r"\w+://\S+|[^\s:/]+:\d+")
@@ -44,13 +44,13 @@ class Outcome:
     Parameters
     ----------
     job
-        How it was asked for.
+        The job as it was requested.
     value
-        The score that a sweep may optimise; None where there is none.
+        The score that a sweep may optimise, or None.
     problems
-        What went wrong, one line each; empty where nothing did.
+        One line per problem; empty on success.
     exit_code
-        The job's, as if it had been a command of its own.
+        The exit code that the job would have had as a command of its own.
     """
 
     job: Job
@@ -66,40 +66,40 @@ class Outcome:
 
     @classmethod
     def lost(cls, job: Job, more: str = "") -> "Outcome":
-        """The outcome of a job that left none."""
+        """The outcome of a job whose process died without returning one."""
         return cls(job=job, problems=(_LOST + more,), exit_code=EXIT_FAULT)
 
 
 class Task(Protocol):
-    """A job that can be sent to any process and called there. It never raises: every error is in its outcome."""
+    """A job that any process can call. It never raises: errors are returned in the outcome."""
 
     @property
     def job(self) -> Job:
-        """How it was asked for."""
+        """The job as it was requested."""
 
     def __call__(self) -> Outcome:
         """Run it."""
 
 
 def joint(outcomes: Sequence[Outcome]) -> Outcome:
-    """The one outcome of a job that several processes ran: the first that failed, else the one with a value."""
+    """The outcome of a job that several processes ran: the first failure, otherwise the one with a value."""
     failed = (each for each in outcomes if each.exit_code)
     valued = (each for each in outcomes if each.value is not None)
     return next(failed, None) or next(valued, outcomes[0])
 
 
 def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = None) -> Iterator[Outcome]:
-    """Run tasks side by side, in the order in which they end; a process that is killed loses its own task alone.
+    """Run tasks side by side and yield outcomes as they finish. A killed process loses only its own task.
 
     Parameters
     ----------
     count
-        Processes.
+        Number of processes.
     threads
-        Each process computes with so many, unless the environment says otherwise; None leaves it to them.
+        Threads per process, unless environment variables set them. None sets nothing.
     """
     context = multiprocessing.get_context("spawn")
-    workers = dict[int, ProcessPoolExecutor]()  # by the thread that waits for it
+    workers = dict[int, ProcessPoolExecutor]()  # keyed by the thread that waits for the process
 
     def run(task: Task) -> Outcome:
         number = threading.get_ident()
@@ -124,19 +124,19 @@ def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = Non
 
 
 def _begin(threads: int | None) -> None:
-    """Begin a process, before it loads what computes."""
+    """Set up a process before it imports NumPy or torch."""
     end_with_parent()
     for name in _THREADS if threads else ():
         os.environ.setdefault(name, str(threads))
 
 
 def by_torchrun(task: Task, count: int) -> Outcome:
-    """Run one training in several processes of this machine, as torchrun does; if one fails, all of them end.
+    """Run one training in several processes of this machine with torchrun's launcher. If one fails, all exit.
 
     Raises
     ------
     Interrupted
-        A signal came, and was passed on; with the line that says where the training was saved.
+        A signal arrived and was passed on. The line says where the training was saved.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -174,10 +174,10 @@ def by_torchrun(task: Task, count: int) -> Outcome:
 
 
 def _one_rank(task: Task, count: int, port: int, folder: str) -> None:
-    """Be one process of a training; all but the first are silent."""
+    """Run one process of a training. All except the first are silent."""
     end_with_parent()
     if hasattr(os, "setpgrp"):
-        os.setpgrp()  # Ctrl-C comes once, from torchrun: a second signal would end this process before it has saved
+        os.setpgrp()  # torchrun alone forwards Ctrl-C: a second signal would kill this process before it has saved
     rank = os.environ["RANK"]
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
     if rank != "0":
@@ -187,16 +187,16 @@ def _one_rank(task: Task, count: int, port: int, folder: str) -> None:
     part = Path(folder, f"{int(rank):06}")
     part.write_bytes(pickle.dumps(outcome))
     if outcome.exit_code:
-        sys.exit(outcome.exit_code)  # by which torchrun knows that it failed
+        sys.exit(outcome.exit_code)  # tells torchrun about the failure
 
 
 def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
-    """Run tasks on a Dask cluster, in their order; a task whose worker is lost is begun again.
+    """Run tasks on a Dask cluster, and yield outcomes in their order. A task whose worker is lost is retried.
 
     Raises
     ------
     ConfigError
-        distributed is not installed, or no scheduler answers at the address.
+        `distributed` is not installed, or no scheduler answers at the address.
     """
     distributed = needed("distributed", extra="dask")
     options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
@@ -235,13 +235,13 @@ def _client(distributed: Any, address: Any) -> Any:
 def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Iterator[Outcome]:
     """Submit tasks to SLURM, or to submitit's stand-ins `local` and `debug`, and wait for each in turn.
 
-    A job that SLURM ends early (SIGUSR1 ahead of the limit) saves itself, is queued again, and goes on in its folder.
+    SLURM sends SIGUSR1 ahead of the time limit. The job then saves its state, is requeued, and continues in its folder.
 
     Raises
     ------
     ConfigError
-        submitit is not installed, there is no SLURM here, SLURM refuses the job, or several processes are asked for
-        where they would not share the work.
+        submitit is not installed, there is no SLURM here, SLURM rejects the job, or several processes are requested
+        for a job that can't share its work.
     """
     _check_alone(tasks, launch)
     if launch.cluster == "slurm" and shutil.which("srun") is None:
@@ -268,7 +268,7 @@ def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Ite
 
 
 def _collect(part: Any, job: Job) -> Outcome:
-    """Wait for one of the processes of a job that submitit runs."""
+    """Wait for one process of a job that submitit runs."""
     from submitit.core.utils import FailedJobError, UncompletedJobError
 
     try:
@@ -279,7 +279,7 @@ def _collect(part: Any, job: Job) -> Outcome:
 
 
 def _check_alone(tasks: Sequence[Task], launch: SlurmConfig) -> None:
-    """Refuse several processes that would each do the whole job, in one folder."""
+    """Refuse several processes if each of them would do the whole job in the same folder."""
     alone = [each.job.command for each in tasks if each.job.command != "train"]
     if launch.nodes * launch.tasks_per_node > 1 and (alone or launch.cluster == "debug"):
         rule = f"to be 1 for {alone[0] if alone else 'the cluster debug'}: only a training shares its work over tasks"
@@ -289,12 +289,12 @@ def _check_alone(tasks: Sequence[Task], launch: SlurmConfig) -> None:
 
 
 def needed(package: str, *, extra: str) -> Any:
-    """Import a package of an extra.
+    """Import a package that an extra installs.
 
     Raises
     ------
     ConfigError
-        It is not installed.
+        The package is missing.
     """
     try:
         return import_module(package)

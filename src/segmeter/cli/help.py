@@ -36,8 +36,54 @@ TRAINED_SUMMARY = (
 )
 
 
+PLUGINS = """\
+plugins: components of your own. Write my_losses.py into the folder where you run segmeter:
+
+  import torch
+  from pydantic import Field
+  from torch.nn.functional import one_hot
+  from segmeter.losses.config import LOSSES
+  from segmeter.schema import Config
+
+  @LOSSES.register("brier", builder="my_losses:build")
+  class BrierConfig(Config, title="loss"):
+      \"\"\"Error of the probabilities.\"\"\"
+
+      name: str = "brier"
+      power: float = Field(2.0, gt=0)
+      \"\"\"Exponent of the error.\"\"\"
+
+  class Brier(torch.nn.Module):
+      def __init__(self, power):
+          super().__init__()
+          self.power = power
+
+      def forward(self, logits, target):
+          classes = logits.shape[1]
+          valid = (target >= 0) & (target < classes)  # leaves out the ignored value
+          truth = one_hot(target.long().where(valid, 0), classes).movedim(-1, 1)
+          return ((logits.softmax(1) - truth).abs() ** self.power).sum(1)[valid].mean()
+
+  def build(config, *, spec, class_counts):
+      return Brier(config.power)
+
+and name it: segmeter train plugins=[my_losses] loss=brier loss.power=1.5
+
+Registries, and how their builders are called (spec has the task, classes and ignored value):
+  segmeter.losses.config.LOSSES             build(config, *, spec, class_counts) -> module (logits, target) -> loss
+  segmeter.models.config.MODELS             build(config, *, spec, in_channels) -> module (images) -> logits
+  segmeter.training.config.OPTIMIZERS       build(config, *, model) -> torch optimizer
+  segmeter.training.config.SCHEDULES        build(config)
+  segmeter.training.config.LOGGERS          build(config, *, folder, step, settings)
+  segmeter.postprocess.config.STEPS         build(config, *, spec)
+  segmeter.metrics.config.measures.MEASURES build(config, *, spec, regions)
+  segmeter.data.config.DATA                 build(config, *, split) -> segmeter.data.Dataset
+An installed package can use an entry point whose group starts with "segmeter." instead of plugins=.
+"""
+
+
 def help_text(command: str, arguments: Sequence[str] = ()) -> str:
-    """Write the help of one command, or of the groups that `arguments` name.
+    """Write the help of one command, or of the groups named in `arguments`.
 
     Parameters
     ----------
@@ -60,6 +106,8 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
     for folder in folders[1:]:
         check_files(folder)
     asked = [word for word in args.overrides if "=" not in word]
+    if asked == ["plugins"]:
+        return PLUGINS
     lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
     if not asked:
         lines = [*_head(command), *_groups(command, folders), *_own(command), *_flags()]
@@ -102,6 +150,8 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
         raise ConfigError(f"config: {command} has no group {group!r}. {nearest(group, known)}")
     found = options_of(command, group, folders)
     yield from _wrapped(f"{group}: {', '.join(found)}", "", "  ")
+    if len(found) > 1 and group not in (*PRESETS, *chosen):
+        yield f"The keys of another option: segmeter {command} {group}=OPTION --help {group}"
     if group in PRESETS:
         for name in found:
             yield from _wrapped(preset_summary(group, name, folders), f"  {name:<12} ", " " * 15)

@@ -1,7 +1,7 @@
-"""Runs a job where its `launch` says: here, in several processes, on a Dask cluster, or by SLURM.
+"""Runs a job where its `launch` group says: here, in several processes, on a Dask cluster, or by SLURM.
 
-A training takes all processes for one job. The other commands share out their cases as shards, which are jobs of their
-own, and merge what those leave. The jobs of a sweep take the same engines.
+A training uses all processes for one job. The other commands split their cases into shards, run each shard as a job of
+its own, and merge the results. The jobs of a sweep use the same engines.
 """
 
 import os
@@ -36,18 +36,18 @@ _SHARDS = "shards"
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
-    """A job as plain values, which any process can take: nothing is composed again, and no command line is read.
+    """A job as plain values that any process can run, without composing again or reading a command line.
 
     Parameters
     ----------
     job
-        How it was asked for.
+        The job as it was requested.
     values
         The checked configuration.
     plugins
-        Modules that register components; they are imported where the job runs.
+        Modules that register components, imported where the job runs.
     path
-        Where modules are found.
+        The module search path.
     """
 
     job: Job
@@ -56,7 +56,7 @@ class Shipped:
     path: tuple[str, ...]
 
     def __call__(self) -> Outcome:
-        """Run the job here; whatever goes wrong in it is in the outcome."""
+        """Run the job here. Errors are returned in the outcome."""
         sys.path.extend(part for part in self.path if part not in sys.path)
         with shown_warnings(), StopSignals(raises=True):
             try:
@@ -66,14 +66,14 @@ class Shipped:
                 return Outcome(job=self.job, problems=(f"{error}.",), exit_code=getattr(error, "exit_code", EXIT_FAULT))
             except Interrupted as error:
                 stopped = Outcome.of(self.job, error)
-            except Exception as error:  # a plugin, or a key, that is not known here
+            except Exception as error:  # such as a plugin or key that is unknown here
                 return Outcome.of(self.job, error)
         if "SUBMITIT_FOLDER" in os.environ and stopped.exit_code == EXIT_FAULT:
             signal.raise_signal(signal.SIGUSR1)  # now that the run is saved, submitit's own handler queues it again
         return stopped
 
     def checkpoint(self) -> Any:
-        """Queue the same job again, which goes on in its folder: submitit calls this when it is preempted."""
+        """Queue the same job again to continue in its folder. submitit calls this when the job is preempted."""
         from submitit.helpers import DelayedSubmission
 
         resumes = {"resume": "auto"} if "resume" in self.values else {}
@@ -83,12 +83,12 @@ class Shipped:
 def ship(config: Config, job: Job) -> Shipped:
     """Make a job ready to run elsewhere."""
     values = as_plain(config)
-    path = tuple(str(Path(part).absolute()) for part in sys.path)  # "" is the folder that the command was typed in
+    path = tuple(str(Path(part).absolute()) for part in sys.path)  # "" means the folder that the command was typed in
     return Shipped(job=job, values=values, plugins=tuple(values.get("plugins", ())), path=path)
 
 
 def attempt(config: Any, job: Job) -> Outcome:
-    """Run a job here; only what stops the whole program is raised."""
+    """Run a job here. Only an interruption of the whole program is raised."""
     try:
         return Outcome(job=job, value=run_job(config, job))
     except Interrupted:
@@ -98,19 +98,19 @@ def attempt(config: Any, job: Job) -> Outcome:
 
 
 def run_job(config: Any, job: Job) -> float | None:
-    """Run one job, here or where its `launch` says; returns the score that a sweep may optimise.
+    """Run one job, here or where its `launch` group says, and return the score that a sweep may optimise.
 
     Raises
     ------
     ConfigError
-        The command can't be run so.
+        The command can't be launched that way.
     SweepError
-        It failed elsewhere; with its own lines and its own exit code.
+        The job failed elsewhere. The error has the job's own lines and exit code.
     """
     if hasattr(config, "shard"):
         check_alone(config.shard)
     launch = getattr(config, "launch", LocalConfig())
-    if isinstance(launch, LocalConfig | JoblibConfig):  # joblib is for the jobs of a sweep
+    if isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
         value: float | None = command_module(job.command).run(config, job)
         return value
     here, job = config.replace(launch=LocalConfig()), replace(job, launch=as_plain(launch))
@@ -125,14 +125,14 @@ def run_job(config: Any, job: Job) -> float | None:
 
 
 def run_jobs(jobs: Jobs, launch: Any) -> Iterator[Outcome]:
-    """Run the jobs of a sweep; one that fails is an outcome like any other. Outcomes come in the order of the ends.
+    """Run the jobs of a sweep, and yield their outcomes, failures included, in the order in which they finish.
 
     Parameters
     ----------
     jobs
-        Checked configurations, and how each was asked for.
+        Checked configurations, each with its job.
     launch
-        Where all of them run: side by side with joblib, together on SLURM, else one after another.
+        Where they run: side by side with joblib, all at once on SLURM, otherwise one after another.
     """
     if isinstance(launch, JoblibConfig):
         tasks = _spread([ship(*each) for each in jobs])
@@ -140,7 +140,9 @@ def run_jobs(jobs: Jobs, launch: Any) -> Iterator[Outcome]:
         yield from in_processes(tasks, count, threads=max(1, count_cores() // count))
     elif isinstance(launch, SlurmConfig):
         elsewhere = as_plain(launch)
-        own = [getattr(config, "launch", None) == launch for config, _ in jobs]  # else it is hydra/launcher's
+        own = [
+            getattr(config, "launch", None) == launch for config, _ in jobs
+        ]  # otherwise it comes from hydra/launcher
         yield from _by_slurm(
             [
                 (config.replace(launch=LocalConfig()), replace(job, launch=elsewhere)) if mine else (config, job)
@@ -157,7 +159,7 @@ def _by_slurm(jobs: Jobs, launch: SlurmConfig) -> Iterator[Outcome]:
 
 
 def _settled(config: Any, job: Job) -> Job:
-    """Settle the folder of a single job now, so that it goes on there however often SLURM queues it again."""
+    """Fix the folder of a single job now, so that it continues there however often SLURM requeues it."""
     if job.folder is not None:
         return job
     holds = CHECKPOINTS if job.command == "train" else NAME
@@ -167,7 +169,7 @@ def _settled(config: Any, job: Job) -> Job:
 
 
 def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
-    """Give the jobs that run on any GPU one each in turn; a worker process that keeps another one open does no harm."""
+    """Assign GPUs in turn to the jobs that may run on any."""
     anywhere = [job.values.get("device") in ("auto", "cuda") for job in jobs]
     turns = cycle(range(_gpus() if any(anywhere) else 0))
     return [
@@ -185,8 +187,8 @@ def _gpus() -> int:
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
     """Run the shards of score, eval or predict, and merge them into the run's folder."""
     from segmeter.cli.commands.merge import finish_merged, metrics_of, show_merged
-    from segmeter.evaluation.merge import Merge, merge
-    from segmeter.evaluation.pieces import read_pieces
+    from segmeter.evaluation.finished.merge import Merge, merge
+    from segmeter.evaluation.finished.pieces import read_pieces
 
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= shares out the cases, got a shard.")
@@ -217,7 +219,7 @@ def _value(outcome: Outcome) -> float | None:
 
 
 def _placed(launch: Any, here: Any) -> list[Any]:
-    """The configuration of each shard; processes of this machine have a GPU each, as those of a training have."""
+    """The configuration of each shard. Processes on this machine get one GPU each, as in training."""
     if isinstance(launch, DaskConfig):
         return [here] * launch.shards
     if getattr(here, "device", "cpu") in ("auto", "cuda"):
@@ -230,12 +232,12 @@ def _placed(launch: Any, here: Any) -> list[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shard(Shipped):
-    """A shard, which goes on where an earlier start of it, or a lost worker, left off."""
+    """A shard. It continues where an earlier start, or a lost worker, left off."""
 
     def __call__(self) -> Outcome:
         folder = self.job.folder
         if folder is not None and folder.is_dir() and not (folder / NAME).is_file():
-            remove(folder)  # what was left before the first case would be taken for another run
+            remove(folder)  # a folder without a finished case can't be resumed
         return super().__call__()
 
 

@@ -1,4 +1,4 @@
-"""The door: `segmeter COMMAND key=value ...`, and what a fault looks like from outside."""
+"""The entry point of `segmeter COMMAND key=value ...`, which turns every error into lines and an exit code."""
 
 import os
 import sys
@@ -26,26 +26,25 @@ segmeter COMMAND --help shows what a command takes. Tab completion: eval "$(segm
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and leave the process with its exit code (0, 2, 3, 4, 5, 129, 130 or 143)."""
+    """Run the command line and exit with its code (0, 2, 3, 4, 5, 129, 130 or 143)."""
     with lenient_streams(), shown_warnings(), StopSignals(raises=True) as stop:
         try:
             _dispatch([_as_utf8(argument) for argument in (sys.argv[1:] if argv is None else argv)])
             return
         except SystemExit as leaving:
-            code = EXIT_BAD_INPUT if leaving.code == 1 else leaving.code  # Hydra says 1 of what it refuses
-            raise SystemExit(code) from None
+            raise SystemExit(leaving.code) from None
         except KeyboardInterrupt as error:
             _fail(f"segmeter: {str(error) or 'interrupted'}.", getattr(error, "exit_code", EXIT_INTERRUPTED))
         except Exception as error:
-            first = stop.received if stop.raises else None  # else it came after the error
-            if first and not isinstance(error, Interrupted):  # such as a worker that the same signal ended
+            first = stop.received if stop.raises else None  # otherwise it came after the error
+            if first and not isinstance(error, Interrupted):  # such as a worker that the same signal killed
                 _fail(f"segmeter: {Stopped(first)}.", stop.exit_code)
             lines, code = describe(error)
             _fail("\n".join(f"segmeter: {line}" for line in lines), code, at_once=_is_late(error))
 
 
 def _as_utf8(argument: str) -> str:
-    """An argument that a locale without UTF-8 has read byte by byte."""
+    """Decode an argument again that a locale without UTF-8 has read byte by byte."""
     try:
         return argument if argument.isprintable() else os.fsencode(argument).decode("utf-8")
     except UnicodeError:
@@ -53,7 +52,7 @@ def _as_utf8(argument: str) -> str:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Whether a read, or a wait for other processes, goes on in a thread that Python would wait for at the end."""
+    """Whether a thread still reads, or waits for other processes. Python would wait for it at exit."""
     return error is not None and (isinstance(error, LateError | PeerError) or _is_late(error.__cause__))
 
 

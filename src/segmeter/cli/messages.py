@@ -21,7 +21,7 @@ _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
 def describe(error: Exception) -> tuple[list[str], int]:
-    """What is said of an error, one line each, and the exit code."""
+    """The lines to print for an error, and the exit code."""
     if isinstance(error, SegmeterError):
         return condense(error.problems), error.exit_code
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in NEED_TORCH:
@@ -34,20 +34,20 @@ def describe(error: Exception) -> tuple[list[str], int]:
 
 
 class _Shown(logging.Handler):
-    """Shows warnings, and keeps them for the log of a run that is opened later."""
+    """Prints warnings, and keeps them for the log of a run that is opened later."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.early: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno == logging.WARNING:  # an error is shown once, where the program ends
+        if record.levelno == logging.WARNING:  # errors are printed once, by `main`
             sys.stderr.write(f"warning: {record.getMessage()}\n")
             self.early.append(record)
 
 
 class _Log(logging.Handler):
-    """Appends to log.txt; when that fails it says so once and is silent, as it must not hide what it logs."""
+    """Appends to log.txt. If that fails, it says so once and stops: logging must never hide the events it reports."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(logging.INFO)
@@ -72,7 +72,7 @@ class _Log(logging.Handler):
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """While the block runs, warnings are shown; so is what ends a thread, in one line."""
+    """Print warnings while the block runs, and one line for an exception that ends a thread."""
     handler = _Shown()
     LOGGER.addHandler(handler)
     before = threading.excepthook
@@ -86,7 +86,7 @@ def shown_warnings() -> Iterator[None]:
 
 @contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """While the block runs, what is logged goes to the log.txt of a run's folder."""
+    """Write log messages to the log.txt of a run's folder while the block runs."""
     log = _Log(folder / "log.txt")
     LOGGER.setLevel(logging.INFO)
     for shown in (each for each in LOGGER.handlers if isinstance(each, _Shown)):
@@ -110,8 +110,8 @@ def _thread_ended(fault: threading.ExceptHookArgs) -> None:
 
 @contextmanager
 def lenient_streams() -> Iterator[None]:
-    """While the block runs, writing to sys.stdout or sys.stderr never fails, whatever became of them."""
-    for number in range(3):  # else the next file that is opened would become the standard output
+    """Let writes to sys.stdout and sys.stderr never fail while the block runs, even if they are closed or full."""
+    for number in range(3):  # otherwise the next opened file would become the standard output
         try:
             os.fstat(number)
         except OSError:
@@ -119,7 +119,7 @@ def lenient_streams() -> Iterator[None]:
     before = {}
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
-        if stream is None or stream is getattr(sys, f"__{name}__"):  # not one that a caller put there
+        if stream is None or stream is getattr(sys, f"__{name}__"):  # leave alone a stream that a caller put there
             before[name] = stream
             setattr(sys, name, _lenient(stream, number))
     try:
@@ -132,7 +132,7 @@ def lenient_streams() -> Iterator[None]:
 
 
 class _Descriptor(io.FileIO):
-    """Writes until the first fault."""
+    """Writes until the first error, and then drops everything."""
 
     broken = False
 

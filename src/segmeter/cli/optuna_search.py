@@ -1,15 +1,11 @@
-"""hydra/sweeper=optuna: ranges of values -> jobs that Optuna chooses; a search that was killed goes on."""
+"""Searches with Optuna (hydra/sweeper=optuna): it chooses values from ranges, and a killed search continues."""
 
-import logging
 import math
-import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import psutil
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 
@@ -21,34 +17,33 @@ from segmeter.cli.runs.run_folder import Job
 from segmeter.cli.sweep import Sweep, raise_failures, summarised
 from segmeter.errors import EXIT_FAULT, ConfigError
 
-_LOST, _FOLDER, _OWNER = "lost", "folder", "owner"
+_FOLDER = "folder"  # where a study that goes on puts its jobs
 _DIRECTIONS = {"higher": "maximize", "lower": "minimize"}
-_LOG = logging.getLogger(__name__)
 
 Checked = Callable[[Sequence[str]], Any]  # overrides -> the checked configuration of one job
 
 
 def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -> None:
-    """Let Optuna choose the values of jobs until `n_trials` have been run, those of an earlier process included.
+    """Let Optuna choose the values of jobs until `n_trials` are done, counting those of earlier processes.
 
     Parameters
     ----------
     plan
-        Where the jobs go and how they are run; ``plan.options`` are those of `hydra_rules.OPTUNA`.
+        Where the jobs write and how they are run; ``plan.options`` are those of `hydra_rules.OPTUNA`.
     config
         The checked configuration of one job.
     overrides
-        As typed: ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched, and
-        ``tag(log, interval(a,b))`` on a logarithmic scale; others hold for every job.
+        As typed. ``interval(a,b)``, ``range(a,b)`` and ``choice(a,b)`` (or a,b) are searched,
+        ``tag(log, interval(a,b))`` on a logarithmic scale. The others hold for every job.
     check
         Composes and checks one job.
 
     Raises
     ------
     ConfigError
-        Nothing is to be searched, or the options are wrong.
+        There is nothing to search, or an option is wrong.
     SweepError
-        Jobs failed, or gave no score; one line for each.
+        One line for each job that failed or gave no score.
     """
     optuna = needed("optuna", extra="optuna")
     options = _options(plan.options)
@@ -62,17 +57,17 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
         sampler=optuna.samplers.TPESampler(seed=options["seed"]),
         load_if_exists=True,
     )
-    if study.direction.name.lower() != direction:  # of a study that was there before
+    if study.direction.name.lower() != direction:  # an existing study
         rule = f"to be a study that has its score {direction}d"
         remedy = "Set another study_name."
         name = f"{options['study_name']!r}, whose score is {study.direction.name.lower()}d"
         raise ConfigError(expected("config", "hydra.sweeper.study_name", rule, name, remedy))
     plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
     study.set_user_attr(_FOLDER, str(plan.folder))
-    _requeue_lost(study, optuna)
     failed: list[tuple[int, Outcome]] = []
     with summarised(plan.folder):
-        while left := options["n_trials"] - _done(study):
+        # a trial that a killed process began stays RUNNING, so another one takes its place
+        while (left := options["n_trials"] - sum(trial.state.is_finished() for trial in study.trials)) > 0:
             trials = [study.ask(space) for _ in range(min(left, options["n_jobs"]))]
             failed += [pair for pair in _run(plan, trials, fixed, check, study) if pair[1].exit_code]
     raise_failures(failed, plan.folder)
@@ -81,10 +76,9 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
 def _run(
     plan: Sweep, trials: Sequence[Any], fixed: Sequence[str], check: Checked, study: Any
 ) -> list[tuple[int, Outcome]]:
-    """Run trials together, and tell the study what became of each."""
+    """Run trials together, and tell the study their outcomes."""
     asked: list[tuple[Any, Job]] = []
     for trial in trials:
-        trial.set_user_attr(_OWNER, f"{socket.gethostname()}:{os.getpid()}")
         chosen = {key: _text(value) for key, value in trial.params.items()}
         lines = (*fixed, *(f"{key}={value}" for key, value in chosen.items()))
         asked.append((check(lines), plan.job(trial.number, lines, chosen)))
@@ -99,25 +93,6 @@ def _run(
             study.tell(trial, outcome.value)
         told.append((trial.number, outcome))
     return told
-
-
-def _requeue_lost(study: Any, optuna: Any) -> None:
-    """Run again what a killed process of this machine had begun."""
-    running = optuna.trial.TrialState.RUNNING
-    for trial in study.get_trials(states=[running]):
-        host, _, process = str(trial.user_attrs.get(_OWNER, "")).rpartition(":")
-        if host not in ("", socket.gethostname()) or (process.isdigit() and psutil.pid_exists(int(process))):
-            _LOG.warning("optuna: trial %d runs in another process; it is left to it.", trial.number)
-            continue
-        study.tell(trial.number, state=_state("FAIL"))
-        study.enqueue_trial(trial.params, user_attrs={_LOST: trial.number})
-        _LOG.warning("optuna: trial %d was cut short by a kill, and is run again.", trial.number)
-
-
-def _done(study: Any) -> int:
-    """Trials that count: all but those that wait, and those that were cut short and have been queued again."""
-    lost = {trial.user_attrs[_LOST] for trial in study.trials if _LOST in trial.user_attrs}
-    return sum(trial.state.name != "WAITING" and trial.number not in lost for trial in study.trials)
 
 
 def _state(name: str) -> Any:
@@ -142,7 +117,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
-    """Which way the score is better, as its metric says; of a metric that is not ours the user has to say it."""
+    """The direction in which the score is better. For a metric that is not ours, the user has to set it."""
     key = "training.monitor" if hasattr(config, "training") else "objective"
     metric: Any = (
         config.training.monitor if hasattr(config, "training") else config.objective or config.metrics.headline
@@ -168,7 +143,7 @@ def _name(metric: str | None) -> str:
 
 
 def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[str]]:
-    """What is searched, by key, and the overrides of every job."""
+    """The distribution of each searched key, and the overrides of every job."""
     space, fixed = {}, []
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
@@ -203,7 +178,7 @@ def _distribution(override: Override, kinds: Any) -> Any:
 
 
 def _last(sweep: Any) -> Any:
-    """The last value of a range, whose stop is not one of them: counted in decimals, as they were typed."""
+    """The last value of a range, whose stop is excluded. Computed in decimals, as typed, to avoid rounding."""
     start, stop, step = (Decimal(str(each)) for each in (sweep.start, sweep.stop, sweep.step))
     last = start + (math.ceil((stop - start) / step) - 1) * step
     return int(last) if last == int(last) else float(last)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from segmeter.cli.config.schema import EvalConfig, PredictConfig
 from segmeter.data.dataset import Dataset
-from segmeter.evaluation.case_run import PREDICTIONS
+from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard
@@ -20,18 +20,18 @@ _LOG = logging.getLogger(__name__)
 def draw_predicted(
     folder: Path, dataset: Dataset, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None
 ) -> None:
-    """Draw the chosen cases from the label maps that the run wrote; say so where it wrote none that can be read.
+    """Draw the chosen cases from the label maps that the run wrote, or warn if it wrote none that can be read.
 
     Parameters
     ----------
     folder
         The run's folder.
     dataset
-        What was predicted.
+        The predicted cases.
     config
-        The command's configuration: what was exported, and which cases are drawn.
+        The command's configuration, which says what was exported and which cases are drawn.
     metrics
-        What was measured; None for `predict`, whose cases have no scores.
+        The measured metrics; None for `predict`, whose cases have no scores.
 
     Raises
     ------
@@ -57,12 +57,12 @@ def draw_predicted(
 
 
 def _numbers_objects(config: EvalConfig | PredictConfig) -> bool:
-    """Whether post-processing makes instances, which the label maps alone don't tell."""
+    """Whether post-processing makes instances, which label maps alone don't show."""
     return any(isinstance(step, WatershedConfig | DistanceSplitConfig) for step in config.postprocess.steps)
 
 
 def _unreadable(config: EvalConfig | PredictConfig) -> str:
-    """Why the run's label maps can't be read back, or nothing."""
+    """Why the run's label maps can't be read back; "" if they can."""
     if not config.export.labels:
         return "export.labels=false keeps no label maps."
     if config.export.labels_format in ("mha", "nrrd") and find_spec("SimpleITK") is None:

@@ -1,4 +1,4 @@
-"""Runs the jobs of a sweep (--multirun), one folder each, and shows in one table what each came to."""
+"""Runs the jobs of a sweep (--multirun), each in its own folder, and prints one table with the result of every job."""
 
 import os
 import sys
@@ -26,18 +26,18 @@ _LONGEST = 100  # characters of a folder's name
 
 
 class Sweep:
-    """Where the jobs of a sweep go, and how they are run.
+    """Where the jobs of a sweep write, and how they are run.
 
     Parameters
     ----------
     command
-        Of all jobs.
+        The command of all jobs.
     composed
-        One of them, whose `hydra` node says what was chosen.
+        One job; its `hydra` node holds the choices for the sweep.
     root
         The folder of all runs.
     argv
-        The command line as it was typed.
+        The command line as typed.
     """
 
     def __init__(self, command: str, composed: Composed, *, root: Path, argv: Sequence[str]) -> None:
@@ -52,34 +52,34 @@ class Sweep:
         self.folder = Path(own or root / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}")
         self.options = {key: value for key, value in (raw.get("sweeper") or {}).items() if key != "_target_"}
         self._subdir = str(sweep.get("subdir") or _NUMBER)
-        self._environment = (raw.get("job") or {}).get("env_set") or {}
         self._launcher = str(choices.get("hydra/launcher") or "basic")
         self._launch_options = raw.get("launcher") or {}
 
     def job(self, number: int, overrides: Sequence[str], values: Mapping[str, str]) -> Job:
-        """How one job is asked for; its folder is named by its number and by what varies, or as the user wants it."""
+        """Describe one job. Its folder is named by hydra.sweep.subdir, or by its number and the values that vary."""
         name = job_name(number, values) if self._subdir == _NUMBER else self._subdir.replace(_NUMBER, str(number))
         if _NUMBER not in self._subdir and number:
             name = f"{name}-{number}"
         return Job(self.command, tuple(overrides), self.folder / name, self.argv)
 
     def run(self, jobs: Jobs) -> list[Outcome]:
-        """Run jobs, whatever becomes of each of them; outcomes are in the order of the jobs."""
+        """Run all jobs, even if some fail, and return their outcomes in the order of the jobs."""
         make_folder(self.folder)
         argv = [mask_override(argument) for argument in self.argv]
         content = mask({"launcher": self._launcher, "sweeper": self.sweeper, "argv": argv})
         write_bytes(self.folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)).encode())
-        with _environment(self._environment):
-            outcomes = list(run_jobs(jobs, self._launch(jobs)))
+        outcomes = list(run_jobs(jobs, self._launch(jobs)))
         places = {job.folder: place for place, (_, job) in enumerate(jobs)}
         return sorted(outcomes, key=lambda outcome: places[outcome.job.folder])
 
     def _launch(self, jobs: Jobs) -> Any:
-        """Where all jobs run: as hydra/launcher says, whose options are some of `launch`, else as their own launch."""
+        """Where all jobs run: as hydra/launcher says, an alias of `launch`, or else the jobs' own `launch`."""
         known = {key: value for key, value in self._launch_options.items() if value is not None}
         if self._launcher == "joblib":
             jobs_at_a_time = known.get("n_jobs")
-            return JoblibConfig(n_jobs=None if jobs_at_a_time == -1 else jobs_at_a_time)  # joblib's word for all cores
+            return JoblibConfig(
+                n_jobs=None if jobs_at_a_time == -1 else jobs_at_a_time
+            )  # joblib's number for all cores
         if self._launcher != "basic":
             options = {key: known[key] for key in ("partition", "timeout_min") if key in known}
             cluster: Any = self._launcher.removeprefix("submitit_")
@@ -108,7 +108,7 @@ def run_sweep(plan: Sweep, jobs: Sequence[tuple[Composed, Any]]) -> None:
 
 
 def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> None:
-    """End the command as the first failed job did; each outcome comes with its number.
+    """Exit with the code of the first failed job, if any failed.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> Non
 
 
 def settings(overrides: Sequence[str]) -> dict[str, str]:
-    """The value of each override by its key, as it was written; secrets are masked.
+    """The value of each override by its key, as written; secrets are masked.
 
     Examples
     --------
@@ -141,13 +141,13 @@ def settings(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def varied(jobs: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """The keys whose values differ between jobs, in the order in which they were given."""
+    """The keys whose values differ between jobs, in the order of the command line."""
     keys = dict.fromkeys(key for job in jobs for key in job)
     return tuple(key for key in keys if len({job.get(key) for job in jobs}) > 1)
 
 
 def job_name(number: int, values: Mapping[str, str]) -> str:
-    """The folder of a job: its number, and the last part of each key that varied with its value.
+    """The folder name of a job: its number, then the last part and value of each key that varies.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def job_name(number: int, values: Mapping[str, str]) -> str:
 
 @contextmanager
 def summarised(folder: Path) -> Iterator[None]:
-    """Run the jobs of a sweep in the block; then show what each came to, those before one that failed too."""
+    """After the block, which runs jobs, print and write the table of all results, even if a job failed."""
     try:
         yield
     finally:
@@ -173,9 +173,9 @@ def summarised(folder: Path) -> Iterator[None]:
 
 
 def read_sweep(folder: Path) -> list[SweepJob]:
-    """Read what each job of a sweep left in its folder, in the order of their numbers.
+    """Read the result of each job of a sweep from its folder, in the order of job numbers.
 
-    Jobs may have run in other processes, so only their run.json is asked. A job that was refused has none.
+    Jobs may have run in other processes, so only run.json counts. A job with bad input has none.
     """
     records = {path.parent.name: read_record(path.parent) for path in folder.glob(f"*/{RUN}")}
     numbers = {name: int(name.partition("_")[0]) for name in records if name.partition("_")[0].isdigit()}
@@ -195,20 +195,5 @@ def read_sweep(folder: Path) -> list[SweepJob]:
 
 
 def _number(value: Any) -> float | None:
-    """A number of run.json, which writes infinity as text."""
+    """A number from run.json, where infinity is text."""
     return float(value) if value in ("inf", "-inf") else value
-
-
-@contextmanager
-def _environment(values: Mapping[str, Any]) -> Iterator[None]:
-    """Set variables of the environment while jobs run; the processes that they start inherit them."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update({name: str(value) for name, value in values.items()})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -122,8 +122,8 @@ class FolderConfig(DataConfig):
     """Your own data: a folder of images and one of masks, paired by file name without its suffix."""
 
     name: str = "folder"
-    classes: tuple[str, ...]
-    """Names in the order of the labels, background included: [background, cell]."""
+    classes: tuple[str, ...] = Field((), validate_default=True)
+    """Names in the order of the labels, background included: [background, cell]; a preset has its own."""
     images: str = "images"
     """Folder of the images, under the root."""
     mask_suffix: str = ""

@@ -1,4 +1,4 @@
-"""The drivers: a model on data, files on files, runs on runs -> a run folder."""
+"""Evaluates models and scores files: one driver measures the cases and keeps their rows in the run folder."""
 
 import lazy_loader
 

@@ -1,33 +1,31 @@
-"""A checkpoint on a data set -> label maps, one row of counts per case, and the summary of the rows."""
+"""Evaluates a checkpoint on a data set, or predicts images without targets; both run the same cases the same way."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
 
+from segmeter.data.files.array import LazyArray
 from segmeter.data.folders.folds import check_dealing
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError
-from segmeter.evaluation.case_run import CaseRun, run_cases
-from segmeter.evaluation.large.cases import check_streamable
-from segmeter.evaluation.manifest import Manifest, open_manifest
+from segmeter.evaluation.large import check_streamable
+from segmeter.evaluation.manifest import open_manifest
+from segmeter.evaluation.predicted import CaseRun, run_cases
 from segmeter.evaluation.resume import repair_finished, restore_cases
 from segmeter.files import write_json
-from segmeter.inference.async_results import Prediction
-from segmeter.inference.predictor import Loss
+from segmeter.inference.results import Prediction
 from segmeter.losses.additive import additive
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
-from segmeter.metrics.measures.row import bands_of, count_bands, make_row
-from segmeter.metrics.probabilities.calibration import Calibration
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.row import BandedMaps, make_row
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, summarise_calibration, write_sums
 from segmeter.metrics.summary.slice_labels import check_tables
@@ -42,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(CaseRun):
-    """What is evaluated, and what is kept of it; each case of `dataset` must have a target.
+    """A model and the cases to evaluate it on; each case of `dataset` must have a target.
 
     Parameters
     ----------
@@ -57,7 +55,7 @@ class Evaluation(CaseRun):
 
 
 def evaluate(job: Evaluation) -> dict[str, Any]:
-    """Predict every case once, write what was asked for, and measure it.
+    """Predict every case once, write the files that the configuration asks for, and measure it.
 
     Writes predictions/, cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which
     an interrupted run is resumed.
@@ -78,106 +76,100 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         A prediction is not finite, or a file can't be written.
     """
     _check_dealing(job)
-    loss = None if job.loss is None else additive(job.loss, job.dataset.spec.ignore_index)
+    dataset, metrics = job.dataset, job.metrics
+    spec = dataset.spec
+    loss = None if job.loss is None else additive(job.loss, spec.ignore_index)
     check_streamable(
-        job.dataset,
+        dataset,
         export=job.export,
         postprocess=job.postprocess,
         loss=loss,
-        measures=[measure.name for measure in job.metrics.measures],
-        calibration=job.metrics.calibration,
+        measures=[measure.name for measure in metrics.measures],
+        calibration=metrics.calibration,
     )
-    manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
+    manifest = open_manifest(job.folder, job.identity, dataset.case_ids, resume=job.resume)
     if manifest.done:
         repair_finished(job, manifest)
         return read_json(job.folder / SUMMARY, Summary)
-    sums = _calibration(job)
+    sums, measures = empty_sums(spec) if metrics.calibration else None, build_measures(metrics, spec)
+
+    def calibrate(prediction: Prediction) -> None:
+        target, probs = prediction.sample.target, prediction.probs
+        if sums is not None and probs is not None and target is not None:
+            sums.update(target, probs)
+
+    def measure(prediction: Prediction, cleaned: Cleaned) -> CaseRow:
+        row = make_row(_maps_of(job, prediction, cleaned), measures)
+        terms = prediction.loss
+        return replace(
+            row,
+            loss=None if terms is None else divide_terms(terms[None]),
+            loss_terms=() if terms is None else tuple((total, denominator) for total, denominator in terms.tolist()),
+            changed_pixels=cleaned.changed,
+            spacing=metrics.spacing,
+        )
+
     try:  # calibration needs every probability, so with it all cases are predicted again
-        done = restore_cases(job, manifest, none=job.metrics.calibration)
-        _predict(job, manifest, done, sums, loss)
+        done, probs = restore_cases(job, manifest, none=metrics.calibration), sums is not None
+        run_cases(job, manifest, done=done, what="evaluating", measure=measure, loss=loss, probs=probs, see=calibrate)
     finally:
         manifest.close()
-    rows = manifest.table(job.dataset.spec)
-    summary = summarise(rows, job.dataset.spec, job.metrics) | note_shard(job.identity)
-    check_tables(job.metrics, manifest.identity)
+    rows = manifest.table(spec)
+    summary = summarise(rows, spec, metrics) | note_shard(job.identity)
+    check_tables(metrics, manifest.identity)
     if sums is not None:
-        summary["calibration"] = summarise_calibration(sums.compute(), job.dataset.spec)
+        summary["calibration"] = summarise_calibration(sums.compute(), spec)
         write_sums(job.folder, sums)
-    written = write_cases(job.folder, rows, job.dataset.spec)
-    write_json(job.folder / "metrics.json", summary)
+    written = write_cases(job.folder, rows, spec)
+    write_json(job.folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *([] if sums is None else [SUMS])))
     return summary
 
 
-def _predict(job: Evaluation, manifest: Manifest, done: int, sums: Calibration | None, loss: Loss | None) -> None:
-    measure = partial(_measure, job, build_measures(job.metrics, job.dataset.spec))
-    cases = run_cases(job, manifest, done=done, what="evaluating", measure=measure, loss=loss, probs=sums is not None)
-    for case in cases:
-        prediction = case.prediction
-        if sums is not None and prediction.probs is not None and prediction.sample.target is not None:
-            sums.update(prediction.sample.target, prediction.probs)
-
-
 def _check_dealing(job: Evaluation) -> None:
-    """Refuse a split of the data set that each model was trained on, where it is dealt otherwise now."""
+    """Refuse a split of the data set that each model was trained on, if it is dealt otherwise now."""
     segmenter = job.predictor.segmenter
     for member in getattr(segmenter, "members", [segmenter]):
         dataset = job.dataset
         check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
 
 
-def _calibration(job: Evaluation) -> Calibration | None:
-    """Calibration is that of the raw probabilities, before post-processing."""
-    return empty_sums(job.dataset.spec) if job.metrics.calibration else None
-
-
-def _measure(job: Evaluation, measures: Sequence[Measure], prediction: Prediction, cleaned: Cleaned) -> CaseRow:
+def _maps_of(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseMaps | BandedMaps:
     sample, spec = prediction.sample, job.dataset.spec
     if sample.target is None:
         raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
-    if isinstance(sample.target, np.ndarray):
-        maps = CaseMaps(
-            case_id=sample.case_id,
-            target=sample.target,
-            labels=cleaned.labels,
-            spacing=job.metrics.spacing or (1.0, 1.0),
-            spec=spec,
-            target_instances=sample.instances,
-            instances=cleaned.instances,
-            image=sample.image,
-        )
-        row = make_row(maps, measures)
-    else:  # read by lines, and counted alone
-        row = count_bands(sample.case_id, sample.target.shape[-2:], bands_of(sample.target, cleaned.labels), spec)
-    terms = prediction.loss
-    return replace(
-        row,
-        loss=None if terms is None else divide_terms(terms[None]),
-        loss_terms=() if terms is None else tuple((sums, denominators) for sums, denominators in terms.tolist()),
-        changed_pixels=cleaned.changed,
-        spacing=job.metrics.spacing,
+    if not isinstance(sample.target, np.ndarray):  # the image is larger than memory
+        labels = cast(LazyArray, prediction.labels)
+        return BandedMaps(case_id=sample.case_id, target=sample.target, labels=labels, spec=spec)
+    return CaseMaps(
+        case_id=sample.case_id,
+        target=sample.target,
+        labels=cleaned.labels,
+        spacing=job.metrics.spacing or (1.0, 1.0),
+        spec=spec,
+        target_instances=sample.instances,
+        instances=cleaned.instances,
+        image=sample.image,
     )
-
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRun(CaseRun):
-    """Images without targets, and where their label maps go.
+    """Images without targets, and the folder of their label maps.
 
-    Warns once where the images are not on the scale of those that the model was trained on.
+    Warns once if the images are not on the scale of those that the model was trained on.
     """
 
 
 def predict(job: PredictionRun) -> int:
     """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
 
-    A resumed run keeps what is done; files that are missing or not as they were written are made again, and named.
+    A resumed run keeps finished cases. Files that are missing or changed are named and written again.
 
     Returns
     -------
-    How many images are predicted in all.
+    int
+        How many images are predicted in all.
 
     Raises
     ------
@@ -198,8 +190,8 @@ def predict(job: PredictionRun) -> int:
         return len(job.dataset)
     try:
         done = restore_cases(job, manifest)
-        for case in run_cases(job, manifest, done=done, what="predicting"):
-            _warn(watch.add(case.prediction.sample.image))
+        see = lambda prediction: _warn(watch.add(prediction.sample.image))  # noqa: E731
+        run_cases(job, manifest, done=done, what="predicting", see=see)
     finally:
         manifest.close()
     _warn(watch.close())

@@ -1,8 +1,8 @@
-"""The state of an evaluation in its folder: an interrupted run goes on from there and counts nothing twice.
+"""Keeps the state of an evaluation in its folder, so that an interrupted run continues and counts nothing twice.
 
-``manifest.json`` says what is measured and of which cases, and at the end the hashes of the results. While the run is
-unfinished, ``manifest.rows`` is its journal: the rows of finished cases in batches of Arrow, each with a checksum, so
-that after any fault the whole batches are kept and the rest is measured again.
+``manifest.json`` has the identity of the run, its cases, and at the end the hashes of the results. While the run is
+unfinished, ``manifest.rows`` is its journal: the rows of finished cases in Arrow batches, each with a checksum. After
+any fault the whole batches are kept and the other cases are measured again.
 """
 
 import json
@@ -10,6 +10,7 @@ import logging
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -33,8 +34,8 @@ NAME = "manifest.json"
 STATES = ("running", "done")
 RECORDS = "records.parquet"  # of a finished run
 JOURNAL = "manifest.rows"  # only while a run is unfinished
-BATCH = 64  # cases that are written together: what a killed process may lose, if they took less than a second
-SECONDS = 1.0  # between two writes, where cases take longer, and between two syncs: what a power cut may cost
+BATCH = 64  # cases that are written together, and that a killed process may lose if they took less than a second
+SECONDS = 1.0  # between two writes if cases take longer, and between two syncs: a power cut may cost as much
 
 _LOG = logging.getLogger(__name__)
 _COLUMNS = ("case_id", "sha256", "record")
@@ -54,7 +55,7 @@ class RunManifest(Form):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """A finished case: its row where it was measured, the hash of its files, and all else that a resumed run needs."""
+    """A finished case: its row if it was measured, the hash of its files, and whatever else a resumed run needs."""
 
     case_id: str
     row: CaseRow | None = None
@@ -63,7 +64,7 @@ class Entry:
 
 
 class Manifest:
-    """The manifest and the journal of a run. Make one with `begin` or `resume`."""
+    """The manifest and the journal of a run. Make one with `open_manifest`, `begin` or `resume`."""
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
@@ -99,17 +100,17 @@ class Manifest:
             self.flush()
 
     def flush(self) -> None:
-        """Write the cases that were added: all of them, or none where they can't be written."""
+        """Write the cases that were added: all of them, or none if they can't be written."""
         if not self._open:
             return
         rows = [entry.row for entry in self._open if entry.row is not None]
-        ids = [entry.case_id for entry in self._open]
-        table = columns_of_rows(rows) if rows else pa.table({"case_id": pa.array(ids, pa.string())})
+        ids = pa.array([entry.case_id for entry in self._open], pa.string())
+        table = columns_of_rows(rows) if rows else pa.table({"case_id": ids})
         records = [json.dumps(entry.record, ensure_ascii=False) for entry in self._open]
-        table = table.append_column("sha256", pa.array([entry.sha256 for entry in self._open], pa.string()))
-        if self._journal is None:
-            self._journal = Lines(self.folder / JOURNAL)
-        self._journal.write(_pack(table.append_column("record", pa.array(records, pa.string()))))
+        for name, texts in (("sha256", [entry.sha256 for entry in self._open]), ("record", records)):
+            table = table.append_column(name, pa.array(texts, pa.string()))
+        self._journal = self._journal or Lines(self.folder / JOURNAL)
+        self._journal.write(_pack(table))
         self._open, self._written = [], time.monotonic()
         if self._written - self._synced > SECONDS:
             self._journal.sync()
@@ -120,32 +121,27 @@ class Manifest:
 
         Returns
         -------
-        Their case_id, sha256 and record.
+        pyarrow.Table
+            The case_id, sha256 and record of the cases that are kept.
         """
         self.close()
-        whole, count, found = 0, 0, list[pa.Table]()
+        whole, found, rest = 0, _join([]), None
         for table, end in read_batches(self.folder):
-            part = table if cases is None else table.slice(0, cases - count)
-            found.append(part.select(_COLUMNS))
-            count += len(part)
+            part = table if cases is None else table.slice(0, cases - len(found))
+            found = _join([found, part])
             if len(part) < len(table):
-                self._cut(whole, part)
+                rest = part
                 break
             whole = end
-        else:
-            self._cut(whole)
-        return _join(found)
-
-    def _cut(self, size: int, rest: pa.Table | None = None) -> None:
-        if not (self.folder / JOURNAL).is_file():
-            return
-        journal = Lines(self.folder / JOURNAL, keep=size)
-        if rest is not None and len(rest):
-            journal.write(_pack(rest))
-        journal.close()
+        if (self.folder / JOURNAL).is_file():
+            journal = Lines(self.folder / JOURNAL, keep=whole)
+            if rest is not None and len(rest):
+                journal.write(_pack(rest))
+            journal.close()
+        return found
 
     def table(self, spec: ClassSpec) -> CaseTable:
-        """The rows of all finished cases, read from the journal when they are asked for."""
+        """The rows of all finished cases, which are read from the journal when they are needed."""
         self.close()
         ids, sizes, ends = list[str](), list[int](), [0]
         for table, end in read_batches(self.folder):
@@ -162,8 +158,11 @@ class Manifest:
 
     def hashes(self) -> dict[str, str]:
         """Hash of the files of each finished case, by case id."""
+        return hashes_of(self._records())
+
+    def _records(self) -> pa.Table:
         self.close()
-        return hashes_of(_join(table for table, _ in read_batches(self.folder)))
+        return _join(table for table, _ in read_batches(self.folder))
 
     def finish(
         self,
@@ -179,13 +178,11 @@ class Manifest:
         results
             Names of the files in the folder whose hashes are kept, for `damaged_results`.
         inputs
-            Hashes of files that were read beside those of the cases.
+            Hashes of files that were read in addition to those of the cases.
         records
             case_id, sha256 and record of all cases; None takes those of the journal.
         """
-        self.close()
-        if records is None:
-            records = _join(table for table, _ in read_batches(self.folder))
+        records = self._records() if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(_COLUMNS).combine_chunks(), file, compression="zstd")
         kept = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}
@@ -199,14 +196,12 @@ class Manifest:
             self.flush()
         finally:
             if self._journal is not None:
-                journal, self._journal = self._journal, None
-                try:
+                with closing(self._journal) as journal:
+                    self._journal = None
                     journal.sync()
-                finally:
-                    journal.close()
 
     def damaged_results(self) -> list[str]:
-        """Names of the results of a finished run that are not what was written."""
+        """Names of the results of a finished run that are missing or changed."""
         results = read_run_manifest(self.folder)["results"]
         return [name for name, entry in results.items() if not is_whole(self.folder / name, entry)]
 
@@ -216,7 +211,7 @@ class Manifest:
 
 
 def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, resume: bool) -> Manifest:
-    """Start a run's manifest, or continue it; a finished run whose results are missing or damaged is begun again.
+    """Start a run's manifest, or continue it. A finished run with missing or damaged results starts again.
 
     Raises
     ------
@@ -234,7 +229,7 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
 
 
 def read_batches(folder: Path) -> Iterator[tuple[pa.Table, int]]:
-    """Read the whole batches of a run's journal, and at which byte each ends; nothing is changed."""
+    """Read the whole batches of a run's journal, and the byte at which each ends; nothing is changed."""
     path = folder / JOURNAL
     if path.is_symlink() or not path.is_file():
         return
@@ -244,7 +239,7 @@ def read_batches(folder: Path) -> Iterator[tuple[pa.Table, int]]:
 
 
 def _read_batch(file: IO[bytes]) -> pa.Table | None:
-    """The next batch; None where it is not there whole."""
+    """The next batch, or None if it is not complete."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
@@ -297,7 +292,7 @@ def hashes_of(records: pa.Table) -> dict[str, str]:
 
 
 def parse_records(records: pa.Table) -> dict[str, dict[str, Any]]:
-    """What is recorded of each case, by case id."""
+    """The record of each case, by case id."""
     texts = zip(records["case_id"].to_pylist(), records["record"].to_pylist(), strict=True)
     return {case_id: parse_json(Path(f"record of {case_id!r}"), text) for case_id, text in texts}
 

@@ -1,117 +1,86 @@
-"""Memory that is there -> work side by side as far as it fits; what never fits is refused in one line before it."""
+"""Refuses work that can't fit into memory before it starts, and lets other work run side by side as far as it fits."""
 
-import gc
 import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from segmeter.checks import expected
-from segmeter.data.files.opened import read_header
-from segmeter.data.files.png import read_layout
-from segmeter.data.files.sniff import volume_format
-from segmeter.errors import DataError, InputError
+from segmeter.errors import InputError
 from segmeter.parallel import free_bytes
 
-_LOOK_BYTES = 1 << 14  # of a file; smaller ones are read without a look at the memory
 _TABLES = 6  # of counts that are held at a time
-SMALL = 64 << 20  # bytes of work that is not worth a look at the memory
+SMALL = 64 << 20  # bytes; below that, free memory is not looked up
 
 
 def check_memory(needed: int, *, what: str, remedy: str) -> None:
-    """Refuse work that takes more memory than there is.
+    """Refuse work that takes more memory than is free.
 
     Parameters
     ----------
     needed
-        Bytes, estimated.
-    what
-        What takes them, for the message.
-    remedy
-        What to do about it.
+        Estimated bytes.
+    what, remedy
+        For the message: what needs them, and what to do about it.
 
     Raises
     ------
     InputError
-        There is less.
+        Less memory is free.
     """
     if needed >= SMALL and needed > (free := free_bytes()):
         raise InputError(expected(what, "memory", f"of about {_show(needed)}", f"{_show(free)} free", remedy))
 
 
 def check_counts(shape: tuple[int, ...]) -> None:
-    """Refuse more classes than there is memory for; `shape` is that of the counts of a case."""
+    """Refuse more classes than fit into memory; `shape` is that of the counts of a case."""
     needed = _TABLES * 8 * math.prod(shape)
     check_memory(needed, what=f"score: counts of {shape[0]} classes", remedy="Name those that occur.")
 
 
-class Turns:
-    """Lets threads work side by side while their memory fits together; what fits only alone waits for its turn.
+class Room:
+    """Memory that threads share. Work that fits only alone waits until the others are done.
 
     Parameters
     ----------
+    limit
+        Bytes; None takes the memory that is free when nothing is held.
     processes
-        How many processes share the memory, each with turns of its own.
+        How many processes share the free memory, each with a room of its own.
     """
 
-    def __init__(self, processes: int = 1) -> None:
-        self._processes = max(1, processes)
-        self._taken = 0
-        self._free: int | None = None
+    def __init__(self, limit: int | None = None, *, processes: int = 1) -> None:
+        self._fixed, self._limit, self._processes = limit is not None, limit, max(1, processes)
+        self._held = 0
         self._changed = threading.Condition()
 
+    def enter(self, needed: int, *, what: str = "", remedy: str = "") -> None:
+        """Wait until `needed` bytes fit, and hold them; without a limit, raise as `check_memory` if they never fit."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held or self._held + needed <= (self._limit or 0))
+            if not self._held and not self._fixed:
+                check_memory(needed * self._processes, what=what, remedy=remedy)
+                self._limit = free_bytes() // self._processes
+            self._held += needed
+
+    def leave(self, needed: int) -> None:
+        """Give bytes back."""
+        with self._changed:
+            self._held -= needed
+            self._changed.notify_all()
+
     @contextmanager
-    def take(self, needed: int, *, what: str, remedy: str) -> Iterator[None]:
-        """Hold `needed` bytes while the block runs; raises as `check_memory` where they are not there at all."""
+    def hold(self, needed: int, *, what: str, remedy: str) -> Iterator[None]:
+        """Hold bytes while the block runs; less than `SMALL` needs no room."""
         if needed < SMALL:
             yield
             return
-        with self._changed:
-            self._changed.wait_for(lambda: not self._taken or self._free is None or self._taken + needed <= self._free)
-            if not self._taken:
-                check_memory(needed * self._processes, what=what, remedy=remedy)
-                self._free = free_bytes() // self._processes
-            self._taken += needed
+        self.enter(needed, what=what, remedy=remedy)
         try:
             yield
         finally:
-            with self._changed:
-                self._taken -= needed
-                self._changed.notify_all()
+            self.leave(needed)
 
 
 def _show(count: int) -> str:
     return f"{max(count, 0) / 2**30:.1f} GiB"
-
-
-def stated_pixels(path: Path, most: int) -> int:
-    """Pixels of a file by its header; of volumes, which are rarely packed, by its size. What is wrong is said later."""
-    try:
-        size = path.stat().st_size
-        if size < _LOOK_BYTES or path.is_dir():
-            return 0
-        with path.open("rb") as file:
-            layout = read_layout(file.read(33))
-        if layout is None and volume_format(path):
-            return size
-        header = layout or read_header(path, max_pixels=most)
-    except (DataError, OSError):
-        return 0
-    return header.height * header.width
-
-
-@contextmanager
-def spare_old_objects() -> Iterator[None]:
-    """Let the garbage collector pass over what exists already: a walk over all imports takes as long as 100 pairs.
-
-    For a process of our own: what is garbage already is kept too, and to collect it first would take longer still.
-    """
-    frozen = gc.get_freeze_count()  # by a program that imports this one: it stays so
-    if not frozen:
-        gc.freeze()
-    try:
-        yield
-    finally:
-        if not frozen:
-            gc.unfreeze()

@@ -1,4 +1,4 @@
-"""Two folders of masks -> the files of each case, or every name that has no partner."""
+"""Pairs the masks of two folders: finds the files of each case, and every name that has no partner."""
 
 import hashlib
 from array import array
@@ -30,7 +30,7 @@ from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.annotations import ANNOTATION_SUFFIXES, annotated_images, annotations_of
 from segmeter.data.masks.reading import hash_map, read_values
 from segmeter.errors import DataError
-from segmeter.evaluation.places import write_shape
+from segmeter.evaluation.spacings import write_shape
 from segmeter.files import safe_id
 
 Missing = Literal["error", "as_background"]
@@ -42,8 +42,8 @@ _NO_CASE = "Every reference needs a prediction of the same name; missing=as_back
 class MaskPair:
     """The files of one case: one of each for binary and multiclass, one per class for multilabel.
 
-    `predictions` is empty where the case has no prediction. `case_id` is safe as a file name, `stem` is the files' own.
-    `image` is there where a measure looks at it.
+    `predictions` is empty if the case has no prediction. `case_id` is safe as a file name, `stem` is that of the files.
+    `image` is given if a measure looks at it.
     """
 
     case_id: str
@@ -54,18 +54,18 @@ class MaskPair:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All that decides the case's row."""
+        """All files that the case's row depends on."""
         return (*self.references, *self.predictions, *([self.image] if self.image else []))
 
 
-_File = tuple[str, str]  # what a path has before the case's stem, and after it
+_File = tuple[str, str]  # the parts of a path before and after the case's stem
 _Layout = tuple[tuple[_File, ...], tuple[_File, ...], _File | None]
 
 
 class Pairs(Sequence[MaskPair]):
-    """Pairs by name, each made when it is asked for: with its paths it would take ten times the memory.
+    """A sequence of pairs that takes a tenth of the memory of their paths. A pair is made when it is asked for.
 
-    Most cases have their files in the same folders, under their stem and with the same endings, which are kept once.
+    Most cases have their files in the same folders and with the same endings, which are kept once.
     """
 
     def __init__(self, pairs: Iterable[MaskPair] = ()) -> None:
@@ -92,7 +92,7 @@ class Pairs(Sequence[MaskPair]):
         return any(image for *_, image in self._layouts)
 
     def of_cases(self, wanted: Callable[[str], bool]) -> "Pairs":
-        """The pairs of those cases whose ids are wanted."""
+        """The pairs of the cases whose ids are wanted."""
         return self._at([place for place, case_id in enumerate(self.case_ids) if wanted(case_id)])
 
     def _at(self, places: Sequence[int]) -> "Pairs":
@@ -131,7 +131,7 @@ def _lay_out(pair: MaskPair) -> _Layout:
 
 
 def _split(path: Path, stem: str) -> _File:
-    """A path without the stem that its name starts with; of another name all of it stands before, and marks that."""
+    """The parts of a path before and after the stem of its name; ``(path, "/")`` if the name starts otherwise."""
     text = str(path)
     start = text.rfind("/") + 1
     return (text[:start], text[start + len(stem) :]) if text.startswith(stem, start) else (text, "/")
@@ -144,9 +144,9 @@ def _path(stem: str, file: _File) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """What two folders hold: `pairs` in the order of their ids, and predictions (`extra`) that have no reference.
+    """The content of two folders: `pairs` in the order of their ids, and predictions (`extra`) without a reference.
 
-    `problems` say which names can't be paired; `pairs` are the others.
+    `problems` name the files that can't be paired; `pairs` are the others.
     """
 
     pairs: Pairs
@@ -184,18 +184,18 @@ def find_pairs(
     predictions, references
         Two folders, or COCO files, whose images are the cases.
     endings
-        What the names of either side's files have after their case's, before the suffix; other files are passed over.
+        The text between the case's name and the suffix in the file names of each side; other files are skipped.
     suffix
-        What the names of all files end in, such as ".nii.gz"; others are passed over.
+        The suffix of all files, such as ".nii.gz"; others are skipped.
     spec
         The classes.
     missing
-        What a reference without a prediction is: an "error", or a case that is scored "as_background".
+        A reference without a prediction is an "error", or a case that is scored "as_background".
 
     Raises
     ------
     DataError
-        A folder is missing, empty, or holds what is not read.
+        A folder is missing, empty, or holds files of an unknown format.
     """
     here = references.exists() and predictions.exists()
     if references.samefile(predictions) if here else references == predictions:
@@ -210,7 +210,7 @@ def find_pairs(
     absent = [stem for stem in stems if not any(stem in files for files in given)]
     whole, lacking = missing == "error" or len(absent) == len(stems), set(absent)
     for files in given:
-        alike = only_alike(stems, files.keys() - stems.keys())  # a misspelt prediction is no missing one
+        alike = only_alike(stems, files.keys() - stems.keys())  # a misspelt prediction is not missing
         needed = stems if whole else [stem for stem in stems if stem not in lacking or stem in alike]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
     problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
@@ -230,7 +230,7 @@ def _is_whole(stem: str, sides: list[Files]) -> bool:
 
 
 def _unreadable(files: Files) -> list[str]:
-    """Name what is there and can't be reached, such as a link to itself."""
+    """Name the files that exist and can't be reached, such as a link to itself."""
     problems = []
     for path in (path for paths in files.values() for path in paths):
         try:
@@ -266,7 +266,7 @@ def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: s
 
 
 def hash_pair(pair: MaskPair) -> str:
-    """Sha256 over the hashes of all files of a pair; "" where one is gone."""
+    """Sha256 over the hashes of all files of a pair; "" if one is gone."""
     try:
         digests = [hash_map(path) for path in pair.files]
     except (OSError, DataError):
@@ -275,12 +275,12 @@ def hash_pair(pair: MaskPair) -> str:
 
 
 def limit_of(pair: MaskPair, seconds: float | None) -> TimeLimit:
-    """How long reading the files of a pair may take."""
+    """The time limit for reading the files of a pair."""
     return TimeLimit(seconds=seconds, case_id=pair.case_id, files=pair.files)
 
 
 def check_unchanged(pair: MaskPair, measured: Mapping[str, str]) -> None:
-    """Refuse a case whose files are not those that were measured, by the hashes of `hash_pair`."""
+    """Refuse a case whose files changed since they were measured, by the hashes of `hash_pair`."""
     if hash_pair(pair) != measured[pair.case_id]:
         raise DataError(f"{pair.case_id}: its files changed while they were scored. Score them again.")
 

@@ -1,4 +1,4 @@
-"""Files of probabilities, with their references -> their calibration; no model, no torch."""
+"""Measures the calibration of files of probabilities against their references. No model, no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,25 +43,26 @@ def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
 def measure_probs(
     scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[str, Path], *, measured: Mapping[str, str]
 ) -> tuple[Calibration, dict[str, str]]:
-    """Add up all cases.
+    """Add up the calibration of all cases.
 
     Parameters
     ----------
     scorer
         Reads the references.
     pairs, files
-        The cases, and what `find_probs` found for them.
+        The cases, and their files from `find_probs`.
     measured
         Hashes of the pairs when they were measured, from `hash_pair`, by case id.
 
     Returns
     -------
-    The sums, and the sha256 of every file by its stem.
+    tuple
+        The sums, and the sha256 of every file by its stem.
 
     Raises
     ------
     DataError
-        One line for every file that can't be taken, or that changed since it was measured.
+        One line for every file that can't be used, or that changed since it was measured.
     """
     sums = empty_sums(scorer.reading.spec)
     problems: list[str] = []
@@ -93,7 +94,7 @@ class _Case:
 def _read(
     scorer: CaseScorer, files: Mapping[str, Path], measured: Mapping[str, str], pair: MaskPair
 ) -> _Case | list[str]:
-    """Target and probabilities of a case, or what is wrong with its files."""
+    """Target and probabilities of a case, or the problems of its files."""
     path, reading = files[pair.stem], scorer.reading
     in_time = limit_of(pair, reading.timeout_s)
     try:

@@ -1,41 +1,34 @@
 """Resumes an interrupted or damaged run of eval or predict: keeps finished cases and writes their files again."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from segmeter.checks import some
 from segmeter.distributed.batches import Part, split_batches
 from segmeter.errors import RunError
-from segmeter.evaluation.case_run import (
-    PREDICTIONS,
-    CaseRun,
-    Finished,
-    export_case,
-    finish_case,
-    finish_lines,
-    unmeasured,
-)
 from segmeter.evaluation.manifest import Manifest, parse_records, read_records
-from segmeter.export.writer import Writer
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, finish, finish_in_bands
 from segmeter.files import clear_leftovers, is_whole
 
 _LOG = logging.getLogger(__name__)
 
+Records = Sequence[Mapping[str, Any]]
+
 
 def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> int:
-    """Keep the finished cases, write their missing or damaged files again, and return how many there are.
+    """Keep the finished cases, write their missing or damaged files again, and return how many cases there are.
 
-    Cases are kept up to the end of a batch. What follows is predicted again in the batches of an uninterrupted run: in
-    others a network's outputs may differ in their last bits. With `none`, none is kept.
+    Cases are kept up to the end of a batch. The others are predicted again in the batches of an uninterrupted run,
+    because in different batches a network's outputs may differ in their last bits. With `none`, no case is kept.
     """
     clear_leftovers(job.folder / PREDICTIONS)
     records = parse_records(manifest.keep()) if job.resume else {}
-    keep = 0 if none else _count_restorable(job, records, manifest.cases)
-    manifest.keep(keep)
-    repair_files(job, list(records.values())[:keep])
-    return keep
+    count = 0 if none else _count_restorable(job, records, manifest.cases)
+    manifest.keep(count)
+    repair_files(job, list(records.values())[:count])
+    return count
 
 
 def repair_finished(job: CaseRun, manifest: Manifest) -> None:
@@ -56,7 +49,7 @@ def _count_restorable(job: CaseRun, records: Mapping[str, Mapping[str, Any]], ca
 
 
 def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
-    """Count how many of the first images fill batches of one kind each, out of `total`.
+    """Count how many of the first images, out of `total`, fill batches of one kind each.
 
     Examples
     --------
@@ -68,53 +61,44 @@ def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
     return len(kinds) if whole else batches[-1].start
 
 
-def repair_files(job: CaseRun, records: Sequence[Mapping[str, Any]]) -> None:
+def repair_files(job: CaseRun, records: Records) -> None:
     """Write missing or damaged files of finished cases again, in the batches in which the cases were predicted.
 
     Parameters
     ----------
     records
-        What is recorded of the first cases, in their order.
+        The records of the first cases, in their order.
 
     Raises
     ------
     RunError
-        A file differs from what it was, as it may on another machine.
+        A file differs from the one before, as it may on another machine.
     """
-    predictions = job.folder / PREDICTIONS
-    damaged = find_damaged(records, predictions)
+    damaged = find_damaged(records, job.folder / PREDICTIONS)
     if not damaged:
         return
     names = [name for found in damaged.values() for name in found]
     _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
-    with Writer(predictions, job.export, job.dataset.spec, locate=job.dataset.locate) as writer:
-        for case in _predict_again(job, records, damaged):
-            export_case(writer, case, job.export)
-    again = find_damaged([records[index] for index in damaged], predictions)
+    writer, streamed = job.writer(), job.dataset.streamed_cases()
+    kinds = [record["image"] for record in records] if job.batches is None else job.batches[: len(records)]
+    for batch in split_batches(kinds, job.predictor.config.batch_size):
+        wanted = [index for index in batch if index in damaged]
+        if wanted and batch.start in streamed:
+            finish_in_bands(job, writer, batch.start)
+        elif wanted:
+            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
+            for index, prediction in zip(batch, found, strict=True):
+                if index in wanted:
+                    finish(job, writer, prediction, None)
+    again = find_damaged([records[index] for index in damaged], job.folder / PREDICTIONS)
     differing = [name for found in again.values() for name in found]
     if differing:
         rule, remedy = "predictions differ from those of the resumed run", "Start a new run with resume=null."
         raise RunError(f"resume: {rule} ({some(differing)}). {remedy}")
 
 
-def _predict_again(job: CaseRun, records: Sequence[Mapping[str, Any]], wanted: Collection[int]) -> Iterator[Finished]:
-    """Predict some of the finished cases once more, in the batches in which they were predicted."""
-    kinds = [record["image"] for record in records] if job.batches is None else job.batches[: len(records)]
-    streamed = job.dataset.streamed_cases()
-    for batch in split_batches(kinds, job.predictor.config.batch_size):
-        if not set(batch) & set(wanted):
-            continue
-        if batch.start in streamed:
-            yield finish_lines(job, batch.start)
-            continue
-        found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
-        for index, prediction in zip(batch, found, strict=True):
-            if index in wanted:
-                yield finish_case(job, unmeasured, prediction)
-
-
-def find_damaged(records: Sequence[Mapping[str, Any]], predictions: Path) -> dict[int, list[str]]:
-    """Find the cases with a file that is missing or not as it was written: index of the case -> names of the files."""
+def find_damaged(records: Records, predictions: Path) -> dict[int, list[str]]:
+    """Find the files that are missing or changed since they were written: their names, by the index of their case."""
     found = {
         index: [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]
         for index, record in enumerate(records)

@@ -1,15 +1,13 @@
-"""Masks that any tool wrote, with their references -> rows of counts and their summary; no model, no torch."""
+"""Scores masks that any tool wrote against their references: one row per pair, and a summary. No model, no torch."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
-
-import pyarrow as pa
 
 from segmeter import __version__
 from segmeter.checks import some
@@ -18,8 +16,9 @@ from segmeter.data.in_time import TimeLimit, fetch_ahead
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import hash_map
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
-from segmeter.errors import DataError, LateError
-from segmeter.evaluation.cases import CaseScorer, Scored
+from segmeter.errors import DataError
+from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.drive import Outcome, drive
 from segmeter.evaluation.manifest import (
     Entry,
     Manifest,
@@ -32,8 +31,8 @@ from segmeter.evaluation.manifest import (
 )
 from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import Pairing, Pairs, hash_pair, limit_of
-from segmeter.evaluation.places import Place, Places
 from segmeter.evaluation.probs import measure_probs
+from segmeter.evaluation.spacings import CaseSpacing, Spacings
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseTable
@@ -51,14 +50,12 @@ SUMMARY = "metrics.json"
 
 _MANY, _AT_ONCE = 256, 8  # pairs
 
-Outcome = Scored | tuple[str, ...]  # what is wrong with a case's files
-
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """What is scored, and where the metrics are written.
+    """The masks to score, and where the metrics are written.
 
     Parameters
     ----------
@@ -73,8 +70,8 @@ class Scoring:
     folder
         The run's folder.
     workers
-        Processes; 0 uses threads, one per core: decoding, counting, surfaces and objects release the interpreter, so
-        that processes pay off only for measures that do not.
+        Processes. 0 uses threads, one per core: decoding, counting, surfaces and objects release the interpreter, so
+        processes pay off only for measures that do not.
     resume
         Whether to continue the run in `folder`.
     shard
@@ -107,7 +104,7 @@ class Scoring:
         return self.pairs.case_ids
 
     def identity(self) -> dict[str, Any]:
-        """All that decides the figures but the files; a run goes on only where it is the same."""
+        """Everything that determines the metrics except the files; a run is resumed only if it is the same."""
         reading, spec = self.reading, {name: value for name, value in self.spec if name != "colours"}
         return {
             "data": {
@@ -131,13 +128,13 @@ class Scoring:
         }
 
     def scorer(self) -> CaseScorer:
-        """What measures one pair."""
+        """Measures one pair."""
         missing = bool(self.pairing.missing)
         return CaseScorer(self.reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
 
 
 def score(job: Scoring) -> dict[str, Any]:
-    """Read every pair once, in parallel, and measure it.
+    """Measure every pair, in parallel.
 
     Writes cases.parquet, cases.csv and metrics.json into the run's folder, and manifest.json, from which an interrupted
     run is resumed; the caller asks `check_resumed` first. Cases without a prediction are counted in the summary's
@@ -161,29 +158,55 @@ def score(job: Scoring) -> dict[str, Any]:
     manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
-    places = Places()
     try:
-        done = _restore(job, manifest, places)
-        _measure(job, manifest, job.pairs.of_cases(lambda case_id: case_id not in done), places)
+        spacings = _measure(job, manifest)
     finally:
         manifest.close()
-    for line in places.warnings():
+    for line in spacings.warnings():
         _LOG.warning("%s", line)
     rows = manifest.table(job.spec)
-    summary, hashes = _summarise(job, manifest, rows, places)
+    summary, hashes = _summarise(job, manifest, rows, spacings)
     written = write_cases(job.folder, rows, job.spec)
     write_json(job.folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
     return summary
 
 
+def _measure(job: Scoring, manifest: Manifest) -> Spacings:
+    """Measure the pairs that the interrupted run has not measured yet, if there was one."""
+    done = parse_records(manifest.keep()) if job.resume else {}
+    spacings = read_spacings(done)
+    pairs = job.pairs.of_cases(lambda case_id: case_id not in done) if done else job.pairs
+
+    def check_units(entry: Entry) -> None:
+        spacings.add(entry.case_id, CaseSpacing.of(entry.record))
+        if job.metrics.measures and (problems := spacings.problems()):
+            raise DataError(problems)
+
+    drive(_results(job.scorer(), pairs, job.workers), manifest, what="scoring", total=len(pairs), each=check_units)
+    return spacings
+
+
+def _results(scorer: CaseScorer, pairs: Pairs, workers: int = 0) -> Generator[Outcome, None, None]:
+    """Score all pairs in order. If there are many, a thread takes several at a time, to save handovers."""
+    if workers:
+        yield from map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
+        return
+    size = _AT_ONCE if len(pairs) >= _MANY else 1
+    groups = (pairs[start : start + size] for start in range(0, len(pairs), size))
+    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
+    found = map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
+    with closing(found):
+        yield from chain.from_iterable(found)
+
+
 def _summarise(
-    job: Scoring, manifest: Manifest, rows: CaseTable, places: Places
+    job: Scoring, manifest: Manifest, rows: CaseTable, spacings: Spacings
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The content of metrics.json, and the hashes of files that were read for it alone."""
+    """The content of metrics.json, and the hashes of the files of probabilities."""
     summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
     check_tables(job.metrics, manifest.identity)
-    summary |= summarise_files(places, missing=job.pairs.missing, extra=len(job.pairing.extra))
+    summary |= summarise_files(spacings, missing=job.pairs.missing, extra=len(job.pairing.extra))
     if not job.probs:
         return summary, {}
     sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
@@ -193,43 +216,44 @@ def _summarise(
 
 
 def refuse_files(job: Scoring) -> None:
-    """Refuse names that can't be paired, with all that is wrong in the files of those that can: these are read for it.
+    """Refuse names that can't be paired, together with all problems of the files that can, which are read for it.
 
     Raises
     ------
     DataError
-        Where the pairing has problems.
+        The pairing has problems.
     """
     if not job.pairing.problems:
         return
-    read = _score_in_threads(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
-    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Scored)]
+    read = _results(replace(job, metrics=MetricsConfig(spacing=job.metrics.spacing)).scorer(), job.pairs)
+    found = [result for result in track(read, "reading", len(job.pairs)) if not isinstance(result, Entry)]
     raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
-def summarise_files(places: Places, *, missing: Sequence[str], extra: int) -> dict[str, Any]:
-    """What metrics.json says of the files: cases without a prediction, predictions without a reference, spacings."""
+def summarise_files(spacings: Spacings, *, missing: Sequence[str], extra: int) -> dict[str, Any]:
+    """The entries of metrics.json about the files: cases without a prediction, extra predictions, spacings."""
     return {
         "missing_predictions": {"n": len(missing), "cases": list(missing)},
         "extra_predictions": extra,
-        "spacing": places.summary(),
+        "spacing": spacings.summary(),
     }
 
 
-def read_places(records: pa.Table) -> Iterator[tuple[str, Place]]:
-    """The place of each case, from what is recorded of it."""
-    for case_id, record in parse_records(records).items():
-        known = {"warnings": tuple(record["warnings"]), "spacing": record["spacing"] and tuple(record["spacing"])}
-        yield case_id, Place(**{**record, **known})
+def read_spacings(records: Mapping[str, Mapping[str, Any]]) -> Spacings:
+    """Where the spacings of finished cases come from, by their records."""
+    spacings = Spacings()
+    for case_id, record in records.items():
+        spacings.add(case_id, CaseSpacing.of(record))
+    return spacings
 
 
 def check_resumed(job: Scoring, folder: Path) -> None:
-    """Refuse to resume a run, interrupted or finished, that had other settings, cases or files; nothing is changed.
+    """Refuse to resume a run, interrupted or finished, of other settings, cases or files; nothing is changed.
 
     Raises
     ------
     ConfigError
-        What differs in the settings and cases, one line each.
+        The differences in settings and cases, one line each.
     DataError
         The files of cases changed since they were measured.
     """
@@ -247,55 +271,3 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     if changed:
         remedy = "Start a new run with resume=null."
         raise DataError(f"resume: the files of cases changed since they were measured ({some(changed)}). {remedy}")
-
-
-def _restore(job: Scoring, manifest: Manifest, places: Places) -> set[str]:
-    """Keep the cases that the interrupted run has measured."""
-    found = dict(read_places(manifest.keep())) if job.resume else {}
-    for case_id, place in found.items():
-        places.add(case_id, place)
-    return set(found)
-
-
-def _measure(job: Scoring, manifest: Manifest, pairs: Pairs, places: Places) -> None:
-    problems: list[str] = []
-    scorer = job.scorer()
-    results = (
-        map_in_processes(scorer, pairs, processes=job.workers, describe=lambda pair: pair.case_id)
-        if job.workers
-        else _score_in_threads(scorer, pairs)
-    )
-    for result in track(_numbered(job, results), "scoring", len(pairs)):
-        if not isinstance(result, Scored):
-            problems.extend(result)
-            continue
-        manifest.add(_entry(result))
-        places.add(result.row.case_id, result.place)
-        if job.metrics.measures and places.problems():
-            raise DataError(places.problems())
-    if problems:
-        raise DataError(problems)
-
-
-def _numbered(job: Scoring, results: Iterable[Outcome]) -> Iterator[Outcome]:
-    """The same results; a case that is not read in time gets its number, which those who read it do not know."""
-    try:
-        yield from results
-    except LateError as error:
-        raise error.at(job.case_ids.index(error.case_id)) from error
-
-
-def _score_in_threads(scorer: CaseScorer, pairs: Pairs) -> Iterator[Outcome]:
-    """Score all pairs in order. Of many, a thread takes several at a time: handing one over costs as much as it."""
-    size = _AT_ONCE if len(pairs) >= _MANY else 1
-    groups = (pairs[start : start + size] for start in range(0, len(pairs), size))
-    ahead = fetch_ahead(groups, lambda group: chain.from_iterable(pair.files for pair in group))
-    with closing(
-        map_in_threads(lambda group: list(map(scorer, group)), ahead, threads=count_cores(), name="score")
-    ) as found:
-        yield from chain.from_iterable(found)
-
-
-def _entry(scored: Scored) -> Entry:
-    record = {key: getattr(scored.place, key) for key in ("spacing", "unit", "source", "overridden", "warnings")}
-    return Entry(case_id=scored.row.case_id, row=scored.row, sha256=scored.sha256, record=record)

@@ -1,4 +1,4 @@
-"""arrays -> files: label maps and probabilities, whole or absent."""
+"""Writes label maps, probabilities and objects to files that are complete or absent."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Label map of a DICOM series -> DICOM segmentation, a segment per class. Needs highdicom."""
+"""Writes the label map of a DICOM series as a DICOM segmentation, with one segment per class. Needs highdicom."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,18 @@ from segmeter.files import atomic_write
 _WHERE, _WHAT = "write_segmentation", "DICOM segmentations"
 _NAMED = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "Modality", "Rows", "Columns")
 _PLACED = ("FrameOfReferenceUID", "ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
-_MAY_BE_EMPTY = (  # DICOM's type 2, which many an anonymiser takes away
+_MAY_BE_EMPTY = (  # DICOM's type 2, which anonymisers often remove
     *("PatientID", "PatientName", "PatientBirthDate", "PatientSex"),
     *("StudyID", "StudyDate", "StudyTime", "AccessionNumber"),
 )
 _TEXTS = ("StudyInstanceUID", "SeriesInstanceUID", "FrameOfReferenceUID")  # one for all slices, as are
 _NUMBERS = ("Rows", "Columns", "ImageOrientationPatient", "PixelSpacing", "SliceThickness")
-_UTF_8 = "ISO_IR 192"  # names of classes and meanings may have any letters
+_UTF_8 = "ISO_IR 192"  # for the names of classes and meanings
 _BY_LEARNING = ("123110", "DCM", "Artificial Intelligence")
 _TISSUE = ("85756007", "SCT", "Tissue")
 _MOST_NUMBER = 2**31 - 1  # of DICOM's integers in text
 _MOST_SCHEME, _MOST_MEANING = 16, 64  # characters, of DICOM's SH and LO; a value above 16 is a "long code value"
-_NOT_IN_TEXT = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # a backslash parts values
+_NOT_IN_TEXT = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # a backslash separates values
 _REMEDY = "A segmentation is made of the slices of one series, each once."
 
 
@@ -49,9 +49,9 @@ def write_segmentation(
 ) -> None:
     """Write labels as a binary DICOM segmentation of the images that they were made from.
 
-    It takes over the patient, the study and the place of each image. A segment has the number of its label and the name
-    of its class; labels of 0 are no segment. What a segment is, DICOM asks for in codes: unless `codes` tell, the
-    category and the type of each are SNOMED CT's "Tissue".
+    Patient, study and geometry are those of the images. A segment has the number of its label and the name of its
+    class; label 0 has no segment. DICOM describes each segment by codes: without `codes`, its category and type are
+    SNOMED CT's "Tissue".
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _describe(
     images: list[Any],
     series_number: int,
 ) -> Any:
-    """The data set of the segmentation; `meanings` are by class, background included."""
+    """Build the data set of the segmentation; `meanings` are by class, background included."""
     made_by = highdicom.AlgorithmIdentificationSequence(
         name="segmeter", version=__version__, family=code(*_BY_LEARNING)
     )
@@ -145,7 +145,7 @@ def _describe(
 
 
 def _paths(source: Any) -> list[Path]:
-    """The images' paths; one path is no list of them, and would be gone through letter by letter."""
+    """Check the images' paths; a single path would be iterated letter by letter."""
     if isinstance(source, str | Path | bytes) or not isinstance(source, Sequence) or not source:
         rule, remedy = "to be a list of the images' paths", "Of one image give [path]."
         raise InputError(expected(_WHERE, "source", rule, shown(source), remedy))
@@ -197,7 +197,7 @@ def _check(labels: Any, spec: Any, images: int) -> None:
 
 
 def series_of(path: Path) -> str:
-    """The SeriesInstanceUID of a DICOM image; DataError where it is none or names none."""
+    """The SeriesInstanceUID of a DICOM image; DataError if the file is not one, or has none."""
     uid = _read(path).get("SeriesInstanceUID")
     if not uid:
         raise DataError(expected(show(path), "SeriesInstanceUID", "to be given", "nothing"))
@@ -205,7 +205,7 @@ def series_of(path: Path) -> str:
 
 
 def read_series(paths: Sequence[Path]) -> list[Any]:
-    """The images without their pixels, each known to have what a segmentation takes over.
+    """Read the images without their pixels, and check that they have everything that a segmentation copies.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def read_series(paths: Sequence[Path]) -> list[Any]:
     images = [_read(path) for path in paths]
     placed = len(images) > 1 or any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
     for path, image in zip(paths, images, strict=True):
-        needed = (*_NAMED, *_PLACED) if placed else _NAMED  # a single radiograph lies nowhere
+        needed = (*_NAMED, *_PLACED) if placed else _NAMED  # a single radiograph has no position
         lacking = [name for name in needed if image.get(name) in (None, "")]
         if lacking:
             remedy = "Give the images as the scanner or archive wrote them."
@@ -228,7 +228,7 @@ def read_series(paths: Sequence[Path]) -> list[Any]:
 
 
 def _check_series(paths: Sequence[Path], images: Sequence[Any]) -> None:
-    """Refuse an image of another series or grid than the first one, or at the place of an earlier one."""
+    """Refuse an image of another series or grid than the first one, or at the position of an earlier one."""
     seen: dict[str, Path] = {}
     for path, image in zip(paths, images, strict=True):
         for name in (*_TEXTS, *_NUMBERS) if seen else ():

@@ -1,4 +1,4 @@
-"""Label map -> bytes of an MHA or NRRD file, as ITK and 3D Slicer read them; written without ITK."""
+"""Encodes label maps as MHA or NRRD files, which ITK and 3D Slicer read. ITK itself is not needed."""
 
 import gzip
 import zlib
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from segmeter.data.files.geometry import MILLIMETRES
 from segmeter.data.location import Location
 
-_LEVEL = 1  # of zlib; label maps are long runs, which it packs as well as any
+_LEVEL = 1  # of zlib; higher levels pack the long runs of label maps no better
 _MET = {"uint8": "MET_UCHAR", "uint16": "MET_USHORT"}
 
 
 def encode_mha(labels: NDArray[Any], location: Location) -> bytes:
-    """Encode a label map (H, W), uint8 or uint16, with its spacing in mm where its unit is known.
+    """Encode a label map (H, W), uint8 or uint16, with its spacing in mm if its unit is known.
 
     References
     ----------
@@ -65,7 +65,7 @@ def _little(labels: NDArray[Any]) -> bytes:
 
 
 def _millimetres(location: Location) -> str:
-    """Width and height of a pixel; "" where they, or their unit, are not known: both formats mean mm."""
+    """Width and height of a pixel in mm, which both formats mean; "" if they or their unit are unknown."""
     if location.spacing is None or location.unit is None:
         return ""
     return " ".join(repr(float(edge * MILLIMETRES[location.unit])) for edge in reversed(location.spacing))

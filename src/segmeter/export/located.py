@@ -1,4 +1,4 @@
-"""Where pixels lie -> the metadata of TIFF files and Zarr arrays that say it."""
+"""Builds the metadata by which TIFF files and Zarr arrays state the spacing and location of their pixels."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,8 +15,8 @@ ASCII, SHORT, LONG, RATIONAL, DOUBLE, LONG8 = 2, 3, 4, 5, 12, 16  # TIFF's numbe
 _KEYS = 34735  # GeoTIFF's directory of keys, its only whole numbers
 _MOST = 2**32 - 1  # of numerators and denominators in TIFF
 _OME = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
-_TYPES = {"float32": "float"}  # OME's names of dtypes, where they are not NumPy's
-_UNITS = {  # OME-XML's names of lengths, where they are not ours
+_TYPES = {"float32": "float"}  # OME's names of dtypes that differ from NumPy's
+_UNITS = {  # OME-XML's names of lengths that differ from ours
     "um": "&#181;m",  # ASCII, as TIFF's texts are
     "angstrom": "&#197;",
     "inch": "in",
@@ -34,11 +34,11 @@ Field = tuple[int, int, int, Sequence[Any]]  # of a TIFF directory: number, type
 
 
 def ome_xml(location: Location, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
-    """OME metadata of a picture (height, width), or of a page for each channel, in ASCII; None where it has no spacing.
+    """OME metadata of a picture (height, width), or of a page for each channel, in ASCII; None without a spacing.
 
     References
     ----------
-    OME-XML 2016-06: Pixels with PhysicalSizeX and Y and their units; "pixel" where the spacing has no unit.
+    OME-XML 2016-06: Pixels with PhysicalSizeX and Y and their units; "pixel" if the spacing has no unit.
     """
     if location.spacing is None:
         return None
@@ -70,7 +70,7 @@ def resolution(location: Location) -> tuple[tuple[int, int], tuple[int, int]] | 
 
 
 def geotiff_tags(location: Location) -> list[Field]:
-    """The fields of GeoTIFF."""
+    """The GeoTIFF fields of a location."""
     found: list[Field] = []
     for tag, value in location.geotiff:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Labels and instances -> the objects of a case as GeoJSON, COCO run lengths, or a table."""
+"""Encodes the objects of a case as GeoJSON outlines, COCO run lengths, or a table of measurements."""
 
 import csv
 import io
@@ -20,8 +20,8 @@ Instances = NDArray[np.int32] | None
 def encode_geojson(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
     """One feature per object, its outline along pixel edges, with its class and size.
 
-    QuPath opens the file. Coordinates are pixels of the image, (x, y) from its top left corner, y down; they are no
-    places on the earth.
+    QuPath opens the file. Coordinates are pixels of the image, (x, y) from its top left corner, y down; they are not
+    geographic.
 
     References
     ----------
@@ -73,7 +73,7 @@ def _entry(case_id: str, region: Region, size: tuple[int, ...]) -> dict[str, Any
 
 
 def _runs(region: Region, size: tuple[int, ...]) -> list[int]:
-    """Lengths of outside and inside in turn, column by column, the first of them outside; of the whole image."""
+    """Run lengths of the whole image, column by column: outside and inside in turn, outside first."""
     height, width = size
     rows, columns = region.box
     down, across = np.nonzero(region.mask.T)[::-1]  # in column order
@@ -86,10 +86,10 @@ def _runs(region: Region, size: tuple[int, ...]) -> list[int]:
 
 
 def compress_runs(runs: list[int]) -> str:
-    """COCO's text for run lengths: from the fourth on each as the difference to the one two before, in 5-bit digits.
+    """Compress run lengths into COCO's text: from the fourth on, the difference to the run two before, in 5-bit digits.
 
-    Each digit has a sixth bit that says whether another follows, and is written as the character 48 further; the last
-    digit's fifth bit is the sign.
+    A digit's sixth bit says whether another follows, and 48 is added to make it a character. The fifth bit of the last
+    digit is the sign.
     """
     differences = [run if index < 3 else run - runs[index - 2] for index, run in enumerate(runs)]
     return "".join(character for value in differences for character in _digits(value))
@@ -104,7 +104,7 @@ def _digits(value: int) -> Iterator[str]:
 
 
 def encode_table(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
-    """CSV with a row per object; columns and units as in `segmeter.postprocess.region_table`."""
+    """CSV with one row per object; columns and units as in `segmeter.postprocess.region_table`."""
     content = io.StringIO()
     writer = csv.DictWriter(content, ("case_id", *COLUMNS), lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""Label maps of a run -> a DICOM segmentation for each series whose images were predicted."""
+"""Writes a DICOM segmentation for each series whose images were predicted, from the label maps of a run."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from segmeter.export.config import ExportConfig
 from segmeter.export.dicom import read_series, series_of, write_segmentation
 from segmeter.files import make_folder, safe_id
 
-_SUFFIXES = {"png": ".png", "tiff": ".tif"}  # of the label maps that are read again; large ones are TIFF either way
+_SUFFIXES = {"png": ".png", "tiff": ".tif"}  # large label maps are TIFF either way
 _BY_NAME = "Images and their DICOM files go together by name, as slice07.png and slice07.dcm."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Images of one DICOM series, and the cases that were made of them.
+    """The images of one DICOM series, and their cases.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
     ConfigError
         No label maps are written from which segmentations can be made.
     DataError
-        A case has no such image or one of another size, or the images are no slices of series.
+        A case has no DICOM image or one of another size, or the images are not slices of series.
     """
     _check(export, dataset.spec)
     paths = _find_images(folder, dataset.case_ids)
@@ -73,7 +73,7 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
 
 
 def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:
-    """Write dicom/<series>.dcm into the predictions folder, from the label maps there; what a run has stays.
+    """Write dicom/<series>.dcm into the predictions folder, from the label maps there; existing files stay.
 
     Raises
     ------
@@ -103,13 +103,13 @@ def _check(export: ExportConfig, spec: ClassSpec) -> None:
 
 
 def _label_map(folder: Path, case_id: str) -> Path:
-    """The file of a case, whichever format it has."""
+    """The label map of a case, in either format."""
     paths = [folder / f"{safe_id(case_id)}{suffix}" for suffix in _SUFFIXES.values()]
     return next((path for path in paths if path.exists()), paths[0])
 
 
 def _find_images(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:
-    """The file of each case; other files, such as slices that are not predicted, are passed over."""
+    """Find the DICOM file of each case; other files, such as slices that are not predicted, are skipped."""
     if not folder.is_dir():
         raise DataError(expected("export", "dicom_series", "to be a folder", show(folder.absolute())))
     named: defaultdict[str, list[Path]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""image -> logits, in blended tiles and flips, and on to labels through `bridge`: the order and memory of the work."""
+"""Runs models over images, whole or in blended tiles, within memory, and hands on labels through `bridge`."""
 
 import lazy_loader
 

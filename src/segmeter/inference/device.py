@@ -1,4 +1,4 @@
-"""A device's name -> the device, or what this machine has instead."""
+"""Picks the device on which a model runs, or explains what this machine has instead."""
 
 import re
 
@@ -21,7 +21,7 @@ def pick_device(name: str = "auto") -> torch.device:
     Raises
     ------
     ConfigError
-        The name is another one, or there is no such device here.
+        The name is unknown, or there is no such device here.
     """
     if not (isinstance(name, str) and (name == "auto" or _NAME.fullmatch(name))):
         raise ConfigError(expected("config", "device", 'to be "auto", "cpu", "cuda", "cuda:N" or "mps"', shown(name)))
@@ -39,7 +39,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def count_gpus() -> int:
-    """GPUs that this process sees."""
+    """The number of GPUs that this process sees."""
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 

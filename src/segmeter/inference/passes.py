@@ -1,4 +1,4 @@
-"""Runs a segmenter over a batch of images or tiles on the device: in evaluation mode, within memory, on the clock."""
+"""Runs a segmenter over batches of images or tiles on the device, with smaller batches when memory runs out."""
 
 import logging
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import is_out_of_memory
+from segmeter.inference.memory import is_out_of_memory
 from segmeter.inference.precision import autocast
 from segmeter.inference.tta import averaged_logits, choose_views
 from segmeter.models.ensemble import Ensemble
@@ -21,11 +21,11 @@ _LEAST_TILE = 64
 
 
 class Passes:
-    """Forward passes of a segmenter, with test-time augmentation, as an `InferenceConfig` says.
+    """Forward passes of a segmenter, with the test-time augmentation and precision of an `InferenceConfig`.
 
     `batch_size` and `tile_batch` are the images and tiles per pass. They are halved when memory runs out, and stay
-    smaller for the images that follow. The tile stays as it is: another one would change the results, and these must
-    not depend on what else the machine does.
+    smaller for the images that follow. The tile keeps its size: another one would change the results, which
+    must not depend on the load of the machine.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Passes:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Put the segmenter into evaluation mode, and leave it in the mode it was in."""
+        """Put the segmenter into evaluation mode within the block."""
         learning = [module for module in self._segmenter.modules() if module.training]
         self._segmenter.eval()
         try:
@@ -55,7 +55,7 @@ class Passes:
                 module.training = True
 
     def run(self, batch: Tensor, *, tile: int | None = None) -> Tensor:
-        """Logits of images, or of tiles of `tile` pixels, in as many passes as memory asks for.
+        """Logits of images, or of tiles of `tile` pixels, in as many passes as memory requires.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class Passes:
                 torch.cuda.empty_cache()
 
     def settle(self, *, wait: bool = True) -> None:
-        """Add up the time of the passes that the device has done; `wait` is for after all results were taken."""
+        """Add up the time of the passes that the device has finished, or of all with `wait`."""
         while self._marks:
             before, after = self._marks[0]
             if wait:
@@ -120,7 +120,7 @@ class Passes:
 
 
 def _advice(height: int, width: int, *, tile: int | None) -> str:
-    """Say what to set where one image, or one tile of it, is too much."""
+    """The message if memory does not suffice for one image, or one tile of it."""
     what, remedy = "one tile", f"Set inference.tile below {tile}"
     if tile is None:
         smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)

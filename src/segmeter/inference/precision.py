@@ -1,4 +1,4 @@
-"""device, precision -> the context in which a model computes."""
+"""Chooses the number format in which a model computes on a device."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,13 +10,13 @@ from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
 
 _CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16")
-_REFUSED = {"cpu": ("float16", "bfloat16"), "mps": ("bfloat16", "float16")}  # of a device, and what to take instead
+_REFUSED = {"cpu": ("float16", "bfloat16"), "mps": ("bfloat16", "float16")}  # and the alternative
 
 
 def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
     """The dtype that `precision` means on `device`.
 
-    "auto" is bfloat16 where the device computes in it (a CPU with avx512_bf16 or amx_bf16, a GPU since Ampere),
+    "auto" is bfloat16 if the device computes in it (a CPU with avx512_bf16 or amx_bf16, a GPU since Ampere),
     float16 on older GPUs, else float32.
 
     Raises
@@ -35,9 +35,9 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
 
 
 def training_precision(device: torch.device, precision: Precision) -> Precision:
-    """What `precision` means for training: "auto" is float32 on Intel's CPUs that have bfloat16 but no AMX.
+    """The meaning of `precision` in training: "auto" is float32 on Intel CPUs that have bfloat16 but no AMX.
 
-    There a step takes a quarter to a third less time in float32 (benchmarks/precision.py). Inference keeps bfloat16, in
+    There a step takes a quarter to a third less time in float32. Inference keeps bfloat16, in
     which the labels of an image do not depend on how many others are in its batch.
     """
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
@@ -61,7 +61,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 @contextmanager
 def without_tf32() -> Iterator[None]:
-    """Keep all 23 bits of float32's mantissa, of which TF32, cuDNN's default on GPUs since Ampere, drops 13."""
+    """Keep all 23 bits of float32's mantissa. TF32, cuDNN's default on GPUs since Ampere, drops 13 of them."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = cudnn.allow_tf32, matmul.allow_tf32
     try:

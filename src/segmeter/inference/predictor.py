@@ -1,6 +1,6 @@
-"""Runs a segmenter over any number of images of any size."""
+"""Runs a segmenter over any number of images of any size: whole, or in tiles whose results are blended in bands."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
@@ -18,14 +18,12 @@ from segmeter.data.dataset import Indexed
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
-from segmeter.inference.allocator import give_back_freed_memory
-from segmeter.inference.async_results import Outbox, Prediction, not_finite
-from segmeter.inference.bands import Band, BandLoss, decode_bands, sums_by_bands
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.oom_fallback import advised
+from segmeter.inference.memory import advised, give_back_freed_memory
 from segmeter.inference.passes import Passes
 from segmeter.inference.precision import pick_dtype
 from segmeter.inference.prefetch import one_behind, read_ahead, same_shape_groups
+from segmeter.inference.results import Band, BandLoss, Outbox, Prediction, not_finite, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.ensemble import Ensemble
@@ -39,7 +37,7 @@ _LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu.
 
 
 class Predictor:
-    """Runs a segmenter as an `InferenceConfig` says.
+    """Runs a segmenter with the settings of an `InferenceConfig`.
 
     Parameters
     ----------
@@ -68,7 +66,7 @@ class Predictor:
         self._report: Callable[[float], None] = lambda images: None
 
     def watch(self, report: Callable[[float], None]) -> None:
-        """Have `report` called after each pass over tiles with the images of the batch that are done, such as 0.25."""
+        """Call `report` after each pass over tiles with how many images of the batch are done, such as 0.25."""
         self._report = report
 
     def logits(self, images: Sequence[np.ndarray]) -> Tensor:
@@ -87,7 +85,7 @@ class Predictor:
         Raises
         ------
         InputError
-            The shapes differ or are not what the segmenter takes.
+            The shapes differ or do not fit the segmenter.
         RunError
             One image, or one tile of it, needs more memory than there is.
         """
@@ -101,20 +99,20 @@ class Predictor:
 
     def predict(
         self,
-        samples: Iterable[Sample] | Indexed[Sample],
+        samples: Indexed[Sample],
         *,
         probs: bool = False,
         probs_dtype: ProbsDtype = "float32",
         loss: Loss | None = None,
     ) -> Iterator[Prediction]:
-        """Go through samples in their order, those of one shape together, while the next ones are being read.
+        """Predict samples in their order, those of one shape together, while the next ones are being read.
 
-        On a GPU the device computes a batch while the one before it crosses and is worked on by the caller.
+        On a GPU, the device computes a batch while the one before it is copied and used by the caller.
 
         Parameters
         ----------
         samples
-            A data set, or anything that yields samples. About three times `batch_size` of them are in memory at a time.
+            A data set or a list. About three times `batch_size` of its samples are in memory at a time.
         probs
             Whether probabilities are kept.
         probs_dtype
@@ -157,9 +155,9 @@ class Predictor:
         Parameters
         ----------
         image : (H, W, C)
-            Read some rows at a time, in a thread of its own.
+            Read some lines at a time, in a thread of its own.
         target
-            Its reference, of which each band has its rows.
+            Its reference; each band has its lines of it.
         loss
             Adds up the loss over the bands.
         probs
@@ -173,7 +171,7 @@ class Predictor:
         ------
         As `predict`.
         """
-        give_back_freed_memory()  # what the check of the files has left
+        give_back_freed_memory()  # left over from checking the files
         yield from self._decoded(self._outbox("float32" if probs else None), image, case_id, target, loss)
         self._passes.settle()
 
@@ -197,7 +195,7 @@ class Predictor:
             return outbox.send(group, logits, losses)
 
     def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Prediction:
-        """One image that is in memory, in tiles: the whole map is put together on the host."""
+        """Predict one image in tiles, and join the bands on the host."""
         known = sample.target is not None
         total = BandLoss(loss, self.device) if sums_by_bands(loss) and known else None
         target = ArrayRows(sample.target, axis=sample.target.ndim - 2) if sample.target is not None else None
@@ -215,7 +213,7 @@ class Predictor:
     ) -> Iterator[Band]:
         pixels = 0
         with self._passes.evaluating(), closing(self._bands(image)) as bands:
-            for band in decode_bands(bands, outbox, case_id=case_id, target=target, loss=loss):
+            for band in outbox.decode(bands, case_id=case_id, target=target, loss=loss):
                 yield band
                 pixels += band.labels.size
                 if pixels >= _PIXELS:
@@ -235,7 +233,7 @@ class Predictor:
             yield from tiled_bands(strips, run, grid=grid, tile_batch=self.config.tile_batch, on_tiles=self._report)
 
     def _strips(self, image: LazyArray, grid: Grid) -> Generator[Tensor, None, None]:
-        """The rows that each row of tiles adds, (C, h, W) on the device, while the next ones are being read."""
+        """The lines that each row of tiles adds, (C, h, W) on the device, while the next ones are being read."""
 
         def read(span: tuple[int, int]) -> np.ndarray:
             with self.stages.timed("read"):
@@ -260,7 +258,7 @@ class Predictor:
 
 
 def _check_tile(config: InferenceConfig, segmenter: Segmenter | Ensemble) -> None:
-    """Refuse a tile that the network would extend at every seam, with pixels that are not the image's."""
+    """Refuse a tile that the network would pad at every seam, with pixels that are not the image's."""
     tile, stride = config.tile, segmenter.size_multiple
     least = max(segmenter.size_least, least_tile(stride, config.overlap))
     if tile is None or (tile % stride == 0 and tile >= least):
@@ -279,7 +277,7 @@ def _only_shape(images: Sequence[np.ndarray]) -> tuple[int, ...]:
 
 
 def _read_extended(image: LazyArray, grid: Grid, start: int, stop: int) -> np.ndarray:
-    """Rows of the image as it is extended to a multiple of the stride."""
+    """Read lines of the image as it is extended to a multiple of the stride."""
     rows = grid.rows.places(start, stop, mirrored=grid.mirrored)
     columns = grid.columns.places(0, grid.columns.starts[-1] + grid.columns.edge, mirrored=grid.mirrored)
     first = int(rows.min())
@@ -290,7 +288,7 @@ def _read_extended(image: LazyArray, grid: Grid, start: int, stop: int) -> np.nd
 
 
 def _join(bands: Iterator[Band], height: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Labels and probabilities (..., height, W) of a whole image; each band is dropped when it has been copied."""
+    """Join bands into labels and probabilities (..., height, W); each band is dropped when it has been copied."""
     first = next(bands)
     labels = np.empty((*first.labels.shape[:-2], height, first.labels.shape[-1]), first.labels.dtype)
     probs = None if first.probs is None else np.empty((len(first.probs), *labels.shape[-2:]), first.probs.dtype)
@@ -299,8 +297,6 @@ def _join(bands: Iterator[Band], height: int) -> tuple[NDArray[Any], NDArray[Any
         labels[..., rows, :] = band.labels
         if probs is not None:
             probs[:, rows] = band.probs
-    if probs is not None:
-        probs.flags.writeable = False  # so that whoever writes them needs no copy
     return labels, probs
 
 

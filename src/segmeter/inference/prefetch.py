@@ -1,10 +1,7 @@
-"""Reads samples ahead in threads, and collects them into groups of one shape."""
+"""Reads samples ahead in threads, and groups them into batches of one shape."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
-from typing import Any, TypeVar, cast
-
-from numpy.typing import NDArray
+from typing import TypeVar
 
 from segmeter.data.dataset import Indexed, read_case
 from segmeter.data.sample import Sample
@@ -14,82 +11,60 @@ from segmeter.progress import Stages
 Item = TypeVar("Item")
 
 _THREADS = 4  # decoders release the interpreter, so that readers run side by side
-_END = object()
 
 
-def read_ahead(samples: Iterable[Item] | Indexed[Item], count: int, *, stages: Stages | None = None) -> Iterator[Item]:
-    """Yield the samples in order, while up to `count` further ones are being read in the background.
+def read_ahead(samples: Indexed[Item], count: int, *, stages: Stages) -> Iterator[Item]:
+    """Yield the samples in order, while up to `count` further ones are read in threads.
 
-    A sequence (a data set) is read by several threads, anything else by one. What reading raises comes in its turn.
+    An error of reading is raised in its sample's turn.
 
     Parameters
     ----------
-    samples
-        A sequence, or anything to iterate over.
     count
         Samples held at a time, >= 1: this bounds the memory.
     stages
-        Where the time that reading takes is added up; None does not count it.
+        Where the time of reading is added up.
     """
-    clock = stages or Stages()
-    if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
-        indexed = cast(Indexed[Item], samples)
 
-        def read(index: int) -> Item:
-            with clock.timed("read"):
-                return read_case(indexed, index)
+    def read(index: int) -> Item:
+        with stages.timed("read"):
+            return read_case(samples, index)
 
-        yield from map_in_threads(read, range(len(indexed)), threads=_THREADS, ahead=count, name="read")
-        return
-    source = iter(samples)
-
-    def take(end: object) -> object:
-        with clock.timed("read"):
-            return next(source, end)
-
-    for item in map_in_threads(take, repeat(_END), threads=1, ahead=count, name="read"):
-        if item is _END:
-            return
-        yield cast(Item, item)
+    yield from map_in_threads(read, range(len(samples)), threads=_THREADS, ahead=count, name="read")
 
 
 def same_shape_groups(samples: Iterable[Sample], size: int) -> Iterator[Sequence[Sample]]:
-    """Collect consecutive samples whose images have one shape and dtype, at most `size` of them.
+    """Group consecutive samples whose images have one shape and dtype, at most `size` of them.
 
-    When reading the next sample fails, the samples before it come first, and then the error.
+    If reading the next sample fails, the samples before it come first, and then the error.
     """
     group: list[Sample] = []
-    for sample in _with_end(samples):
-        image = getattr(sample, "image", None)
-        if group and (image is None or len(group) == size or not _alike(group[0].image, image)):
+    for sample in _or_error(samples):
+        kind = None if isinstance(sample, Exception) else (sample.image.shape, sample.image.dtype)
+        if group and (len(group) == size or kind != (group[0].image.shape, group[0].image.dtype)):
             yield group
             group = []
         if isinstance(sample, Exception):
             raise sample
-        if sample is not _END:
-            group.append(cast(Sample, sample))
+        group.append(sample)
+    if group:
+        yield group
 
 
 def one_behind(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield each item when the next one has been made; when making that fails, the item comes first, then the error."""
-    held: object = _END
-    for item in _with_end(items):
-        if held is not _END:
-            yield cast(Item, held)
+    """Yield each item when the next one has been made; if that fails, the item comes first, then the error."""
+    held: list[Item] = []
+    for item in _or_error(items):
+        yield from held
         if isinstance(item, Exception):
             raise item
-        held = item
+        held = [item]
+    yield from held
 
 
-def _with_end(items: Iterable[Item]) -> Iterator[object]:
-    """Yield the items, and then `_END`, or the exception that making the next one raised."""
+def _or_error(items: Iterable[Item]) -> Iterator[Item | Exception]:
+    """Yield the items, and then the exception that making the next one raised, if any."""
     try:
         yield from items
     except Exception as error:
         yield error
-    else:
-        yield _END
-
-
-def _alike(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    return first.shape == second.shape and first.dtype == second.dtype

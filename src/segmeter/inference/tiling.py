@@ -1,8 +1,8 @@
-"""A large image -> overlapping tiles -> bands of finished rows of logits, each tile weighed towards its middle.
+"""Runs a large image in overlapping tiles and blends their logits into bands of finished lines, from top to bottom.
 
-A tile begins at a multiple of the network's stride and is itself a multiple of it, so that the network pads no tile:
-the image is extended once, at its bottom and right, as the network would extend it. Only as many rows of logits as a
-tile is high are held at a time, whatever the height of the image.
+A tile begins at a multiple of the network's stride and is itself a multiple of it, so that the network pads no tile.
+The image is extended once, at its bottom and right, as the network would extend it. Only one row of tiles of logits is
+held at a time, whatever the height of the image.
 
 Axes: C channels of the image, H and W of the image, h and w of a tile.
 """
@@ -27,8 +27,8 @@ class Axis:
     """The tiles along one axis.
 
     `starts` has the first pixel of each; `weights` is (tiles, edge) float32, and at every pixel the weights of all
-    tiles there sum to 1: a blend needs no division, and where one tile lies alone its weight is 1. `extent` are the
-    pixels of the image, and the tiles cover them up to the next multiple of the stride.
+    tiles there sum to 1: a blend needs no division, and where one tile lies alone its weight is 1. `extent` is the
+    number of pixels of the image; the tiles cover them up to the next multiple of the stride.
     """
 
     starts: tuple[int, ...]
@@ -37,14 +37,14 @@ class Axis:
     extent: int
 
     def places(self, start: int, stop: int, *, mirrored: bool) -> NDArray[np.int64]:
-        """Pixels of the image that lie at `start` to `stop`, where it is extended by its mirror image or last pixel."""
+        """Indices of the pixels at `start` to `stop`; beyond the image those of its mirror image or its last pixel."""
         places = np.arange(start, stop)
         beyond = places >= self.extent
         places[beyond] = 2 * (self.extent - 1) - places[beyond] if mirrored else self.extent - 1
         return places
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """The pixels that each tile has and those before it have not."""
+        """Yield the pixels that each tile adds to the tiles before it."""
         done = 0
         for start in self.starts:
             yield done, start + self.edge
@@ -60,7 +60,7 @@ class Grid:
 
     @property
     def mirrored(self) -> bool:
-        """Whether the image is extended by its mirror image; where it is too small, by its last row and column."""
+        """Whether the image is extended by its mirror image; a small one is extended by its last row and column."""
         axes = (self.rows, self.columns)
         return all(axis.starts[-1] + axis.edge - axis.extent < axis.extent for axis in axes)
 
@@ -84,7 +84,7 @@ def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
 
 
 def least_tile(stride: int, overlap: float) -> int:
-    """The smallest tile that overlaps its neighbours by `overlap` where all begin at multiples of the stride.
+    """The smallest tile that overlaps its neighbours by `overlap` if all begin at multiples of the stride.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def build_grid(height: int, width: int, *, tile: int, overlap: float, blend: Ble
     tile
         Edge of a tile, a multiple of `stride`.
     stride
-        What the network wants heights and widths to be multiples of.
+        Heights and widths must be multiples of it for the network.
     """
     rows, columns = (
         _build_axis(extent, tile=tile, overlap=overlap, blend=blend, stride=stride) for extent in (height, width)
@@ -122,12 +122,12 @@ def tiled_bands(
     tile_batch: int,
     on_tiles: Callable[[float], None] = lambda done: None,
 ) -> Iterator[Tensor]:
-    """Run tiles through `forward`, row of tiles by row of tiles, blend their logits, and yield the rows that are done.
+    """Run tiles through `forward`, one row of tiles after the other, blend their logits, and yield finished lines.
 
     Parameters
     ----------
     strips
-        The image as it is extended, from top to bottom in the pieces that ``grid.rows.spans()`` says: each (C, h, W),
+        The extended image, from top to bottom in the pieces of ``grid.rows.spans()``: each (C, h, W),
         on the device. The next one is taken when it is needed.
     forward
         From (n, C, h, w) to (n, num_channels, h, w) float32.
@@ -168,14 +168,14 @@ def tiled_bands(
 
 
 def _finished(total: Tensor, grid: Grid, index: int) -> Iterator[Tensor]:
-    """Yield the rows that no later tile covers, then move the others up."""
+    """Yield the lines that no later tile covers, then move the others up."""
     rows = grid.rows
     top, last = rows.starts[index], index + 1 == len(rows.starts)
     count = rows.edge if last else rows.starts[index + 1] - top
     yield total[:, : min(count, rows.extent - top), : grid.columns.extent]
     if not last:
         kept, rest = rows.edge - count, total[:, count:]
-        total[:, :kept] = rest if kept <= count else rest.clone()  # where they lie apart no second copy is needed
+        total[:, :kept] = rest if kept <= count else rest.clone()  # if they don't overlap, no second copy is needed
         total[:, kept:] = 0
 
 

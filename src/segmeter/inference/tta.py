@@ -43,7 +43,7 @@ def undo(seen: Tensor, view: View) -> Tensor:
 def averaged_logits(
     image: Tensor, forward: Callable[[Tensor], Tensor], *, views: tuple[View, ...], task: Task
 ) -> Tensor:
-    """Average the probabilities over the views of an image, and give them as logits.
+    """Average the probabilities over the views of an image, and return them as logits.
 
     Parameters
     ----------
@@ -52,13 +52,13 @@ def averaged_logits(
     forward
         From (B, C, h, w) to (B, num_channels, h, w) float32.
     views
-        From `choose_views`; a single one gives the logits as they are.
+        From `choose_views`; with a single one the logits are unchanged.
     task
         Multiclass averages softmax, binary and multilabel average sigmoid.
 
     Returns
     -------
-    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN where any view is NaN or
+    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN if any view is NaN or
     infinite.
     """
 

@@ -84,8 +84,8 @@ _Count = Annotated[int, Unit("channels"), Field(ge=1)]
 _Share = Annotated[float, Unit("probability"), Field(ge=0, le=0.9)]
 # Options of the library's networks: type and meaning. Ranges that it checks itself are left to it.
 _OPTIONS: dict[str, tuple[Any, str | None]] = {
-    "encoder": (Encoder, ModelConfig.model_fields["encoder"].description),
-    "depth": (Depth, ModelConfig.model_fields["depth"].description),
+    "encoder": (Encoder, None),  # `ModelConfig` says what these two mean
+    "depth": (Depth, None),
     "decoder_use_norm": (Literal["batchnorm", "instancenorm", "identity"], "Normalisation in the decoder."),
     "decoder_channels": (_Count, "Channels of the decoder."),
     "decoder_attention_type": (
@@ -126,13 +126,12 @@ _PER_LEVEL = (
 
 def _network(name: str, meaning: str, **defaults: Any) -> type[ModelConfig]:
     """Register a network under the library's name for it, with the options that it has and their defaults."""
-    fields: dict[str, Any] = {"name": (str, Field(name, description=ModelConfig.model_fields["name"].description))}
+    fields: dict[str, Any] = {"name": (str, name)}
     for key, default in defaults.items():
         kind, words = _PER_LEVEL if key == "decoder_channels" and default is None else _OPTIONS[key]
         fields[key] = (kind, Field(default, description=words))
-    described = {"use_attribute_docstrings": False}  # by the fields; looking for docstrings would take 3 ms a network
-    options: dict[str, Any] = {"__base__": ModelConfig, "__module__": __name__, "__cls_kwargs__": described}
-    made = cast(type[ModelConfig], create_model(f"{name.capitalize()}Config", __doc__=meaning, **options, **fields))
+    about: dict[str, Any] = {"__base__": ModelConfig, "__module__": __name__, "__doc__": meaning}
+    made = cast(type[ModelConfig], create_model(f"{name.capitalize()}Config", **about, **fields))
     return MODELS.register(name, builder="segmeter.models.networks:build_network")(made)
 
 

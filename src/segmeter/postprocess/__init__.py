@@ -1,4 +1,4 @@
-"""Clean label maps step by step, and count the pixels that each step changes. NumPy and scikit-image."""
+"""Cleans label maps step by step, and counts the pixels that each step changes. NumPy and scikit-image."""
 
 import lazy_loader
 

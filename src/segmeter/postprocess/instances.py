@@ -1,4 +1,4 @@
-"""Steps that split the objects of a label map that touch, at their necks."""
+"""Splits objects of a label map that touch each other, at their necks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ InstanceArray = NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """The result of an instance step: the labels as they came, and the object map.
+    """The result of an instance step: the unchanged labels, and the object map.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ Splitter = Callable[[Mask], InstanceArray]
 
 
 def build_instance_step(config: WatershedConfig | DistanceSplitConfig, *, spec: ClassSpec) -> partial[Split]:
-    """Build the step that a configuration names; ConfigError where a class does not exist."""
+    """Build the step that a configuration names; ConfigError if a class does not exist."""
     if isinstance(config, WatershedConfig):
         split: Splitter = partial(split_mask, min_distance=config.min_distance)
     else:
@@ -50,8 +50,8 @@ def build_instance_step(config: WatershedConfig | DistanceSplitConfig, *, spec: 
 def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> Split:
     """Number the objects of all classes; two classes never share an object.
 
-    Those of the given classes are split by `split`, those of the others are the parts that touch, as without an
-    instance step. The first class is left out, as background, but for multilabel and where it is given.
+    Objects of the given classes are split by `split`. Those of the others are connected parts, as without an instance
+    step. The first class is background and left out, except for multilabel or if it is given.
     """
     instances = np.zeros(labels.shape, np.int32)
     present = range(len(labels)) if multilabel else np.flatnonzero(np.bincount(labels.ravel())).tolist()
@@ -82,7 +82,7 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
     min_distance
         Between two centres, pixels.
 
-    The image's edge is no outside: an object that it cuts is as deep there as if it went on.
+    The image's edge does not count as outside: an object that it cuts is as deep there as if it continued.
 
     Returns
     -------
@@ -96,10 +96,10 @@ def split_mask(mask: Mask, *, min_distance: int) -> InstanceArray:
 
 
 def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
-    """Split a mask into one part per core, a core being a connected part (8) of what lies deeper than `depth` pixels.
+    """Split a mask into one part per core: a core is an 8-connected part of the pixels deeper than `depth`.
 
     The other pixels follow a watershed on the distance to the outside; a component without a core stays whole. As in
-    `split_mask`, the image's edge is no outside.
+    `split_mask`, the image's edge does not count as outside.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _flood(mask: Mask, markers_of: Callable[[NDArray[np.float64]], InstanceArray
 
 
 def _peaks(mask: Mask, depth: NDArray[np.float64], *, min_distance: int) -> InstanceArray:
-    """One number per centre."""
+    """Number the centres."""
     markers = np.zeros(mask.shape, np.int32)
     peaks = peak_local_max(  # type: ignore[no-untyped-call]
         depth, min_distance=min_distance, exclude_border=False, threshold_abs=0
@@ -135,7 +135,7 @@ def _peaks(mask: Mask, depth: NDArray[np.float64], *, min_distance: int) -> Inst
 
 
 def _completed(mask: Mask, depth: NDArray[np.float64], markers: InstanceArray) -> InstanceArray:
-    """The markers, and one at the deepest pixel of each component that has none."""
+    """Add a marker at the deepest pixel of each component that has none."""
     components, count = ndimage.label(mask)
     bare = np.setdiff1d(np.arange(1, count + 1), components[markers > 0])
     if bare.size:

@@ -1,4 +1,4 @@
-"""The operations behind the steps, on the mask of one class at a time."""
+"""Implements the post-processing steps as operations on the mask of one class."""
 
 from collections.abc import Callable
 from math import isqrt
@@ -44,7 +44,7 @@ def fill_holes(mask: Mask, *, max_pixels: int | None, connectivity: int) -> Mask
 
 
 def opening(mask: Mask, *, radius: int) -> Mask:
-    """Keep the pixels covered by a disk that fits into the mask; what lies beyond the image does not count against it.
+    """Keep the pixels covered by a disk that fits into the mask; pixels beyond the image do not count against it.
 
     Equal to ``skimage.morphology.opening(mask, disk(radius), mode="ignore")``, several times faster.
     """
@@ -52,7 +52,7 @@ def opening(mask: Mask, *, radius: int) -> Mask:
 
 
 def closing(mask: Mask, *, radius: int) -> Mask:
-    """Add the pixels that no disk outside the mask covers; what lies beyond the image does not count.
+    """Add the pixels that no disk outside the mask covers; pixels beyond the image do not count.
 
     Equal to ``skimage.morphology.closing(mask, disk(radius), mode="ignore")``, several times faster.
     """
@@ -62,7 +62,7 @@ def closing(mask: Mask, *, radius: int) -> Mask:
 def smooth(mask: Mask, *, radius: int) -> Mask:
     """Keep or add the pixels with more than half of the disk around them in the mask; with exactly half, as they are.
 
-    Of the disk, what lies beyond the image does not count.
+    The part of the disk beyond the image does not count.
     """
     return _within_reach(mask, radius, lambda part: _majority(part, radius))
 
@@ -73,7 +73,7 @@ def _majority(mask: Mask, radius: int) -> Mask:
 
 
 def _disk_sums(mask: Mask, radius: int) -> NDArray[np.int32]:
-    """Pixels of the mask in the disk around each pixel, row by row of the disk by running counts."""
+    """Count the pixels of the mask in the disk around each pixel, by running counts for each row of the disk."""
     height, width = mask.shape
     before = np.pad(np.cumsum(np.pad(mask, radius), axis=1, dtype=np.int32), ((0, 0), (1, 0)))
     sums = np.zeros(mask.shape, np.int32)

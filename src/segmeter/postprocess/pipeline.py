@@ -1,4 +1,8 @@
-"""Run the configured steps on a label map, in order, and count what each one changed."""
+"""Runs the configured steps on a label map, in order, and counts what each one changed.
+
+A map that is larger than memory is cleaned in bands of lines, which gives the same labels as the whole map. A map in
+memory is one band.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +13,9 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.postprocess.config import STEPS
+from segmeter.postprocess.config import STEPS, ClosingConfig, OpeningConfig
 from segmeter.postprocess.instances import InstanceArray, Split
-from segmeter.postprocess.planes import LabelArray
+from segmeter.postprocess.planes import LabelArray, class_indices
 
 Step = Callable[[LabelArray], LabelArray | Split]
 
@@ -23,11 +27,11 @@ class Cleaned:
     Parameters
     ----------
     labels
-        Shape and dtype of what came in.
+        In the shape and dtype of the input.
     instances
-        int32 of the same shape, 0 = background; None without an instance step.
+        int32 of the same shape, 0 is background; None without an instance step.
     changed
-        Pixels (for multilabel pixels of all planes) that each step changed, by step name, in order; a name that
+        How many pixels each step changed, by step name, in order; for multilabel, pixels of all planes. A name that
         occurs again gets "_2", "_3" and so on.
     """
 
@@ -45,7 +49,7 @@ def build_steps(configs: Sequence[Any], spec: ClassSpec) -> list[tuple[str, Step
 
 
 def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec) -> Cleaned:
-    """Run the configured steps on one label map; the input stays as it is.
+    """Run the configured steps on one label map; the input is not changed.
 
     Parameters
     ----------
@@ -59,22 +63,82 @@ def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec) -> Clea
     Raises
     ------
     InputError
-        Labels of another dtype or shape, or with a value that is no class.
+        Labels of another dtype or shape, or with a value that is not a class.
     ConfigError
         A step or class name that does not exist.
     """
     _check(labels, spec)
-    instances = None
-    changed: dict[str, int] = {}
-    for name, step in build_steps(steps, spec):
-        before = labels
-        result = step(labels)
-        if isinstance(result, Split):
-            labels, instances = result.labels, result.instances
-        else:
-            labels = result
-        changed[name] = int(np.count_nonzero(before != labels))
-    return Cleaned(labels=labels, instances=instances, changed=changed)
+    bands = Bands(steps, spec, height=labels.shape[-2])
+    cleaned = bands.push(labels)
+    return Cleaned(labels=cleaned, instances=bands.instances, changed=bands.changed)
+
+
+class Bands:
+    """Runs steps over the bands of one label map, from top to bottom.
+
+    Parameters
+    ----------
+    steps
+        Step configurations. None of them may be in `unbounded_steps` unless the first band is the whole map.
+    spec
+        The classes.
+    height
+        Lines of the map.
+
+    Attributes
+    ----------
+    changed, instances
+        As in `Cleaned`, of what has been returned so far.
+    """
+
+    def __init__(self, steps: Sequence[Any], spec: ClassSpec, *, height: int) -> None:
+        self._steps = build_steps(steps, spec)
+        self._reach = sum(reach_of(config, spec) or 0 for config in steps)
+        self._height = height
+        self._held: LabelArray | None = None
+        self._top = self._done = 0  # the first line that is held, and the first that was not returned yet
+        self.changed = {name: 0 for name, _ in self._steps}
+        self.instances: InstanceArray | None = None
+
+    def push(self, lines: LabelArray) -> LabelArray:
+        """Take the next lines, (h, W) or (K, h, W), and return those that can no longer change, maybe none."""
+        held = lines if self._held is None else np.concatenate([self._held, lines], -2)
+        end = self._top + held.shape[-2]
+        stop = end if end == self._height else max(self._done, end - self._reach)
+        core = slice(self._done - self._top, stop - self._top)
+        cleaned = self._run(held, core) if stop > self._done else held[..., core, :]
+        keep = max(self._top, stop - self._reach)
+        self._held, self._top, self._done = held[..., keep - self._top :, :], keep, stop
+        return cleaned
+
+    def _run(self, labels: LabelArray, core: slice) -> LabelArray:
+        for name, step in self._steps:
+            before, result = labels, step(labels)
+            if isinstance(result, Split):
+                labels, self.instances = result.labels, result.instances
+            else:
+                labels = result
+            self.changed[name] += int(np.count_nonzero(before[..., core, :] != labels[..., core, :]))
+        return labels[..., core, :]
+
+
+def reach_of(config: Any, spec: ClassSpec) -> int | None:
+    """How many lines away a step looks; None if it may depend on the whole map.
+
+    An opening or closing looks twice its radius far, and so does each class on the result of the one before. Without
+    `fill`, an opening gives pixels to the nearest class, however far away that is.
+    """
+    if not isinstance(config, OpeningConfig | ClosingConfig):
+        return None
+    if isinstance(config, OpeningConfig) and config.fill is None and not spec.is_multilabel:
+        return None
+    classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
+    return 2 * config.radius * (1 if spec.is_multilabel else len(classes))
+
+
+def unbounded_steps(steps: Sequence[Any], spec: ClassSpec) -> list[str]:
+    """Names of the steps that need the whole map."""
+    return [config.name for config in steps if reach_of(config, spec) is None]
 
 
 def _check(labels: LabelArray, spec: ClassSpec) -> None:

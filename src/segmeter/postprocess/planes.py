@@ -1,4 +1,4 @@
-"""Steps on label maps, made of operations on the mask of one class.
+"""Applies operations on the mask of one class to label maps.
 
 Rules, the same for every step:
 
@@ -29,7 +29,7 @@ from segmeter.postprocess.masks import Mask, box_around, grow_by_sides
 LabelArray = NDArray[np.uint8] | NDArray[np.uint16]
 MaskStep = Callable[[Mask], Mask]
 
-_OPERATIONS: dict[str, tuple[Callable[..., Mask], tuple[str, ...]]] = {  # of each step by name, and its options
+_OPERATIONS: dict[str, tuple[Callable[..., Mask], tuple[str, ...]]] = {  # by the name of the step, with its options
     "remove_small_objects": (masks.remove_small, ("min_pixels", "connectivity")),
     "largest_component": (masks.keep_largest, ("connectivity",)),
     "clear_border": (masks.clear_border, ("margin", "connectivity")),
@@ -42,7 +42,7 @@ _OPERATIONS: dict[str, tuple[Callable[..., Mask], tuple[str, ...]]] = {  # of ea
 
 
 def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArray]:
-    """Build the step of label maps that a configuration names; ConfigError where a class does not exist."""
+    """Build the step of label maps that a configuration names; ConfigError if a class does not exist."""
     operation, options = _OPERATIONS[config.name]
     where, fill = f"postprocess.{config.name}", getattr(config, "fill", None)
     return partial(
@@ -120,7 +120,7 @@ def fill_from_nearest(labels: NDArray[Any], lost: Mask, *, of: Mask) -> None:
     if not lost.any() or of.all():
         return
     if not (grow_by_sides(lost) & of & ~lost).any():
-        of = lost  # whole components went, so every way out leads through lost pixels only: a smaller box does
+        of = lost  # whole components were lost, so that the nearest label lies just outside the lost pixels
     box = box_around(of, 1)
     nearest = ndimage.distance_transform_cdt(of[box], metric="taxicab", return_distances=False, return_indices=True)
     inside = lost[box]

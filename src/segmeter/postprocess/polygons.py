@@ -1,4 +1,4 @@
-"""Polygons along the edges of the pixels of a mask: exact, so that filling them gives the mask back."""
+"""Traces polygons along the pixel edges of a mask. They are exact: filling them gives the mask back."""
 
 from collections.abc import Iterator, Sequence
 
@@ -54,7 +54,7 @@ def area(ring: Sequence[Corner]) -> int:
 
 
 def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
-    """Walk along the edges, the mask on the right; where pixels touch at a corner, round the same one if `apart`."""
+    """Walk along the edges with the mask on the right; at a corner where pixels touch, keep to one if `apart`."""
     leaving = _edges(mask)
     while leaving:
         start = next(iter(leaving))
@@ -96,14 +96,14 @@ def _take(leaving: dict[Corner, list[int]], place: Corner, heading: int) -> None
 
 
 def _turn(first: int | None, ways: Sequence[int], heading: int, *, apart: bool) -> int:
-    """The way to go on; `first` is that of the ring's start, where the walk is back there."""
+    """Choose the next heading; `first` is that of the ring's start if the walk is back there."""
     open_ways = [*ways, *([] if first is None else [first])]
     turns = [(heading + by) % 4 for by in ((1, 0, 3) if apart else (3, 0, 1))]
     return next(turn for turn in turns if turn in open_ways)
 
 
 def _corners(path: Sequence[tuple[Corner, int]]) -> Ring:
-    """The places where the walk turns, closed."""
+    """The corners at which the walk turns, closed."""
     headings = [heading for _, heading in path]
     turned = [place for index, (place, heading) in enumerate(path) if heading != headings[index - 1]]
     return [*turned, turned[0]]

@@ -1,4 +1,4 @@
-"""One row of measurements per object of a cleaned label map."""
+"""Measures the objects of a cleaned label map, one row per object."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ def find_regions(labels: LabelArray, instances: InstanceArray | None, spec: Clas
     labels
         (H, W), or (K, H, W) in {0, 1} for multilabel.
     instances
-        Same shape, 0 = none; None: the objects are the parts of each class that touch, at a corner too, numbered from 1
-        over all classes. The first class is left out, as background, but for multilabel.
+        Same shape, 0 = none; None: the objects are the 8-connected parts of each class, numbered from 1 over all
+        classes. The first class is background and left out, except for multilabel.
     """
     count = 0
     for label in range(0 if spec.is_multilabel else 1, spec.num_classes):
@@ -67,7 +67,7 @@ def region_table(labels: LabelArray, instances: InstanceArray | None, spec: Clas
     -------
     A row per object, with the keys `COLUMNS`. Lengths are in pixels; boxes leave their end out; the centre of pixel
     (0, 0) is at 0, 0; the axes are those of the ellipse with the object's second moments, and `angle_deg` (-90 to 90)
-    turns from the column axis to the longer one, against the clock; the perimeter is by scikit-image's weights of
+    turns from the column axis to the longer one, counter-clockwise; the perimeter is by scikit-image's weights of
     border pixels; solidity is the share of the convex hull that the object fills.
     """
     return [_row(region, spec) for region in find_regions(labels, instances, spec)]

@@ -1,5 +1,6 @@
 """Components by name, each with its schema and builder, so that a configuration chooses one without naming code."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -88,6 +89,11 @@ class Registry:
         if isinstance(builder, str):
             module, _, function = builder.partition(":")
             builder = getattr(import_module(module), function)
+        try:
+            inspect.signature(builder).bind(config, **context)
+        except TypeError as error:  # a plugin's
+            called = ", ".join(["config", *(f"{name}=..." for name in context)])
+            raise ConfigError(f"{self.group}: the builder of {config.name!r} must take ({called}): {error}.") from error
         return builder(config, **context)
 
     def _entry(self, name: str) -> Entry:

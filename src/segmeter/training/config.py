@@ -61,14 +61,7 @@ def monitors(spec: ClassSpec) -> list[str]:
 
 
 def find_monitor(monitor: str, spec: ClassSpec) -> str:
-    """The score that `training.monitor` means; ConfigError with the nearest name if validation has no such score.
-
-    Examples
-    --------
-    >>> cells = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (9, 9, 9)))
-    >>> find_monitor("auto", cells), find_monitor("mean_dice", cells)
-    ('iou/cell', 'mean_dice')
-    """
+    """The score that `training.monitor` means; ConfigError with the nearest name if validation has no such score."""
     if monitor == AUTO:
         return headline_of(MetricsConfig(), spec)
     known = monitors(spec)

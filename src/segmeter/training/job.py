@@ -14,10 +14,10 @@ from segmeter.checks import Problems, collecting, some
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import write_json
-from segmeter.inference.async_results import Prediction
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
 from segmeter.inference.precision import pick_dtype, training_precision
+from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
 from segmeter.provenance import flatten
 from segmeter.records import MOST_OF_CASES, read_json

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.files import make_folder, remove
-from segmeter.inference.async_results import Prediction
+from segmeter.inference.results import Prediction
 from segmeter.training.checkpointing import step_name
 from segmeter.training.data.batches import Batch
 from segmeter.training.job import DrawBatch, DrawCase, TrainJob

@@ -1,49 +1,37 @@
 """The training loop, from the first batch to the last checkpoint. One step is one update of the weights.
 
-`update` is one step: augment, forward, loss, backward, clip, step, average. `Trainer` takes batches, has them learned,
-logs, validates, saves, and stops at a limit or a signal. `follow` is the same for the other processes of a run.
+`Trainer` takes batches, updates the weights (see `step.update`), logs, validates, saves, and stops at a limit or a
+signal. `follow` does the same in the other processes of a run.
 """
 
-import copy
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-import torch
-from torch import Tensor
-from torch.profiler import record_function
-
-from segmeter.bridge import read_scalars
-from segmeter.distributed.ranks import ALONE, Order
+from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted
-from segmeter.inference.oom_fallback import advised
-from segmeter.inference.precision import autocast, pick_dtype, training_precision, without_tf32
-from segmeter.losses.additive import check_labels, divide
+from segmeter.losses.additive import check_labels
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
 from segmeter.training.config import find_monitor, higher_is_better
-from segmeter.training.data.batches import Batch, Batches
-from segmeter.training.divergence import DivergenceGuard, Taken
-from segmeter.training.job import TrainJob, TrainModel, TrainResult, check_job, check_same, identify, write_contents
-from segmeter.training.learner import Learner, Parts, capture_rng, kernels, restore_rng, seed_everything
+from segmeter.training.data.batches import Batches
+from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, write_contents
+from segmeter.training.learner import Learner
 from segmeter.training.loggers import History, Loggers
-from segmeter.training.optimizers import update_weights
 from segmeter.training.pictures import draw_first
 from segmeter.training.signals import StopSignals
+from segmeter.training.step import DivergenceGuard, Taken, open_batches, prepare, take_step
 from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
-TIMED_STEPS, SLOW_STEP_S = 2, 3.0  # of a plan; one step that takes this long is enough
 FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
-_LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
 def train(job: TrainJob) -> TrainResult:
@@ -52,9 +40,7 @@ def train(job: TrainJob) -> TrainResult:
     On the CPU a run that is stopped and resumed, anywhere and any number of times, ends with the same bits as one
     that is not. A time budget is the exception, as it follows the clock.
 
-    Returns
-    -------
-    How it ended. The checkpoints are in ``job.folder / "checkpoints"``, the metrics in ``history.jsonl``.
+    The checkpoints are in ``job.folder / "checkpoints"``, the metrics in ``history.jsonl``.
 
     Raises
     ------
@@ -74,7 +60,7 @@ def train(job: TrainJob) -> TrainResult:
         write_contents(job.folder, job.data)
     limits = Limits(config=job.settings.training, batches_per_epoch=len(job.data.source))
     with ExitStack() as stack:
-        stop = _prepare(stack, job, device)
+        stop = prepare(stack, job, device)
         learner = Learner(job, device, limits, checkpoints.settle)
         run = stack.enter_context(Trainer(job, learner, checkpoints, limits, stop))
         stack.push(job.world.end)
@@ -102,7 +88,7 @@ def follow(job: TrainJob) -> None:
         return max(told, limits.progress(step, 0.0))
 
     with ExitStack() as stack:
-        stop = _prepare(stack, job, device)
+        stop = prepare(stack, job, device)
         learner = Learner(job, device, limits)
         stack.push(job.world.end)
         learner.share()
@@ -117,29 +103,6 @@ def follow(job: TrainJob) -> None:
             take_step(job, learner, [batches.take() for _ in range(training.accumulate)], order)
 
 
-def time_step(job: TrainJob) -> tuple[float, float]:
-    """Seconds of a training step on this machine, as busy as it is now, and the loss of the first step.
-
-    A copy of the model takes a step to warm up and two that are timed, or a single one if that takes long. Waiting for
-    batches counts. Neither the job nor any generator changes.
-    """
-    device = check_job(job)
-    model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss)
-    state, training = capture_rng(device), job.settings.training
-    probe = replace(job, model=model, world=ALONE)
-    limits = Limits(config=training, batches_per_epoch=len(job.data.source))
-    learner, losses, spent = Learner(probe, device, limits), list[float](), 0.0
-    with open_batches(probe, device, step=0, progress=lambda step: 1.0) as source:
-        while len(losses) < 2 or (len(losses) <= TIMED_STEPS and spent < SLOW_STEP_S):
-            start = time.monotonic()
-            batches = [source.take() for _ in range(training.accumulate)]
-            loss, _, _ = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
-            losses += read_scalars([loss])  # waits for the device
-            spent = spent + time.monotonic() - start if len(losses) > 1 else 0.0
-    restore_rng(state)
-    return spent / (len(losses) - 1), losses[0]
-
-
 def check_resumed(job: TrainJob) -> None:
     """Refuse to go on with another training, before anything of it is changed; raises as `train` does."""
     check_same(job, open_checkpoints(job).peek().state["identity"])
@@ -150,73 +113,6 @@ def open_checkpoints(job: TrainJob) -> Checkpoints:
     training = job.settings.training
     highest = higher_is_better(find_monitor(training.monitor, job.model.segmenter.card.spec))
     return Checkpoints(job.folder / "checkpoints", keep=training.keep, highest=highest)
-
-
-def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
-    """The batches from a step on, prepared ahead. `progress` is how far the run is at a step, 0 to 1."""
-    training, augment = job.settings.training, job.data.augment
-    return Batches(
-        job.data.source,
-        first=step * training.accumulate,
-        progress=lambda number: progress(number // training.accumulate),
-        workers=training.workers,
-        device=device,
-        draw=partial(augment.draw, seed=training.seed) if augment else None,
-    )
-
-
-def _prepare(stack: ExitStack, job: TrainJob, device: torch.device) -> StopSignals:
-    """Listen to signals, choose kernels and seed the generators, the same in all processes."""
-    training = job.settings.training
-    stop = stack.enter_context(StopSignals())
-    stack.enter_context(kernels(training.deterministic))
-    if pick_dtype(device, training.precision) is torch.float32:
-        stack.enter_context(without_tf32())  # in the backward pass too
-    seed_everything(training.seed)
-    return stop
-
-
-def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> tuple[Tensor, Tensor, float]:
-    """Take the ordered step; return its loss and norm of the gradient, both on the device, and its learning rate."""
-    lr = learner.begin(order.step, order.progress)
-    first = job.data.name(int(batches[0].indices[0]))
-    with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
-        loss, grad_norm = update(learner.parts, batches)
-    if learner.average:
-        learner.average.update()
-    return loss, grad_norm, lr
-
-
-def update(parts: Parts, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
-    """Update the weights once with several batches on the device, as if they were one. Nothing waits for the device.
-
-    The denominators of the loss are summed over batches and processes before the first forward pass, so each backward
-    pass adds its share of the one gradient. Targets are augmented twice for that rather than kept, so memory does not
-    grow with the number of batches. Only batch norm sees each batch on its own.
-
-    Returns
-    -------
-    Loss and norm of the gradient before clipping, 0-d on the device.
-    """
-    config, world, whole, losses = parts.config, parts.world, None, []
-    layout = torch.channels_last if config.channels_last else torch.contiguous_format
-    if len(batches) > 1 or world.size > 1:
-        whole = world.sum(torch.stack([parts.loss.denominators(parts.augmented(batch)[1]) for batch in batches]).sum(0))
-    for number, batch in enumerate(batches, start=1):
-        image, target = parts.augmented(batch)
-        image = image.contiguous(memory_format=layout)
-        with parts.gathering(image, last=number == len(batches)):
-            precision = training_precision(parts.device, config.precision)
-            with record_function("segmeter.forward"), autocast(parts.device, precision):
-                logits = parts.forward(image)
-                loss = parts.loss(logits, target) if whole is None else divide(parts.loss.sums(logits, target), whole)
-            share = loss * world.size  # as gradients are averaged over processes
-            (share if parts.scaler is None else parts.scaler.scale(share)).backward()
-        losses.append(loss.detach())
-    parts.before_update()
-    total = world.sum(torch.stack(losses).sum())
-    with record_function("segmeter.update"):
-        return total, update_weights(parts.optimizer, clip_norm=config.clip_norm, scaler=parts.scaler)
 
 
 class Trainer:
@@ -237,16 +133,14 @@ class Trainer:
             check_labels=partial(check_labels, learner.loss),
         )
         self.throughput = Throughput()
-        self.step = 0
-        self.lr = 0.0
+        self.step, self.lr = 0, 0.0
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
         self.reserve = 0.0  # seconds of the last validation, kept free at the end of a time budget
         self.shown = {"train": "", "val": ""}  # the newest values on the progress line
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
-        position = self._resume() if job.resume else 0
-        self.history = History(job.folder / "history.jsonl", position=position)
+        self.history = History(job.folder / "history.jsonl", position=self._resume() if job.resume else 0)
         self.loggers = Loggers(job.settings.loggers, folder=job.folder, step=self.step, settings=job.settings.shown)
         self.validator = Validator(job, learner, step=self.step, show=self._show, stop=stop)
 
@@ -390,10 +284,8 @@ class Trainer:
             self.checkpoints.wait()
         finally:
             self.validator.settle()
-        name = self.stop.received.name if self.stop.received else "nothing"
-        message = (
-            f"training: stopped by {name} after step {self.step}; {self.checkpoints.saved} was saved to resume from."
-        )
+        name, saved = self.stop.received.name if self.stop.received else "nothing", self.checkpoints.saved
+        message = f"training: stopped by {name} after step {self.step}; {saved} was saved to resume from."
         raise Interrupted(message, exit_code=self.stop.exit_code)
 
     def _reason(self) -> str:
@@ -435,8 +327,8 @@ class Trainer:
 
     def _write(self, metrics: dict[str, Any]) -> None:
         """Append a row to the history, and give it to the loggers."""
-        place = {"step": self.step, "epoch": round(self.limits.epochs(self.step), 4)}
-        row = {**place, **metrics, "seconds": round(self.seconds, 3)}
+        epoch = round(self.limits.epochs(self.step), 4)
+        row = {"step": self.step, "epoch": epoch, **metrics, "seconds": round(self.seconds, 3)}
         self.history.write(row)
         self.loggers.write(row)
 

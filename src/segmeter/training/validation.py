@@ -21,9 +21,8 @@ from segmeter.distributed.faults import Fault
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard
 from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError
-from segmeter.inference.async_results import Prediction
-from segmeter.inference.bands import BandLoss, sums_by_bands
 from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
 from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.pixels.confusion import count_case

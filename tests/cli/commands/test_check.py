@@ -44,7 +44,7 @@ def test_shares_of_multilabel_classes_are_of_their_own_plane(tmp_path, capsys):
     options = ["data=folder", "data.task=multilabel", "data.classes=[vessel,disc]", "data.ignore_index=9"]
     assert check(*options, f"data.root={tmp_path}", "splits=[all]") == 0
     text = capsys.readouterr().out
-    assert row(text, "vessel") == ["5.76 (1)", "\u2589"]  # 57 / 990 = 7.4 / 128
+    assert row(text, "vessel") == ["5.76 (1)", "\N{FULL BLOCK}"]  # 57 / 990 = 0.9 / 16
     assert row(text, "disc") == ["50.00 (1)", "\N{FULL BLOCK}" * 8]
     assert row(text, "ignored, %")[:1] == ["0.50"]  # 10 of 2000
 
@@ -133,7 +133,7 @@ def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
     folds = [f"data.root={root}", "data.fold=1/3", "data.strata=classes", "data.test_fraction=0"]
     assert check(*DATA, *folds, "splits=[train,val]", f"output={tmp_path / 'found.json'}") == 0
     text = capsys.readouterr().out
-    table = text[text.index("cases of each fold") :]
+    table = text[text.index("cases per fold") :]
     assert row(table, "cell") == ["1", "1", "1"]
     found = json.loads((tmp_path / "found.json").read_text())["folds"]
     assert [fold["cases"] for fold in found] == [3, 3, 3]

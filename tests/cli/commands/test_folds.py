@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from segmeter.cli.commands import folds, train
+from segmeter.cli.commands import _folds as folds
 from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.main import main
 from segmeter.cli.runs.run_folder import Job
@@ -46,11 +46,11 @@ def test_each_fold_is_trained_and_evaluated_and_all_are_joined(tmp_path, started
     job = Job("train", ("data=folder", "folds=2", "device=cpu", "inference.tile=64", "run.name=eyes"), None)
     folds.run_folds(config(tmp_path), job, 2)
     assert [each[0] for each in started] == ["train", "eval", "train", "eval", "merge"]
-    assert started[0][1:5] == ["data=folder", "device=cpu", "inference.tile=64", "data.fold=1/2"]
-    assert started[3][2:5] == ["data.split=val", "device=cpu", "inference.tile=64"]
+    assert started[0][1:5] == ["data=folder", "device=cpu", "inference.tile=64", 'data.fold="1/2"']
+    assert started[3][2:5] == ['data.split="val"', "device=cpu", "inference.tile=64"]
     assert "2026_fold2" in started[3][1]
     assert started[4][1].count("2026_fold") == 2
-    assert "kind=folds" in started[4]
+    assert 'kind="folds"' in started[4]
 
 
 def test_a_cross_validation_that_was_stopped_goes_on(tmp_path, started):
@@ -75,7 +75,7 @@ def test_folds_of_one_fold_or_of_drawn_data_are_refused(tmp_path, started, data)
 def test_few_images_pairs_and_a_small_validation_are_pointed_out(capsys, caplog):
     names = [f"Image_{number:02}{side}" for number in range(4) for side in "LR"]
     given: Any = SimpleNamespace(data=DATA, training=TrainingConfig())
-    train._advise(given, Cases(names[:6]), Cases(names[6:]))
+    folds.advise(given, Cases(names[:6]), Cases(names[6:]))
     out = capsys.readouterr().out
     assert "8 images: `segmeter train folds=5" in out
     assert "4 names with a left and a right side: data.group_by=pair" in out

@@ -88,7 +88,7 @@ def test_a_tiff_that_is_run_in_tiles_is_read_by_rows_and_leaves_the_same_files(t
     given = [*PREDICT, f"input={tmp_path / 'x.tif'}", "inference.tile=64", *QUIET]
     notes = []
     for most in (1 << 24, 100):
-        monkeypatch.setattr("segmeter.evaluation.large.cases.ROWS_PIXELS", most)
+        monkeypatch.setattr("segmeter.evaluation.large.BANDED_PIXELS", most)
         assert run(*given, f"run.root={tmp_path / str(most)}") == 0
         notes.append(parse_records(read_records(newest(tmp_path / str(most) / "predict")))["x"])
     assert [note["image"] for note in notes] == [[130, 96, 3, "uint8"], [130, 96, 3, "uint8", "by rows", "x"]]

@@ -43,7 +43,7 @@ def test_settings_are_the_runs_own_but_for_those_given(run: Path) -> None:
     ("arguments", "said"),
     [
         ([], "expected one run folder, got 0"),
-        (["run=nowhere"], "which is none"),
+        (["run=nowhere"], "expected a run folder, got "),
         (["run={}", "report.picture=link"], "picture"),
         (["run={}", "report.pictures"], "to have a value"),
         (["runs={}", "report.pictures=link"], "no setting of the report with runs="),

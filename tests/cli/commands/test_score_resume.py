@@ -211,9 +211,9 @@ def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> No
 SLOW = """
 import sys, time
 from segmeter.cli.main import main
-from segmeter.evaluation import cases
-read = cases.read_map
-cases.read_map = lambda *given, **more: (time.sleep(0.3), read(*given, **more))[1]
+from segmeter.evaluation import pair_maps
+read = pair_maps.read_map
+pair_maps.read_map = lambda *given, **more: (time.sleep(0.3), read(*given, **more))[1]
 main(sys.argv[1:])
 """
 ENDS = {"SIGINT": (130, "interrupted"), "SIGTERM": (143, None), "SIGUSR1": (3, None), "SIGHUP": (129, None)}

@@ -4,7 +4,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands.train import CASE_PANEL, draw_validated
 from segmeter.data.sample import Sample
-from segmeter.inference.async_results import Prediction
+from segmeter.inference.results import Prediction
 from segmeter.report.pictures.flatten import draw_overlay
 
 SPEC = ClassSpec(task="multiclass", names=("ground", "cell"), colours=((0, 0, 0), (255, 0, 0)), ignore_index=255)

@@ -36,6 +36,13 @@ def test_one_job_has_the_values_of_its_choices_and_overrides():
     assert "hydra" not in job.values
 
 
+def test_several_loggers_are_the_first_and_others():
+    (job,) = jobs_of("logger=[wandb, tensorboard]", "logger.mode=offline")
+    assert job.overrides == ("logger=wandb", "logger.also=[tensorboard]", "logger.mode=offline")
+    assert (job.values["logger"]["name"], job.values["logger"]["also"]) == ("wandb", ["tensorboard"])
+    assert jobs_of("logger=[wandb]")[0].values["logger"]["name"] == "wandb"
+
+
 def test_a_sweep_is_every_combination_in_the_order_of_the_overrides():
     found = jobs_of("loss.gamma=1,2", "seed=3", "optimizer=adamw,sgd", sweep=True)
     assert [job.overrides for job in found] == [

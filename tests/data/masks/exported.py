@@ -91,3 +91,12 @@ def cvat_mask(mask, label="cell", order=0):
     runs = [0, *runs] if box.ravel()[0] else runs
     place = {"left": left, "top": top, "width": box.shape[1], "height": box.shape[0]}
     return "mask", {"label": label, "rle": ", ".join(map(str, runs)), "z_order": order, **place}
+
+
+def write_yolo(path, mask):
+    """As Ultralytics stores polygons: class id, then x and y as fractions of the image."""
+    lines = [
+        f"{label - 1} {' '.join(f'{value:.6f}' for value in (corners / mask.shape[::-1]).ravel())}"
+        for label, corners in parts_of(mask)
+    ]
+    put(path, "\n".join(lines).encode())

@@ -9,16 +9,7 @@ from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import folder, noise, put
 from tests.data.formats_written import NAMES
-from tests.data.masks.exported import OBJECTS, READING, SHAPE, SPEC, blocks, parts_of
-
-
-def write_yolo(path, mask):
-    """As Ultralytics stores polygons: class id, then x and y as fractions of the image."""
-    lines = [
-        f"{label - 1} {' '.join(f'{value:.6f}' for value in (corners / mask.shape[::-1]).ravel())}"
-        for label, corners in parts_of(mask)
-    ]
-    put(path, "\n".join(lines).encode())
+from tests.data.masks.exported import OBJECTS, READING, SHAPE, SPEC, blocks, write_yolo
 
 
 def read_yolo(tmp_path, text, reading=READING, shape=SHAPE):

@@ -1,10 +1,13 @@
 """The schema refuses what no summary could use."""
 
+import re
+
 import pytest
 
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.statistics.clusters import CLUSTER_RULE
 
 
 @pytest.mark.parametrize(
@@ -15,8 +18,14 @@ from segmeter.metrics.config.metrics import MetricsConfig
         ({"bootstrap": 2_000_000}, "<= 1000000"),
         ({"seed": -1}, "`seed` to be an integer >= 0"),
         ({"interval": "basic"}, "`interval` to be one of expanded, bca, percentile"),
-        ({"cluster": "p["}, "`cluster` to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
-        ({"cluster": "p"}, "`cluster` to be prefix:SEPARATOR, TABLE.csv:COLUMN, or a regular expression with a group"),
+        (
+            {"cluster": "p["},
+            f"`cluster` {re.escape(CLUSTER_RULE)}",
+        ),
+        (
+            {"cluster": "p"},
+            f"`cluster` {re.escape(CLUSTER_RULE)}",
+        ),
         ({"groups": {"x": ()}}, r"`groups\.x` to be a list, each text, of length >= 1"),
         ({"groups": {"x": ("a", "a")}}, r"`groups\.x` to name distinct classes, got \['a', 'a'\]"),
         ({"measures": (SurfaceConfig(), SurfaceConfig(tolerances=(2,)))}, "to name each measure once"),

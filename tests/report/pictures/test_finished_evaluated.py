@@ -41,11 +41,9 @@ def cases_of(root, *, task="multiclass"):
 
 def written(root, dataset, labels, *, instances=None, **options):
     """The cases of a run that predicted these maps."""
-    with Writer(root / "predictions", ExportConfig(**options), dataset.spec) as writer:
-        for case_id in dataset.case_ids:
-            writer.write_labels(case_id, labels)
-            if instances is not None:
-                writer.write_instances(case_id, instances)
+    writer = Writer(root / "predictions", ExportConfig(**options), dataset.spec)
+    for case_id in dataset.case_ids:
+        writer.write(case_id, labels, instances=instances)
     return EvaluatedCases(predictions=root / "predictions", dataset=dataset, metrics=NUMBERED)
 
 

@@ -9,16 +9,16 @@ from typing import Any
 COMMANDS = {
     "train": "train a model on images and masks",
     "eval": "measure a checkpoint on a data set: label maps, figures with intervals, overlays, report",
-    "predict": "write label maps for images that have no reference",
-    "score": "measure masks that any tool wrote against their references, without a model",
+    "predict": "write label maps for images without a reference",
+    "score": "measure masks from any tool against their references, without a model",
     "compare": "paired statistics between evaluations of the same cases",
-    "merge": "join the shards of a run to what it would have left without them, or folds to an out-of-fold result",
-    "check": "verify a data set before the first step: every bad file, listed at once",
+    "merge": "join the shards of a run, or the folds of a cross-validation",
+    "check": "verify a data set before training: list every bad file at once",
     "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
     "report": "rebuild the HTML report of a run, or write an index of all runs below a folder",
     "schema": "the JSON Schema of a command or a configuration group, for editors",
-    "doctor": "versions, devices, and what is wrong with this install",
-    "demo": "all of it on built-in data, in a few minutes",
+    "doctor": "show versions and devices, and check this installation",
+    "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 

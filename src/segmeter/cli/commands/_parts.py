@@ -1,4 +1,4 @@
-"""configuration -> the parts that several commands need."""
+"""Builds the parts that several commands need, such as the device and the identity of a run, from the configuration."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.export.config import ExportConfig
 from segmeter.export.series import Series, find_series
-from segmeter.inference.allocator import keep_freed_memory
 from segmeter.inference.device import pick_device
+from segmeter.inference.memory import keep_freed_memory
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.schema import as_plain
@@ -34,19 +34,19 @@ _LOG = logging.getLogger(__name__)
 
 
 def open_device(name: str, local: int = 0) -> torch.device:
-    """Choose the device and the threads, and on a CPU let the process keep the memory that it frees.
+    """Choose the device and the number of threads, and on a CPU let the process keep freed memory.
 
     Parameters
     ----------
     name
-        As the configuration says it.
+        The device in the configuration.
     local
-        Which of the processes of this machine asks: where they train together each has a GPU of its own.
+        The rank of this process on this machine; processes that train together get one GPU each.
 
     Raises
     ------
     ConfigError
-        It is not there; the line says what is.
+        There is no such device; the line lists those that exist.
     """
     share_cores()
     device = pick_device(name)
@@ -58,7 +58,7 @@ def open_device(name: str, local: int = 0) -> torch.device:
 
 
 def keep_threads(device: torch.device, resumed: Path | None) -> None:
-    """Let a resumed run compute with the threads that it began with: on a CPU the last bits depend on their number."""
+    """Let a resumed run compute with its original number of threads, on which the last bits depend on a CPU."""
     threads = read_run_manifest(resumed)["identity"].get("threads") if resumed else None
     if device.type == "cpu" and isinstance(threads, int) and threads != torch.get_num_threads():
         _LOG.warning("resume: %d threads, as the run began with, not %d.", threads, torch.get_num_threads())
@@ -66,9 +66,9 @@ def keep_threads(device: torch.device, resumed: Path | None) -> None:
 
 
 def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:
-    """All that decides the results: the contents of data and checkpoints, not where they lie.
+    """Everything that decides the results: the contents of data and checkpoints, but not their location.
 
-    `precision` is the one that the model computes in, as "auto" means another one on another machine.
+    `precision` is the actual one, as "auto" differs between machines.
     """
     groups = [group for group in _DECIDING if group in type(config).model_fields]
     values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
@@ -84,12 +84,12 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
 
 
 def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tuple[Series, ...]:
-    """The DICOM series of the images, where segmentations of them are asked for.
+    """The DICOM series of the images, if segmentations of them are to be written.
 
     Raises
     ------
     ConfigError, DataError
-        They can't be made, see `find_series`; or the cases are a part of the run, which may part a series.
+        They can't be made, see `find_series`; or the job is a shard, which may split a series.
     """
     if export.dicom_series is None:
         return ()
@@ -102,7 +102,7 @@ def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tu
 def take_shard(
     dataset: Dataset, text: str | None, *, batch_size: int
 ) -> tuple[Dataset, Sequence[BatchOf] | None, dict[str, Any]]:
-    """The part of a data set that a job takes, the batches of its cases, and what the job's identity says of it."""
+    """A job's part of the data set, the batches of its cases, and the shard for the job's identity."""
     if text is None:
         return dataset, None, {}
     shard = parse_shard(text)
@@ -112,12 +112,12 @@ def take_shard(
 
 
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
-    """What a checkpoint will say of itself.
+    """The model card that a checkpoint will hold.
 
     Parameters
     ----------
     seen
-        What the training split holds; the normalisation is checked on it, and computed from it where it is "auto".
+        The report on the training split. The normalisation is checked on it, or computed from it if "auto".
 
     Raises
     ------

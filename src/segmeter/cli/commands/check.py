@@ -1,4 +1,4 @@
-"""`segmeter check`: verify a data set before the first step."""
+"""`segmeter check`: verifies a data set before training, and suggests settings."""
 
 import logging
 from collections.abc import Iterator
@@ -25,18 +25,17 @@ from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.plan import plan_training
 
 _LOG = logging.getLogger(__name__)
-_BAR = 16  # characters
-_EIGHTHS = " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
+_BAR = 16  # characters of a bar for 100 %
 _DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
 def run(config: CheckConfig, job: Job) -> None:
-    """Print what every split holds, and what it suggests for training; write both as JSON where that is asked for.
+    """Print the contents of every split and suggestions for training, and write both as JSON if `output` is set.
 
     Raises
     ------
     ConfigError
-        `output` is no file, such as a folder or a device; nothing was read.
+        `output` is not a file, for example a folder or a device. Nothing was read.
     DataError
         Every bad file of every split, and every case that two splits share, one line each.
     """
@@ -44,7 +43,14 @@ def run(config: CheckConfig, job: Job) -> None:
         _check_output(config.output)
     datasets, reports = open_splits(config.data, config.splits)
     console = Console(markup=False, highlight=False)
-    console.print(_classes(config.data.spec().names, datasets, reports, fine=console.encoding.startswith("utf")))
+    console.print(
+        _classes(
+            config.data.spec().names,
+            datasets,
+            reports,
+            sign="\N{FULL BLOCK}" if console.encoding.startswith("utf") else "#",
+        )
+    )
     console.print(_values(reports, config.data))
     folds = _count_folds(config.data, datasets, reports)
     if folds:
@@ -64,17 +70,17 @@ def run(config: CheckConfig, job: Job) -> None:
 
 
 def _check_output(path: Path) -> None:
-    """Refuse what a new file can't replace, or must not: as root it would be the device itself that goes."""
+    """Refuse a path that a new file can't or must not replace: run as root, it would replace a device."""
     above = next(each for each in path.absolute().parents if each.exists())
     if (path.exists() and not path.is_file()) or not above.is_dir():
-        found = f"{path}, which is none" if path.exists() else f"{path} below {above}, which is no folder"
+        found = f"{path}, which is not a file" if path.exists() else f"{path} below {above}, which is not a folder"
         raise ConfigError(expected("config", "output", "to be a file", found))
 
 
 def _count_folds(
     data: DataConfig, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]
 ) -> list[dict[str, Any]]:
-    """Cases of each fold, and those that have each class; none without folds, or where not all cases were checked."""
+    """Cases of each fold, in total and per class; empty without folds, or if train or val was not checked."""
     opened = {dataset.split: (dataset, report) for dataset, report in zip(datasets, reports, strict=True)}
     if getattr(data, "fold", None) is None or not {"train", "val"} <= opened.keys():
         return []
@@ -92,7 +98,7 @@ def _count_folds(
 
 
 def _folds(folds: list[dict[str, Any]]) -> Table:
-    table = Table(title="cases of each fold, and those that have a class")
+    table = Table(title="cases per fold, and cases with each class")
     table.add_column("class")
     for fold in folds:
         table.add_column(f"fold {fold['fold']}", justify="right")
@@ -104,7 +110,7 @@ def _folds(folds: list[dict[str, Any]]) -> Table:
 
 
 def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
-    """What training=auto would take on each device, and values for keys that it leaves alone."""
+    """The plan of training=auto on each device, and values for keys that it leaves alone."""
     training = TrainingConfig(plan=True, batch_size="auto")
     found: dict[str, Any] = {
         device: plan_training(training, data, AugmentConfig(), seen=seen, device=device).overrides
@@ -118,7 +124,7 @@ def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
 
 
 def _suggestions(suggested: dict[str, Any], split: str) -> Table:
-    table = Table(title=f"what {split} suggests; training=auto takes the line of its device", show_header=False)
+    table = Table(title=f"suggestions from {split}; training=auto uses the line of its device", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     for key, values in suggested.items():
@@ -129,26 +135,17 @@ def _suggestions(suggested: dict[str, Any], split: str) -> Table:
     return table
 
 
-def _bar(part: float, fine: bool) -> str:
-    """A bar of 16 characters for the whole, to an eighth of one where the terminal has such blocks."""
-    if not fine:
-        return "#" * round(_BAR * part)
-    eighths: int = round(8 * _BAR * part)
-    whole, rest = divmod(eighths, 8)
-    return "\N{FULL BLOCK}" * whole + _EIGHTHS[rest].strip()
-
-
 def _classes(
-    names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...], *, fine: bool
+    names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...], *, sign: str
 ) -> Table:
-    table = Table(title="share of the pixels that are not ignored, %, and cases that have the class")
+    table = Table(title="share of pixels in % (without ignored ones), and cases with the class")
     table.add_column("class")
     for report in reports:
         table.add_column(report.split, justify="right")
     table.add_column(f"{reports[0].split} to scale" if reports else "")
     for index, name in enumerate(names):
         shares = (_share(report, index) for report in reports)
-        bar = _bar(_part(reports[0], index), fine) if reports else ""
+        bar = sign * round(_BAR * _part(reports[0], index)) if reports else ""
         table.add_row(name, *shares, bar, end_section=index == len(names) - 1)
     table.add_row("cases", *(str(report.n_cases) for report in reports))
     table.add_row("unchanged, not read again", *(str(report.n_known) for report in reports))
@@ -177,8 +174,8 @@ def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
     percentiles = ["median" if level == 50 else f"{level} %" for level in SHOWN]
     for column in ("split", "dtype", "channel"):
         table.add_column(column)
-    for column in ("least", *percentiles, "largest", "mean", "std"):
-        table.add_column(column, justify="right", overflow="fold")  # never a number without its last digits
+    for column in ("min", *percentiles, "max", "mean", "std"):
+        table.add_column(column, justify="right", overflow="fold")  # fold, so that no digits are cut off
     for report in reports:
         for intensity in report.intensities:
             for row in _channels(intensity, config):

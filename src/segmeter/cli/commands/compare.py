@@ -1,11 +1,11 @@
-"""`segmeter compare`: finished evaluations -> paired differences, tests and ranking, and whether one is good enough."""
+"""`segmeter compare`: compares finished evaluations by paired statistics, and checks requirements."""
 
 import sys
 
 from segmeter.cli.config.schema import CompareConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, GateError
-from segmeter.evaluation.compare import compare
+from segmeter.evaluation.finished.compare import compare
 from segmeter.files import write_bytes, write_json
 from segmeter.report.comparison import gate_lines, markdown_summary, print_comparison
 from segmeter.report.html import write_report
@@ -19,9 +19,9 @@ def run(config: CompareConfig, job: Job) -> None:
     Raises
     ------
     InputError
-        The runs are not comparable; each difference has its line, and no folder is made.
+        The runs are not comparable. Each difference has its line, and no folder is made.
     GateError
-        What is required is not met, or can't be told; the files are written.
+        A requirement is violated or undecided. The files are written all the same.
     """
     result = compare(config.runs, config.metrics, rank_by=config.rank_by, require=config.requirements)
     with open_run(config, job, facts={"runs": result["folders"]}) as folder:

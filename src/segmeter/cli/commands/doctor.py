@@ -1,4 +1,4 @@
-"""`segmeter doctor`: versions, devices, and what is wrong with this install."""
+"""`segmeter doctor`: shows versions and devices, and finds faults of the installation."""
 
 import sys
 import tempfile
@@ -17,12 +17,12 @@ _OF_EXTRAS = ("zarr",)
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Print what this install is and every fault that is found in it.
+    """Print the versions and devices of this installation, and every fault in it.
 
     Raises
     ------
     RunError
-        Something is wrong; each line says what and how to mend it.
+        One line per fault, with its remedy.
     """
     if arguments:
         raise ConfigError(f"doctor: expected no arguments, got {' '.join(arguments)!r}.")
@@ -76,7 +76,7 @@ def _vision() -> str | None:
 def _import_problem(name: str, use: Callable[[], object]) -> str | None:
     try:
         use()
-    except Exception as error:  # whatever a broken binary raises is the finding
+    except Exception as error:  # a broken binary may raise anything
         reason = next(iter(str(error).splitlines()), "no reason given")
         return f"{name} does not work: {type(error).__name__}: {reason}."
     return None

@@ -1,4 +1,4 @@
-"""`segmeter eval`: a checkpoint and data -> label maps, figures, pictures, report."""
+"""`segmeter eval`: runs a checkpoint on a data set and writes label maps, metrics, pictures and a report."""
 
 import logging
 import sys
@@ -18,9 +18,9 @@ from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
-from segmeter.evaluation.case_run import PREDICTIONS
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
@@ -95,7 +95,7 @@ def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
 
 
 def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
-    """The checked data with the hash of their contents; what the model was not trained on is warned of."""
+    """The checked data set with its content hash. Warns of intensities unlike those in training."""
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, card.mean, card.std, card.clip):
         _LOG.warning("%s", line)

@@ -1,4 +1,4 @@
-"""`segmeter export` writes a checkpoint as one file that runs without segmeter."""
+"""`segmeter export`: writes a checkpoint as one file that runs without segmeter."""
 
 import sys
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from segmeter.threads import share_cores
 
 
 def run(config: DeployConfig, job: Job) -> None:
-    """Export, and say how the file's labels agree with ours."""
+    """Export, and print how many of the file's labels equal segmeter's."""
     check_tools()
     share_cores()
     found = read_checkpoints(config.checkpoints)
@@ -37,7 +37,7 @@ def run(config: DeployConfig, job: Job) -> None:
 
 
 def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
-    """The images to compare on, masks left aside."""
+    """The images to compare on."""
     if config.input is not None:
         return open_images(
             config.input,

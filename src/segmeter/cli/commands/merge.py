@@ -1,4 +1,4 @@
-"""`segmeter merge`: the shards of a run, or the folds of a cross-validation -> one run."""
+"""`segmeter merge`: joins the shards of a run, or the folds of a cross-validation, to one run."""
 
 import sys
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError
-from segmeter.evaluation.merge import Merge, check_merge, merge
-from segmeter.evaluation.pieces import Piece, read_pieces
+from segmeter.evaluation.finished.merge import Merge, check_merge, merge
+from segmeter.evaluation.finished.pieces import Piece, read_pieces
 from segmeter.files import link_or_copy, make_folder
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -33,12 +33,12 @@ from segmeter.schema import Config
 
 
 def run(config: MergeConfig, job: Job) -> float | None:
-    """Merge; returns the headline over the data set, None for predict.
+    """Merge, and return the headline over the data set, or None for predict.
 
     Raises
     ------
     InputError
-        The runs are not parts of one run; each difference has its line, and no folder is left.
+        The runs are not parts of one run. Each difference has its line, and no folder is left.
     """
     pieces = read_pieces(config.runs)
     merging = Merge(pieces=pieces, kind=config.kind, metrics=metrics_of(pieces[0]), folder=Path())
@@ -52,7 +52,7 @@ def run(config: MergeConfig, job: Job) -> float | None:
 
 
 def finish_merged(done: Merge, summary: dict[str, Any], report: ReportConfig, objective: str | None) -> float | None:
-    """Give a merged run its pictures, its result and its report; returns what a sweep compares."""
+    """Give a merged run its pictures, result and report; return the score that a sweep compares."""
     take_pictures(done.pieces, report, done.metrics, done.folder)
     found: dict[str, float | None] = {}
     spec = done.pieces[0].spec
@@ -81,7 +81,7 @@ def metrics_of(piece: Piece) -> MetricsConfig | None:
 
 
 def _facts(job: Merge) -> dict[str, Any]:
-    """What run.json says: what was joined, and what the runs themselves say of checkpoint and data."""
+    """The entries of run.json: the joined runs, and the checkpoint and data that they share."""
     records = [piece.record for piece in job.pieces]
     shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
     kept = {key: records[0][key] for key in shared if all(each.get(key) == records[0].get(key) for each in records)
@@ -95,7 +95,7 @@ def _facts(job: Merge) -> dict[str, Any]:
 
 
 def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> None:
-    """Print what a merged run holds, and where."""
+    """Print the results of a merged run, and where its files are."""
     if not summary:
         sys.stdout.write(f"predictions   {folder / 'predictions'}\n")
         return
@@ -109,7 +109,7 @@ def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> None:
 
 
 def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path) -> None:
-    """Take over the pictures that the whole run would have: its worst cases are among the worst of their part."""
+    """Take over the pictures of an unsharded run: its worst cases are among the worst of each part."""
     spec = pieces[0].spec
     if spec is not None and metrics is not None:
         ranking = Ranking.of(build_scoreboard(open_cases([folder]), spec, metrics))
@@ -131,7 +131,7 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
 
 
 def _take_worst(pieces: Sequence[Piece], folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> None:
-    """Give a merged run the list and the crops that it would have without its parts."""
+    """Give a merged run the list of worst cases and their crops, as in an unsharded run."""
     found = {path.name: path for piece in pieces for path in sorted((piece.folder / CROPS).glob("*"))}
     for row in worst_rows(folder, spec, metrics)[:count]:
         place = crops_path(folder, row["case_id"])

@@ -1,4 +1,4 @@
-"""`segmeter predict`: a checkpoint and images -> label maps."""
+"""`segmeter predict`: runs a checkpoint on images and writes label maps."""
 
 import sys
 from functools import partial
@@ -11,10 +11,10 @@ from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
-from segmeter.evaluation.case_run import PREDICTIONS
 from segmeter.evaluation.evaluate import PredictionRun, predict
-from segmeter.evaluation.large.cases import prefer_rows
+from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.models.card import ModelCard
@@ -31,7 +31,7 @@ def run(config: PredictConfig, job: Job) -> None:
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
-    dataset = prefer_rows(
+    dataset = prefer_bands(
         _open(config, card), inference=config.inference, export=config.export, postprocess=config.postprocess
     )
     series = open_series(config.export, dataset, config.shard)

@@ -1,4 +1,4 @@
-"""`segmeter report run=RUN`: rebuild the HTML report of a run; with `runs=ROOT` write an index of runs."""
+"""`segmeter report`: rebuilds the HTML report of a run, or writes an index of all runs below a folder."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from segmeter.cli.runs.folder_lock import cleared
 from segmeter.errors import ConfigError
 from segmeter.records import CONFIG, read_yaml
 from segmeter.report.config import ReportConfig
@@ -18,14 +17,14 @@ _USAGE = "Write segmeter report run=RUN, with report.pictures=link or report.pic
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Write report.html anew from the run's own files, with its own settings of the report but for those given.
+    """Rebuild report.html from a run's files, with the report settings of the run except for those given.
 
     With ``runs=ROOT`` write ROOT/index.html.
 
     Raises
     ------
     ConfigError
-        Not exactly one folder was given, it is no run, or a setting is none of the report's.
+        There is not exactly one folder, it is not a run, or a setting is not one of the report.
     """
     given = [argument for argument in arguments if not argument.startswith("report.")]
     settings = [argument.removeprefix("report.") for argument in arguments if argument.startswith("report.")]
@@ -37,7 +36,7 @@ def run(arguments: Sequence[str]) -> None:
         raise ConfigError("report: expected a run folder of this machine, got a URL. Copy the run here first.")
     folder = Path(named)
     if not folder.is_dir():
-        raise ConfigError(f"report: expected a run folder, got {folder.absolute()}, which is none.")
+        raise ConfigError(f"report: expected a run folder, got {folder.absolute()}.")
     if mark and key == "runs":
         if settings:
             raise ConfigError(
@@ -46,13 +45,11 @@ def run(arguments: Sequence[str]) -> None:
         sys.stdout.write(f"index     {write_index(folder)}\n")
         return
     config = ReportConfig(**_own(folder) | dict(_parse(setting) for setting in settings))
-    with cleared(folder):
-        place = write_report(folder, config)
-    sys.stdout.write(f"report    {place}\n")
+    sys.stdout.write(f"report    {write_report(folder, config)}\n")
 
 
 def _own(folder: Path) -> dict[str, Any]:
-    """The run's own settings; those that its version had and this one lacks are of no use."""
+    """The run's own report settings, as far as this version has them."""
     try:
         found = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:

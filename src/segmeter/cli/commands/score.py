@@ -1,5 +1,6 @@
-"""`segmeter score`: masks and their references -> figures, pictures, report; no model, no torch."""
+"""`segmeter score`: measures masks against references, and writes metrics, pictures and a report."""
 
+import gc
 import logging
 import sys
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import NAME, hashes_of, read_records
-from segmeter.evaluation.memory import check_counts, spare_old_objects
+from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import (
     Pairing,
     check_unchanged,
@@ -50,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def run(config: ScoreConfig, job: Job) -> float | None:
-    """Score; returns the objective, which a sweep may optimise."""
+    """Score, and return the objective, which a sweep may optimise."""
     check_counts(config.data.counts_shape)
     nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     spec = config.data.spec()
@@ -77,8 +78,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     accept = partial(check_resumed, scoring, scoring.folder)
     with open_run(config, job, resumed=resumed, facts=_facts(config, pairing), accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
-        with spare_old_objects():
-            summary = score(scoring)
+        gc.freeze()  # a walk of the garbage collector over all imports takes as long as 100 pairs
+        summary = score(scoring)
         if images:
             draw_cases(scoring, images, config.report)
         if nnunet:
@@ -97,7 +98,7 @@ def _looks_at_images(config: ScoreConfig) -> bool:
 
 
 def _scoring(config: ScoreConfig, pairing: Pairing) -> Scoring:
-    """What is scored and how; the run's folder and its part are not known yet."""
+    """The scoring job, still without its run folder and shard."""
     return Scoring(
         pairing=pairing,
         reading=Reading(
@@ -148,14 +149,14 @@ def _pair(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> Pairing:
 
 
 def _write_nnunet(config: ScoreConfig, folder: Path, spec: ClassSpec, labels: NnunetLabels) -> None:
-    """Write the summary that nnU-Net itself would have written."""
+    """Write the summary.json that nnU-Net would have written."""
     places = {"references": str(config.references), "predictions": str(config.predictions)}
     options: dict[str, Any] = {**places, "regions": labels.regions, "file_ending": labels.file_ending}
     write_summary(folder / NNUNET, open_cases([folder]), spec, **options)
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
-    """What run.json says about the files."""
+    """The entries of run.json about the files."""
     return {
         "predictions": known_place(config.predictions),
         "references": known_place(config.references),
@@ -197,12 +198,12 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     images
         The image of every case, by stem.
     config
-        Which cases are drawn, and how large, and how many are cropped.
+        The report settings: which cases are drawn, their size, and the number of crops.
 
     Raises
     ------
     DataError
-        One line for each image that can't be read or has another size, and each case whose masks changed.
+        One line per image that can't be read or has another size, and per case whose masks changed.
     """
     pairs = {pair.case_id: pair for pair in scoring.pairs}
     measured = hashes_of(read_records(scoring.folder))

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
+from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import model_card, open_device
-from segmeter.cli.commands.folds import FEW_IMAGES, run_folds
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
@@ -23,13 +23,12 @@ from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
-from segmeter.data.folders.folds import find_pairs
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, find_address, joined
 from segmeter.distributed.watch import watched
 from segmeter.errors import ConfigError
-from segmeter.inference.async_results import Prediction
+from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -54,7 +53,8 @@ from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, 
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training
 from segmeter.training.signals import let_finish
-from segmeter.training.trainer import check_resumed, follow, time_step, train
+from segmeter.training.step import time_step
+from segmeter.training.trainer import check_resumed, follow, train
 from segmeter.training.validation import UNLEARNED
 
 _LOG = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     facts |= _choices(plan, training.model.segmenter)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         _say(plan)
-        _advise(config, train_data, val_data)
+        advise(config, train_data, val_data)
         result = train(replace(training, folder=folder))
         note_done(folder, _result(result))
         write_report(folder)
@@ -245,25 +245,6 @@ def _say(plan: TrainPlan) -> None:
         _LOG.info("planned: %s", text)
     if plan.problem:
         _LOG.warning(plan.problem)
-
-
-def _advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
-    """Warn of a validation that says little, and offer what a small data set can do about it."""
-    if len(val_data) in (1, 2) and config.training.validate_every is not None:
-        images = "one image" if len(val_data) == 1 else "two images"
-        _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
-    if getattr(config.data, "fold", "") is not None or config.data.name == "camvid":
-        return
-    names = (*data.case_ids, *val_data.case_ids)
-    if len(names) < FEW_IMAGES:
-        sys.stdout.write(
-            f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
-        )
-    pairs = find_pairs(names)
-    if pairs and not (config.data.group_by or config.data.group_until):
-        sys.stdout.write(
-            f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
-        )
 
 
 def _result(result: TrainResult) -> dict[str, float | None]:

@@ -37,7 +37,7 @@ from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Config, defaults
 
-SWEEP_LIMIT = 1000  # jobs of a sweep, all of which are checked before the first one starts
+SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
 # AttributeError if a mapping replaces a null of Hydra's own
@@ -46,7 +46,7 @@ _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked on the command line: the root configuration, its overrides and an extra folder of YAML files."""
+    """A request from the command line: the root configuration, its overrides, and a folder of the user's YAML files."""
 
     config_name: str
     overrides: Sequence[str] = ()
@@ -55,18 +55,18 @@ class Request:
 
     @property
     def own_folders(self) -> list[Path]:
-        """Where the user's own YAML files are."""
+        """The folders of the user's own YAML files."""
         return [Path(self.config_dir).absolute()] if self.config_dir else []
 
     @property
     def folders(self) -> list[Path]:
-        """Where YAML files are found, ours first."""
+        """All folders of YAML files, ours first."""
         return [CONFIGS, *self.own_folders]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """One job: its overrides as they were written, its values, and its composed but unresolved parts."""
+    """One job: its overrides as written, its plain values, and the composed nodes before resolving."""
 
     overrides: tuple[str, ...]
     values: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +100,7 @@ _stored: dict[tuple[str, str], type[Config]] = {}
 
 
 def _environment(name: str, default: str | None = None) -> str | None:
-    """Only SEGMETER_* variables can be read: whatever is read ends in files and reports."""
+    """Read an environment variable. Only SEGMETER_* can be read, as values end up in files and reports."""
     if not name.startswith("SEGMETER_"):
         raise ValueError(f"only variables whose names start with SEGMETER_ can be read, not {name}")
     if name not in os.environ and default is None:
@@ -111,8 +111,8 @@ def _environment(name: str, default: str | None = None) -> str | None:
 def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     """Compose every job that a command line asks for: one, or one per combination of a sweep.
 
-    Overrides that can't be parsed, unknown groups and options, and interpolations that fail are left out, and each
-    adds a line to `problems`, so that what remains can be checked too.
+    Overrides that can't be parsed, unknown groups and options, and failing interpolations are left out. Each adds a
+    line to `problems`, so that the rest can be checked too.
     """
     _check_names(request)
     overrides = _sound(request, _parsed([*_several_loggers(request.overrides)], problems), problems)
@@ -173,15 +173,15 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
 def _several_loggers(lines: Sequence[str]) -> Iterator[str]:
     """Write `logger=[wandb,tensorboard]` as the two keys that it is short for."""
     for line in lines:
-        names = line.removeprefix("logger=[").removesuffix("]").split(",")
-        if line.startswith("logger=[") and line.endswith("]") and len(names) > 1:
-            yield from (f"logger={names[0].strip()}", f"logger.also=[{','.join(names[1:])}]")
+        if line.startswith("logger=[") and line.endswith("]"):
+            first, *others = [name.strip() for name in line.removeprefix("logger=[").removesuffix("]").split(",")]
+            yield from (f"logger={first}", f"logger.also=[{','.join(others)}]")
         else:
             yield line
 
 
 def _with_quotes(line: str) -> str:
-    """Put a text that Hydra's grammar has no signs for, such as "a >= b", in quotes, also in a list of them."""
+    """Quote text with signs that Hydra's grammar lacks, such as "a >= b", alone or in a list."""
     key, _, value = line.partition("=")
     if key.lstrip("+") not in _TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
         return line
@@ -196,7 +196,7 @@ def _quoted(text: str) -> str:
 
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
-    """Drop, with a line each, what can't be composed: unknown groups and options, Hydra's own keys, stray commas."""
+    """Drop overrides that can't be composed, with a line each: unknown groups or options, stray commas."""
     known = {**options(request.folders), **PLUGINS}
     return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
 
@@ -240,9 +240,9 @@ def _strings(overrides: list[Override]) -> tuple[str, ...]:
 
 
 def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:
-    """Every job of a sweep over listed values, but no more than one above the limit.
+    """The overrides of every job of a sweep over listed values, up to one job above the limit.
 
-    What an optimiser will choose is left out: it is checked when it has chosen.
+    Ranges for an optimiser are left out: the values are checked once it has chosen them.
     """
     axes = []
     for override in overrides:
@@ -254,7 +254,7 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
 
 
 def _axis(override: Override, problems: list[str]) -> list[str]:
-    """The values of one key; so many that no combination below the limit is lost."""
+    """The values of one key, enough of them that no combination below the limit is lost."""
     key, line = override.get_key_element(), override.input_line
     try:
         values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
@@ -267,7 +267,7 @@ def _axis(override: Override, problems: list[str]) -> list[str]:
 
 
 def _is_searched(job: Composed) -> bool:
-    """Whether an optimiser chooses the jobs; this one, the first of all combinations, is then checked for all."""
+    """Whether an optimiser chooses the jobs; then only the first combination is checked beforehand."""
     return job.hydra is not None and job.hydra.runtime.choices.get("hydra/sweeper") == "optuna"
 
 
@@ -290,20 +290,20 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
 
 
 def _forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Let keys be new to Hydra: the schema says what is unknown, all of it and with the nearest name."""
+    """Let Hydra accept any key: the schema reports all unknown ones at once, with the nearest names."""
     known = options(folders)
     return [line if _as_it_is(line, known) else f"++{line}" for line in overrides]
 
 
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
-    """A choice of a group, what says itself whether it is new, and Hydra's own keys but for mappings."""
+    """Whether an override chooses a group, has its own +, ++ or ~, or sets a key of Hydra that is not a mapping."""
     key, _, value = line.partition("=")
     own = key.startswith("hydra.") and not key.startswith("hydra.launcher.") and not value.startswith("{")
     return key.partition("@")[0] in known or "/" in key or key.startswith(("+", "~")) or own
 
 
 def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:
-    """What is wrong with each override alone, where Hydra stopped at the first."""
+    """The problem of each override composed alone, as Hydra stops at the first one."""
     lines = []
     for override in overrides:
         try:
@@ -314,7 +314,7 @@ def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:
 
 
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:
-    """Resolve a value into plain ones; an interpolation that fails is a line, not the end."""
+    """Resolve a value into plain ones; a failing interpolation adds a line to `problems`."""
     if OmegaConf.is_missing(parent, key):
         return REQUIRED
     try:

@@ -1,6 +1,7 @@
-"""The configuration groups and what may be chosen in each; plugins add to these registries and to nothing else."""
+"""The configuration groups with their options. Plugins add options by registering components."""
 
 import re
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -43,7 +44,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def schemas_of(group: str) -> dict[str, type[Config]]:
-    """The options of a group that a schema defines, by name: all values are the schema's defaults."""
+    """The options of a group that are defined by schemas alone, with the defaults as their values."""
     choice = GROUPS[group]
     if isinstance(choice, Registry):
         return {name: choice.schema(name) for name in choice.names()}
@@ -51,7 +52,7 @@ def schemas_of(group: str) -> dict[str, type[Config]]:
 
 
 def options(folders: Sequence[Path] = (CONFIGS,)) -> dict[str, list[str]]:
-    """What can be chosen in each group: the YAML files in some folders, and what a schema defines."""
+    """All options of each group: YAML files in the given folders, and schemas."""
     found: dict[str, set[str]] = {group: set(schemas_of(group)) for group in GROUPS}
     found["data"].add(TRAINED)
     for path in (path for folder in folders for path in folder.glob("*/*.yaml")):
@@ -60,7 +61,7 @@ def options(folders: Sequence[Path] = (CONFIGS,)) -> dict[str, list[str]]:
 
 
 def load_plugins(modules: Sequence[str]) -> None:
-    """Import what adds to the registries: installed entry points `segmeter.*`, and modules named on the command line.
+    """Import plugins: installed entry points `segmeter.*`, and modules named on the command line.
 
     Raises
     ------
@@ -74,6 +75,8 @@ def load_plugins(modules: Sequence[str]) -> None:
                 point.load()
             except Exception as error:
                 raise ConfigError(_fails(f"entry point {point.value!r}", error)) from error
+    if modules and str(Path.cwd()) not in sys.path:  # behind all others, so that it hides no installed module
+        sys.path.append(str(Path.cwd()))
     for module in modules:
         if not _MODULE.fullmatch(module):
             rule = "to name modules, for example my_package.my_module"
@@ -86,6 +89,7 @@ def load_plugins(modules: Sequence[str]) -> None:
 
 def _fails(what: str, error: Exception) -> str:
     if isinstance(error, ImportError):
-        return f"config: can't import the {what}: {error}. Is it installed?"
+        remedy = "Install it, put it into the working folder, or add its folder to PYTHONPATH."
+        return f"config: can't import the {what}: {error}. {remedy} segmeter train --help plugins has an example."
     reason = error.problems[0] if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
     return f"config: the {what} can't be loaded: {' '.join(reason.split())}"

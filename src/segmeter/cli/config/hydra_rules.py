@@ -43,7 +43,7 @@ OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaul
 
 _DEPTH = 2  # a file of the folder, or of a group in it
 
-_SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode", "job.env_set")
+_SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode")
 _PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
 _REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
 _NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks

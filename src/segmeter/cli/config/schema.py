@@ -1,4 +1,4 @@
-"""The root configuration of each command."""
+"""Declares the root configuration of each command: its own keys, and the groups that it takes."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,7 +31,7 @@ class RunConfig(Config, title="run"):
     name: str | None = None
     """Last part of the folder's name; null takes the data set's name."""
     copy_to: str | None = None
-    """URL of a folder that a finished run's folder is copied into, under its own name: s3://bucket/runs. null: none."""
+    """URL of a folder that finished runs are copied into, such as s3://bucket/runs; null copies nothing."""
 
     @rule("name")
     @classmethod
@@ -41,42 +41,42 @@ class RunConfig(Config, title="run"):
 
 
 class Command(Config, title="config"):
-    """What every command takes."""
+    """Keys of every command."""
 
     plugins: tuple[str, ...] = ()
-    """Modules that register your own components; only the command line is read for them."""
+    """Modules that register your own components; only the command line can name them."""
 
 
 class Common(Command):
-    """What every command with a run folder takes."""
+    """Keys of every command with a run folder."""
 
     run: RunConfig = RunConfig()
     """Where the outputs go: ``<root>/<command>/<date>_<time>_<name>``."""
 
 
 class Seeded(Common):
-    """What a command takes in which something is drawn at random."""
+    """Keys of every command that draws random numbers."""
 
     seed: int = Field(0, ge=0, le=2**32 - 1)
-    """Seed of everything that is drawn at random: ``training.seed`` and ``metrics.seed`` follow it. What decides the
-    data themselves (``data.seed``, ``data.split_seed``) does not."""
+    """Seed of all random numbers: ``training.seed`` and ``metrics.seed`` follow it. The seeds that decide the data
+    themselves (``data.seed``, ``data.split_seed``) do not."""
 
 
 class Launched(Common):
-    """What a command takes that can run elsewhere than in this process, and go on where it was stopped."""
+    """Keys of every command that can run in other processes and be resumed."""
 
     resume: str | None = None
-    """null starts a new run; "auto" continues the newest run of this name; a path continues that run, with its
-    own configuration but for the keys that the command line sets."""
+    """null starts a new run; "auto" continues the newest run of this name; a path continues that run with its own
+    configuration, except for keys that the command line sets."""
     launch: Annotated[Any, Component(LAUNCHES)]
     """Where it runs."""
 
 
 class Sharded(Launched):
-    """What a command takes whose cases can be shared out among jobs."""
+    """Keys of every command whose cases can be split among jobs."""
 
     shard: str | None = None
-    """Take one part of the cases: 2/7 is the second of seven; `segmeter merge` joins the parts. null takes all."""
+    """Process one part of the cases: 2/7 is the second of seven. `segmeter merge` joins the parts. null takes all."""
 
     @rule("shard")
     @classmethod
@@ -88,35 +88,35 @@ class Sharded(Launched):
 
 
 class Measured(Seeded, Sharded):
-    """What a command takes that measures masks."""
+    """Keys of every command that measures masks."""
 
     objective: str | None = None
     """What a sweep compares, and Optuna searches by, in the direction in which it is better: mean_iou, mean_dice,
     pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null takes
     `metrics.headline`."""
     metrics: MetricsConfig
-    """What is measured."""
+    """The metrics to compute."""
     report: ReportConfig
     """Pictures and the HTML report."""
 
 
 class Modelled(Common):
-    """What a command takes that runs a model."""
+    """Keys of every command that runs a model."""
 
     device: str = "auto"
     """Where the model runs: "auto", "cpu", "cuda", "cuda:<number>" or "mps" (an Apple GPU; docs/gpu.md)."""
 
 
 class Trained(Common):
-    """What a command takes that runs a trained model, or several."""
+    """Keys of every command that runs one or several trained models."""
 
     checkpoint: Path | tuple[Path, ...]
-    """A run folder (its best checkpoint), a checkpoint folder, or a file in it; [A,B,C] averages the probabilities of
+    """A run folder (its best checkpoint), a checkpoint folder, or a file in one; [A,B,C] averages the probabilities of
     several."""
 
     @property
     def checkpoints(self) -> tuple[Path, ...]:
-        """One or several."""
+        """The checkpoints, one or several."""
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
 
 
@@ -139,13 +139,13 @@ class TrainConfig(Modelled, Seeded, Launched):
     schedule: Annotated[Any, Component(SCHEDULES)]
     """The schedule of the learning rate."""
     training: TrainingConfig
-    """How long, how often, how exactly."""
+    """Duration, validation, precision and other settings of training."""
     augment: AugmentConfig
-    """How samples are drawn."""
+    """How training samples are drawn and augmented."""
     inference: InferenceConfig
-    """How the model is run over images in validation."""
+    """How the model runs over images in validation."""
     logger: Annotated[Any, Component(LOGGERS)]
-    """Where curves are written beside history.jsonl."""
+    """Where curves are written in addition to history.jsonl."""
 
 
 class EvalConfig(Trained, Modelled, Measured):
@@ -154,57 +154,56 @@ class EvalConfig(Trained, Modelled, Measured):
     data: Annotated[Any, Component(DATA)]
     """The data set."""
     loss: Annotated[Any, Component(LOSSES)]
-    """The loss, which is reported beside the metrics."""
+    """The loss, reported with the metrics."""
     inference: InferenceConfig
-    """How the model is run over images."""
+    """How the model runs over images."""
     export: ExportConfig
-    """Which files are written per case."""
+    """The files to write per case."""
     postprocess: PostprocessConfig
-    """The steps that clean each label map."""
+    """The steps that clean up each label map."""
 
 
 class ImagesConfig(Config, title="data"):
-    """How images without masks are read; classes, channels and normalisation are the checkpoint's."""
+    """How images without masks are read. Classes, channels and normalisation come from the checkpoint."""
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels of an image, checked before it is decoded; of a TIFF or Zarr that is read by rows, of one of its
-    tiles."""
+    """Most pixels of an image, checked before it is decoded; for a TIFF or Zarr that is read in bands, of one tile."""
     level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
-    """Which level of TIFF pyramids and OME-Zarr is read, 0 being the finest."""
+    """The level to read of TIFF pyramids and OME-Zarr; 0 is the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
-    """What to do with images whose EXIF tag says that they lie on their side."""
+    """What to do with images whose EXIF tag says that they are rotated."""
     timeout_s: TimeoutSeconds = None
-    """The most seconds that reading a case may take, or each part of one that is read by rows; then the run stops, and
-    `resume` goes on with it. null waits for ever."""
+    """Most seconds for reading a case, or each part of one that is read in bands. Then the run stops, and `resume`
+    continues it. null waits for ever."""
 
 
 class PredictConfig(Trained, Modelled, Sharded):
-    """`segmeter predict`: write label maps for images that have no reference."""
+    """`segmeter predict`: write label maps for images without a reference."""
 
     input: Path
     """An image, or a folder of images."""
     data: ImagesConfig
     """How images are read."""
     inference: InferenceConfig
-    """How the model is run over images."""
+    """How the model runs over images."""
     export: ExportConfig
-    """Which files are written per image."""
+    """The files to write per image."""
     postprocess: PostprocessConfig
-    """The steps that clean each label map."""
+    """The steps that clean up each label map."""
     report: ReportConfig
     """Pictures."""
 
 
 class DeployConfig(Trained):
-    """`segmeter export`: write a checkpoint as one file that takes images and gives labels, without segmeter."""
+    """`segmeter export`: write a checkpoint as one file that turns images into labels without segmeter."""
 
     format: Literal["onnx"] = "onnx"
-    """"onnx" runs in onnxruntime and other engines, wherever they are."""
+    """"onnx" runs in onnxruntime and other engines."""
     input: Path | None = None
-    """An image, or a folder of images, on which the labels are compared with ours; the file will take images of their
-    dtype. null takes the test split of the data that the checkpoint was trained on."""
+    """An image, or a folder of images, on which the file's labels are compared with segmeter's. The file takes images
+    of their dtype. null takes the test split of the data that the checkpoint was trained on."""
     cases: Annotated[int, Unit("images")] = Field(4, ge=1, le=10_000)
-    """How many images are compared, spread evenly over those that are there."""
+    """Images to compare, spread evenly over those in the folder."""
     threshold: Annotated[float, Unit("probability")] = Field(0.5, ge=0, le=1)
     """Binary and multilabel: a class is present where its probability is above this."""
     data: ImagesConfig
@@ -212,39 +211,39 @@ class DeployConfig(Trained):
 
 
 class CheckConfig(Command):
-    """`segmeter check`: verify a data set before the first step; it leaves no run folder."""
+    """`segmeter check`: verify a data set before training. It leaves no run folder."""
 
     data: Annotated[Any, Component(DATA)]
     """The data set."""
     splits: tuple[str, ...] = ("train", "val", "test")
-    """The splits to verify; all of them are also compared with each other."""
+    """The splits to verify. They are also compared with each other."""
     output: Path | None = None
-    """JSON file that takes all that is shown, or null."""
+    """JSON file for everything that is printed, or null."""
 
 
 class ScoreConfig(Measured):
-    """`segmeter score`: measure masks that any tool wrote against their references, without a model."""
+    """`segmeter score`: measure masks from any tool against their references, without a model."""
 
     predictions: Path
     """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM-SEG, GeoJSON, YOLO, Zarr; multilabel: one
     folder per class. Or a file of COCO, Label Studio or CVAT."""
     references: Path
-    """Folder of the masks that they are measured against, with the same file names; or such a file."""
+    """Folder of the reference masks, with the same file names; or a file of those formats."""
     prediction_ending: str = ""
-    """What the names of predictions have after their case's, before the suffix; files without it are passed over."""
+    """The end of prediction names between case name and suffix; files without it are skipped."""
     reference_ending: str = ""
-    """The same for references: _gtFine_labelIds."""
+    """The same for references, such as _gtFine_labelIds."""
     images: Path | None = None
     """Folder of the images, for overlays; null draws none."""
     missing: Literal["error", "as_background"] = "error"
-    """What a reference without a prediction is: an error, or scored as class 0 everywhere."""
+    """How to treat a reference without a prediction: as an error, or as class 0 everywhere."""
     workers: Annotated[int, Unit("processes")] = Field(0, ge=0, le=256)
-    """Processes; 0 takes threads, one per core, which are as fast but for measures in plain Python."""
+    """Number of processes; 0 takes one thread per core, which is as fast except for measures in plain Python."""
     data: LabelsConfig
-    """What the values in masks mean."""
+    """The meaning of the values in masks."""
     probs: Path | None = None
-    """Folder of their probabilities, NPY or NPZ, (C, H, W) or (C, D, H, W), float32 as `export.probs` writes them,
-    with the same names; null measures none."""
+    """Folder of probabilities with the same file names: NPY or NPZ, (C, H, W) or (C, D, H, W), float32 as
+    `export.probs` writes them; null measures none."""
 
     @rule("probs")
     @classmethod
@@ -259,8 +258,8 @@ class MergeConfig(Common):
     runs: tuple[Path, ...]
     """Folders of finished runs of one command: all shards of one run, in any order."""
     kind: Literal["shards", "folds"] = "shards"
-    """What the runs are: "shards" of one run, joined to what it would have left without them, to the byte; or "folds",
-    evaluations of different checkpoints on disjoint cases, whose rows are joined to an out-of-fold result."""
+    """The kind of runs: "shards" of one run, merged to the same bytes as an unsharded run; or "folds", evaluations of
+    different checkpoints on disjoint cases, merged to an out-of-fold result."""
     report: ReportConfig
     """Pictures and the HTML report."""
 
@@ -275,7 +274,7 @@ class CompareConfig(Seeded, RequireConfig):
     """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
     pq, nsd@1 or hd95 (the mean over classes), or hd95/car; null takes the headline."""
     metrics: MetricsConfig
-    """What is compared."""
+    """How runs are compared."""
 
     @rule("metrics")
     @classmethod

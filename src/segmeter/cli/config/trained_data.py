@@ -1,7 +1,8 @@
-"""checkpoint -> what eval need not be told about its data: first the command line, then the checkpoint, then defaults.
+"""Completes the data configuration of `eval` from its checkpoint, so that users need not repeat it.
 
-What a checkpoint says is values only, checked by the schema like any others. The limits that protect the reader of
-files (`max_pixels`, `timeout_s`, `allow_links`) are left to the user, and so is the split.
+Command-line values override the checkpoint's, and these override defaults. A checkpoint holds values only, and the
+schema checks them like any others. The user alone sets the split and the limits that protect the reader of files
+(`max_pixels`, `timeout_s`, `allow_links`).
 """
 
 import logging
@@ -18,32 +19,32 @@ from segmeter.models.card import ModelCard
 from segmeter.records import read_run
 from segmeter.schema import REQUIRED, as_plain, defaults
 
-TRAINED = "checkpoint"  # eval's default choice of data: the set that the checkpoint was trained on
+TRAINED = "checkpoint"  # eval's default option of data: the set that the checkpoint was trained on
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
 _USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
-    """What a checkpoint says of its data beside classes, channels and normalisation."""
+    """The settings of the data that a checkpoint stores, in addition to classes, channels and normalisation."""
     return {key: value for key, value in as_plain(config).items() if key not in (*_CARD, *_USERS)}
 
 
 def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Complete the composed values of eval with what its checkpoint says of the data.
+    """Complete the composed values of eval with the data settings of its checkpoint.
 
     Parameters
     ----------
     values
-        As they were composed. A data set that brings its own classes, such as camvid, keeps them unless the checkpoint
-        was trained on the same kind.
+        As composed. A data set with classes of its own, such as camvid, keeps them unless the checkpoint was trained
+        on the same kind.
     overrides
-        The lines of the command line, which tell what was set from what is a default.
+        The overrides, which distinguish set values from defaults.
 
     Raises
     ------
     ConfigError
-        The data contradicts the checkpoint, or no data set was chosen and the checkpoint does not know its own.
+        The data contradicts the checkpoint, or no data set is chosen and the checkpoint names none.
     CheckpointError
         The checkpoint can't be read.
     """
@@ -51,7 +52,7 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     given = values.get("checkpoint")
     first, *others = given if isinstance(given, list | tuple) and given else [given]  # all are of the same classes
     if first in (None, REQUIRED, []) or not isinstance(data, Mapping):
-        return dict(values)  # the schema says what is missing
+        return dict(values)  # the schema reports what is missing
     card, root = _read(Path(str(first)))
     if data["name"] == TRAINED:
         filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
@@ -69,12 +70,12 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
 
 
 def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
-    """The data set that a checkpoint was trained on, as its run found it; the limits of reading are the user's.
+    """The data set that a checkpoint was trained on, read with the user's limits.
 
     Raises
     ------
     ConfigError
-        It is not known, or not where it was.
+        The checkpoint names none, or it is no longer there.
     """
     values = _own(*_read(checkpoint))
     root = values.get("root")
@@ -88,22 +89,24 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
 
 
 def _read(path: Path) -> tuple[ModelCard, str | None]:
-    """The card, and where the run that the checkpoint lies in found its data."""
-    from segmeter.models.checkpoints.checkpoint import read_description  # torch: not for --help and --cfg
+    """The model card, and the root of the data in the record of the checkpoint's run."""
+    from segmeter.models.checkpoints.checkpoint import (
+        read_description,
+    )  # imports torch, which --help and --cfg must not
 
     found = read_description(path)
     try:
         root = read_run(found.folder.parents[1]).get("data_root")
-    except FileNotFoundError:  # a checkpoint of its own
+    except FileNotFoundError:  # a checkpoint outside a run
         root = None
     except (OSError, InputError) as error:
-        _LOG.warning("%s Where the training data were is not known then.", error)
+        _LOG.warning("%s So the location of the training data is unknown.", error)
         root = None
     return found.card, root if isinstance(root, str) else None
 
 
 def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
-    """The data set that the checkpoint was trained on, with defaults for what it does not say."""
+    """The data set that the checkpoint was trained on, with defaults for missing settings."""
     if "name" not in card.data:
         remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
         raise ConfigError(f"eval: this checkpoint does not say which data it was trained on. {remedy}")
@@ -112,7 +115,7 @@ def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
 
 
 def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
-    """What the network's input and output are, no option can change."""
+    """Refuse options that contradict the network's input and output."""
     theirs = _of_card(card)
     theirs |= {"channels": card.data.get("channels") or data.get("channels"), "clip": card.data.get("clip")}
     problems = [
@@ -125,7 +128,7 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
 
 
 def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
-    """The checkpoint's classes and channels, for a kind of data set that has none of its own."""
+    """The checkpoint's classes and channels, for a kind of data set without its own."""
     own = defaults(DATA.schema(kind)).get("classes")
     return _of_card(card) if own in ([], REQUIRED) else {}
 
@@ -137,7 +140,7 @@ def _of_card(card: ModelCard) -> dict[str, Any]:
 
 
 def _chosen(data: Mapping[str, Any], overrides: Sequence[str]) -> set[str]:
-    """The keys that the user set: on the command line, or in a file of values other than the default."""
+    """The keys that the user set, on the command line or in a file with values other than the defaults."""
     usual = defaults(DATA.schema(data["name"]))
     keys = [line.partition("=")[0].lstrip("+~") for line in overrides]
     named = {key.split(".")[1] for key in keys if key.startswith("data.")}

@@ -1,16 +1,14 @@
-"""The lock of a run's folder, the room that is kept for its last record, and clearing what killed runs left."""
+"""Locks a run's folder, so that no two processes write into it, and keeps disk space for its last record."""
 
 import errno
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from segmeter.errors import InputError
-from segmeter.files import TEMPORARY, clear_leftovers, open_file, operation, remove, sync, temporary_name, write_bytes
+from segmeter.files import open_file, operation, sync, temporary_name, write_bytes
 from segmeter.records import read_own
 
 LOCK = ".lock"
@@ -18,65 +16,23 @@ OWNER = ".owner"  # the process and machine that hold the lock, or held it last:
 
 
 def take_lock(folder: Path) -> FileLock | None:
-    """Hold a run's folder until the lock is released; None where another process does.
+    """Lock a run's folder; None if another process holds the lock.
 
-    The system frees the lock of a killed process, so none is ever stale.
+    The system frees the lock of a process that is killed, so no lock is ever stale.
 
     Raises
     ------
     OSError
         The system can't lock files there.
     """
-    lock = _try_lock(folder)
-    if lock is not None:
-        with suppress(OSError):  # a full disk: the lock holds without a name
-            write_bytes(folder / OWNER, f"process {os.getpid()} on {platform.node()}\n".encode())
-    return lock
-
-
-def _try_lock(folder: Path) -> FileLock | None:
     lock = FileLock(folder / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
     with operation("open", folder / LOCK), suppress(Timeout):
         lock.acquire()
-    return lock if lock.is_locked else None
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Hold a folder that has a lock, as one that was copied may not, and that may be locked here; else give False."""
-    lock = None
-    with suppress(OSError, InputError):
-        lock = _try_lock(folder) if (folder / LOCK).is_file() else None
-    try:
-        yield lock is not None
-    finally:
-        if lock is not None:
-            lock.release()
-
-
-@contextmanager
-def cleared(folder: Path) -> Iterator[None]:
-    """Clear a run's folder of what a killed process left, and hold it; nothing of both where another process has it."""
-    with _held(folder) as held:
-        with suppress(OSError):
-            if held:
-                clear_leftovers(folder)
-        yield
-
-
-def clear_killed(root: Path) -> None:
-    """Clear what killed runs below a folder left half written, as their next start may never come.
-
-    Such a run still has the room that it kept for its end, and no lock. Runs of other machines are left alone: their
-    locks may not be seen here.
-    """
-    with suppress(OSError):  # a folder that may not be listed
-        for folder in list(root.iterdir()):
-            left = [*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"*/{TEMPORARY}*")]
-            if left and owner_of(folder).endswith(f" on {platform.node()}"):
-                with suppress(OSError), _held(folder) as held:
-                    for path in left if held else ():
-                        remove(path)
+    if not lock.is_locked:
+        return None
+    with suppress(OSError):  # a full disk: the lock holds without a name
+        write_bytes(folder / OWNER, f"process {os.getpid()} on {platform.node()}\n".encode())
+    return lock
 
 
 def owner_of(folder: Path) -> str:
@@ -88,14 +44,14 @@ def owner_of(folder: Path) -> str:
 
 
 class Reserved:
-    """Room for a file that has to be written at the end, when the disk may be full.
+    """Disk space for a file that has to be written at the end, when the disk may be full.
 
     Parameters
     ----------
     path
-        What `publish` writes.
+        The file that `publish` writes.
     size
-        Bytes that are set aside; a longer content is written where there is room.
+        Bytes to reserve. A longer content is written if the disk has room for it.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -113,14 +69,14 @@ class Reserved:
             os.close(handle)
 
     def publish(self, content: bytes, *, durable: bool = True) -> None:
-        """Let the file appear with this content, by one rename.
+        """Write the file with this content, by one rename.
 
         Parameters
         ----------
         content
-            All of it.
+            The whole content.
         durable
-            Whether it must be on the disk first. A disk that fails should not keep the file from saying so.
+            Whether a failing sync is an error. If the disk itself fails, the file should still say so.
         """
         with self._room.open("r+b", buffering=0) as file:
             with operation("overwrite", self._path):
@@ -133,7 +89,7 @@ class Reserved:
             os.replace(self._room, self._path)
 
     def close(self) -> None:
-        """Give the room back; what was published stays."""
+        """Free the space; a published file stays."""
         if self._room.exists():
             with suppress(OSError), operation("unlink", self._path):
                 self._room.unlink()

@@ -1,4 +1,4 @@
-"""Values of keys that look like secrets -> [REDACTED], wherever they would be written."""
+"""Replaces the values of keys that look like secrets by [REDACTED] in everything that a run writes."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
 
 
 def is_secret(key: str) -> bool:
-    """Whether the name of a key or variable says that its value is not for others.
+    """Whether the name of a key or variable suggests a secret value.
 
     Examples
     --------
@@ -29,9 +29,9 @@ def is_secret(key: str) -> bool:
 
 
 def mask(values: Any, key: str = "") -> Any:
-    """Replace the values of keys that look like secrets, at any depth, and of overrides and addresses in texts."""
+    """Replace secrets at any depth: values of secret-looking keys, and overrides and logins in texts."""
     if isinstance(values, dict):
-        return {name: MASK if key == "env_set" else mask(value, str(name)) for name, value in values.items()}
+        return {name: mask(value, str(name)) for name, value in values.items()}
     if isinstance(values, list):
         return [mask(value, key) for value in values]
     if values is not None and is_secret(key):
@@ -40,26 +40,22 @@ def mask(values: Any, key: str = "") -> Any:
 
 
 def mask_override(line: str) -> str:
-    """Replace the value of an override whose key looks like a secret, or whose value has such a key in it.
-
-    Environment variables that are set for the jobs of a sweep are all replaced.
+    """Replace the value of an override if its key, or a key within its value, looks like a secret.
 
     Examples
     --------
     >>> mask_override("+logger.api_key=abc"), mask_override("loss.gamma=2")
     ('+logger.api_key=[REDACTED]', 'loss.gamma=2')
-    >>> mask_override("hydra.job.env_set={GITHUB_PAT: abc}")
-    'hydra.job.env_set=[REDACTED]'
     """
     key, equals, value = line.partition("=")
     name = key.rpartition(".")[2].lstrip("+-")
-    if equals and ("env_set" in key or is_secret(name) or any(map(is_secret, _INNER.findall(value)))):
+    if equals and (is_secret(name) or any(map(is_secret, _INNER.findall(value)))):
         return f"{key}={MASK}"
     return _LOGIN.sub(MASK, line)
 
 
 def refuse_masked(values: Any, path: str = "") -> None:
-    """Refuse a configuration that was copied from a run folder with its secrets masked."""
+    """Refuse a configuration that was copied from a run folder, where its secrets are masked."""
     if isinstance(values, dict):
         for key, value in values.items():
             refuse_masked(value, f"{path}.{key}" if path else str(key))

@@ -1,4 +1,4 @@
-"""The number of a finished evaluation that a sweep compares, and whether higher or lower is better."""
+"""Finds the number of a finished evaluation by which a sweep compares jobs, and its better direction."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from segmeter.report.figures import AGGREGATES, aggregates, score_row
 
 
 def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, float | None]:
-    """What run.json says an evaluation came to, that which a sweep compares first.
+    """The results of an evaluation for run.json. The one that a sweep compares comes first.
 
     Parameters
     ----------
     summary
         The content of metrics.json.
     objective
-        A metric as `find_objective` names it; None is the headline.
+        A metric as named by `find_objective`; None means the headline.
     """
     rows = aggregates(summary)
     found = {row["name"]: _value(row) for row in rows}
@@ -37,12 +37,12 @@ def _value(row: Mapping[str, Any]) -> float | None:
 
 
 def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpec) -> str | None:
-    """Name in full what a sweep is to compare, before anything is measured.
+    """The full name of the metric that a sweep compares, checked before anything is measured.
 
     Raises
     ------
     ConfigError
-        It will not be measured; the line says what is near.
+        The metric will not be measured; the line has the nearest name.
     """
     if objective is None or objective in AGGREGATES:
         return objective
@@ -57,7 +57,7 @@ def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpe
 
 
 def better(objective: str | None) -> Direction | None:
-    """Whether "higher" or "lower" is better; None for a metric that is not ours.
+    """Whether "higher" or "lower" is better; None for a metric of the user's own.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""resume=RUN or resume=auto -> the folder of the run that is continued."""
+"""Finds the folder of the run that `resume=RUN` or `resume=auto` continues."""
 
 import re
 import sys
@@ -10,25 +10,25 @@ from segmeter.cli.config.schema import Common
 from segmeter.cli.runs.run_folder import Job, read_record, run_name
 from segmeter.errors import ConfigError
 
-CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training goes on from
+CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training resumes from
 
 
 def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: str) -> Path | None:
-    """Find the run folder that `resume` means: None for a new run, "auto" for the newest of this very name.
+    """Find the run folder to continue: `resume` itself, the newest run of this name for "auto", None for a new run.
 
-    "auto" passes over runs that hold nothing to go on from; where there is no other it says so and starts a new run, so
-    that a job that was stopped early is started again by the same command. The newest run is the one whose run.json
-    has the latest start, in UTC: the local time in a folder's name may be that of another zone.
+    "auto" skips runs with nothing to resume from. If there is no other, it says so and starts a new run, so that the
+    same command also restarts a job that was stopped early. The newest run has the latest start in run.json, which is
+    in UTC. The local time in a folder's name may come from another zone.
 
     Parameters
     ----------
     holds
-        What there is to go on from: the name of a file in the folder, or a pattern of them.
+        The file in the folder, or a pattern of files, from which the command resumes.
 
     Raises
     ------
     ConfigError
-        `resume` is no such run.
+        `resume` is not such a run.
     """
     if resume is None:
         return None
@@ -55,7 +55,7 @@ def _newest(config: Common, job: Job, holds: str) -> Path | None:
 
 
 def _start(folder: Path) -> datetime:
-    """When a run was started; long ago where its run.json does not say it."""
+    """The start of a run; the distant past if run.json has none."""
     with suppress(ValueError, TypeError):
         found = datetime.fromisoformat(read_record(folder).get("start"))  # type: ignore[arg-type]
         return found if found.tzinfo else found.replace(tzinfo=UTC)
@@ -67,7 +67,7 @@ def _holds(folder: Path, pattern: str) -> bool:
 
 
 def _without_pipes(folder: Path) -> Path:
-    """Refuse a folder in which opening a file might wait without end."""
+    """Refuse a folder with files that block when they are opened."""
     for path in sorted(folder.iterdir()):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise ConfigError(f"resume: {path}: expected a regular file, got a FIFO, socket or device. Remove it.")

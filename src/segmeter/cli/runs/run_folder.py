@@ -1,4 +1,4 @@
-"""A run's folder: never shared, unchanged by what is refused, and telling afterwards what happened in it."""
+"""Opens a run's folder: locked for one process, recorded in run.json, and removed again if the input is refused."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, clear_killed, owner_of, take_lock
+from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, owner_of, take_lock
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
@@ -37,11 +37,10 @@ from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.signals import let_finish
 
-KEEP_SECONDS = 60.0  # of work: a new run that is refused earlier leaves nothing
-_WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # of cases, of a training, of launch=
-_MOMENT = 0.5  # seconds
-_ROOM = 16384  # bytes kept for how the run ended
-NOT_WRITABLE = (  # codes of a place that will never take a run, so that another one has to be named
+KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
+_WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
+_ROOM = 16384  # bytes reserved for the record of how the run ended
+NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
     *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
 )
@@ -55,21 +54,20 @@ _REMEDY = {
 
 @dataclass(frozen=True)
 class Job:
-    """How a job was asked for.
+    """A job as it was requested.
 
     Parameters
     ----------
     command
         "train", "eval" and so on.
     overrides
-        As they were written on the command line.
+        As written on the command line.
     folder
-        Where this job of a sweep goes; None for a single job.
+        The folder of a sweep's job; None for a single job.
     argv
-        The whole command line, as it was typed: program, command and arguments.
+        The whole command line as typed: program, command and arguments.
     launch
-        The values of `launch` where other processes than that of the command line run the job. The run's records name
-        them, so that a resume goes on in the same way.
+        The values of `launch` if other processes run the job. They are recorded, so that a resume runs in the same way.
     """
 
     command: str
@@ -88,29 +86,29 @@ def open_run(
     facts: dict[str, Any],
     accept: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
-    """Make the run's folder (or lock the one that is resumed), keep its records, and note how it ended.
+    """Make the run's folder, or lock the resumed one, write its records, and record how the run ended.
 
-    A new run that is refused, as its input is bad, leaves no folder.
+    A new run that is refused because of bad input leaves no folder.
 
     Parameters
     ----------
     config
         The checked configuration.
     job
-        How the run was asked for.
+        The job as it was requested.
     resumed
         The folder of the run to continue.
     facts
-        What else run.json says: data fingerprint, checkpoint hash.
+        Further entries of run.json, such as hashes of data and checkpoint.
     accept
-        Called when a resumed folder is locked and nothing in it has changed yet; raises to refuse.
+        Called when a resumed folder is locked and still unchanged; raises to refuse the resume.
 
     Raises
     ------
     ConfigError
         The folder can't be made or written, or another process runs in it.
     RunError
-        A file can't be written, or another fault of the system: one line with the file, the cause and the next step.
+        A file can't be written, or the system failed otherwise: one line with file, cause and next step.
     """
     refuse_masked(as_plain(config))
     if config.run.copy_to is not None:
@@ -133,7 +131,7 @@ def open_run(
         if resumed is None and (refused or not entered):
             lock.release()  # Windows moves no folder with an open file in it
             fault = _leave(folder, config, fault, time.monotonic() - begun)
-        if unlocked and not entered:  # what is refused changes nothing
+        if unlocked and not entered:  # a refused resume changes nothing
             for name in (LOCK, OWNER):
                 with suppress(OSError):
                     remove(folder / name)
@@ -145,8 +143,8 @@ def open_run(
 
 
 def _copy(folder: Path, config: Common, target: str) -> None:
-    """Copy a finished run; where that fails run.json says so too, and the message says how it is copied again."""
-    name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name  # of a sweep's job
+    """Copy a finished run. If that fails, run.json says so, and the message says how to copy it again."""
+    name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name  # a sweep's job
     try:
         url = upload_folder(folder, target, name=name)
     except BaseException as error:
@@ -154,14 +152,14 @@ def _copy(folder: Path, config: Common, target: str) -> None:
         if isinstance(error, SegmeterError):
             again = f"copy it with resume={folder}" if hasattr(config, "resume") else "copy the folder"
             fault = RunError([*error.problems, f"run: the results in {folder} are whole, but not copied: {again}."])
-        with suppress(OSError, InputError):  # the first fault is the one that is said
+        with suppress(OSError, InputError):  # only the first fault is reported
             write_json(folder / RUN, seal_run({**read_run(folder), "state": _state(fault)}, folder))
         raise fault from (error if fault is not error else error.__cause__)
     sys.stdout.write(f"copied    {url}\n")
 
 
 def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
-    """Let run.json say that the run is done and what it came to; what fails afterwards changes the first again.
+    """Record in run.json that the run is done, with its result. A later failure changes the state again.
 
     Parameters
     ----------
@@ -180,7 +178,7 @@ def run_name(config: Common, job: Job) -> str:
 
 
 def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
-    """Read run.json, or nothing where there is none or a damaged one, which is said where the caller wants it."""
+    """Read run.json; {} if it is missing or damaged, with a warning about damage if `say` is set."""
     try:
         return read_run(folder)
     except (OSError, InputError) as error:
@@ -196,9 +194,6 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
     try:
         if resumed:
             lock = take_lock(resumed)
-            if lock is None:  # a new run beside it may hold it for a moment, see `clear_killed`
-                time.sleep(_MOMENT)
-                lock = take_lock(resumed)
             if lock is None:
                 raise ConfigError(f"run: {resumed} is in use by {owner_of(resumed)}.")
             return resumed, lock
@@ -206,7 +201,6 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
             lock = _claim_new(folder, adopt=job.folder is not None)
             if lock is not None:
-                clear_killed(folder.parent)
                 return folder, lock
     except OSError as error:
         if error.errno not in NOT_WRITABLE:
@@ -218,7 +212,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
 
 
 def _claim_new(folder: Path, *, adopt: bool) -> FileLock | None:
-    """Make and lock a folder that nobody else has; `adopt` takes an empty one, as a sweep makes them before."""
+    """Make and lock a new folder; `adopt` also takes an empty one, as sweeps make them beforehand."""
     make_folder(folder.parent)
     with suppress(FileNotFoundError):  # another process has just removed the empty folder above
         if new_folder(folder):
@@ -234,10 +228,8 @@ def _claim_new(folder: Path, *, adopt: bool) -> FileLock | None:
 
 @contextmanager
 def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> Iterator[None]:
-    """Keep run.json, config.yaml and overrides.yaml; run.json says at the end what came of the run."""
-    earlier = read_record(
-        folder, say=True
-    )  # of a resumed run, whose start decides on "newest", and whose overrides hold
+    """Write run.json, config.yaml and overrides.yaml, and how the run ended into run.json after the block."""
+    earlier = read_record(folder, say=True)  # of a resumed run: its start and its overrides stay
     start = earlier.get("start")
     values = as_plain(config) | ({} if job.launch is None else {"launch": dict(job.launch)})
     write_bytes(folder / "config.yaml", OmegaConf.to_yaml(mask(values)).encode())
@@ -262,14 +254,14 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
     try:
         try:
             yield
-            if job.folder is None and config.run.copy_to is None:  # else there is more to do
+            if job.folder is None and config.run.copy_to is None:  # otherwise there is more to do
                 let_finish()
             done = {**record, **_result(folder), "end": _now(), "state": "done"}
             room.publish(json_bytes(seal_run(done, folder)))
         except BaseException as error:
             fault = _explain(error, config, job, folder)
             LOGGER.error("%s", _state(fault))
-            with suppress(OSError):  # the first fault is the one that is said
+            with suppress(OSError):  # only the first fault is reported
                 ended = {**record, **_result(folder), "end": _now(), "state": _state(fault)}
                 room.publish(json_bytes(seal_run(ended, folder)), durable=False)
             raise fault from (error if fault is not error else error.__cause__)
@@ -278,7 +270,7 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
 
 
 def _result(folder: Path) -> dict[str, Any]:
-    """What `note_done` wrote."""
+    """The result that `note_done` wrote."""
     record = read_record(folder)
     return {"result": record["result"]} if "result" in record else {}
 
@@ -292,14 +284,14 @@ def _state(error: BaseException) -> str:
 
 
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
-    """What is said of an error; a fault of the system becomes one line, and says how to go on in `folder`."""
+    """The error to raise: a fault of the system becomes one line that says how to continue in `folder`."""
     resumes = hasattr(config, "resume") and folder is not None and _holds_work(folder)
     whole = folder.parent.parent if folder and folder.parent.name == "shards" else folder  # of launch=
     remedy = f"go on with resume={whole}" if resumes else "run it again"
     if isinstance(error, OSError):
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
         return RunError(_system_fault(error, job.command, safe, remedy))
-    # by another process, by files, or by what they lie on
+    # by another process, by files, or by their disk
     stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)
     if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
         *others, last = error.problems
@@ -310,7 +302,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
 
 
 def _holds_work(folder: Path) -> bool:
-    """Whether there is anything in a run's folder that a resume goes on from; without it `resume=` would be refused."""
+    """Whether a run's folder holds anything to resume from; otherwise `resume=` would be refused."""
     return any(next(folder.glob(pattern), None) for pattern in _WORK)
 
 
@@ -322,13 +314,13 @@ def _system_fault(error: OSError, command: str, safe: str, remedy: str) -> str:
 
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:
-    """Take back what a refused run began, unless that is much work that a resume can use, or its results are there."""
+    """Remove the folder of a refused run, unless it holds results, or much work that a resume can use."""
     worth = seconds > KEEP_SECONDS or (folder / "metrics.json").is_file()
     if isinstance(error, SegmeterError) and worth and hasattr(config, "resume") and _holds_work(folder):
         return type(error)([*error.problems, f"run: what was done is kept: go on with resume={folder}."])
     with suppress(OSError):
         remove(folder)
-        for above in (folder.parent, config.run.root):  # those that are empty
+        for above in (folder.parent, config.run.root):  # if they are empty
             above.rmdir()
     return error
 

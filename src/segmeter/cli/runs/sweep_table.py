@@ -1,4 +1,4 @@
-"""The jobs of a sweep -> one table of settings and results: on the terminal, as sweep.csv and as sweep.html."""
+"""Writes the settings and results of a sweep's jobs as one table: on the terminal, sweep.csv and sweep.html."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class SweepJob:
     Parameters
     ----------
     number, folder
-        Its place in the sweep, and the name of its folder.
+        Its number in the sweep, and the name of its folder.
     settings
-        The keys that varied, with their values as they were written.
+        The keys that vary, with their values as written.
     result
-        Named numbers, None where undefined; the first is what the sweep compares. Empty where the job gave none.
+        Named numbers, None if undefined. The sweep compares the first. Empty if the job gave none.
     state
-        "done", or how it ended otherwise.
+        "done", or how else it ended.
     """
 
     number: int
@@ -38,7 +38,7 @@ class SweepJob:
 
 
 def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
-    """The job with the best first result, the highest or the lowest as its name says; None where no job has one."""
+    """The job with the best first result (highest or lowest, depending on its name), or None."""
     objective = next(iter(_results(jobs)), None)
     scored = [job for job in jobs if objective is not None and job.result.get(objective) is not None]
     sign = -1.0 if better(objective) == "lower" else 1.0
@@ -46,14 +46,14 @@ def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
 
 
 def print_sweep(jobs: Sequence[SweepJob], *, file: IO[str] | None = None) -> None:
-    """Print one row per job; the best is bold, and marked for those who see no bold.
+    """Print one row per job. The best is bold, and marked for terminals without bold.
 
     Parameters
     ----------
     jobs
-        In the order in which they are shown.
+        In the order of the table.
     file
-        Where to; None is the standard output.
+        None means standard output.
     """
     best, names, rows = best_job(jobs), _results(jobs), []
     for job in jobs:
@@ -64,7 +64,7 @@ def print_sweep(jobs: Sequence[SweepJob], *, file: IO[str] | None = None) -> Non
 
 
 def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
-    """Write sweep.csv, with numbers in full, and sweep.html into the folder of a sweep."""
+    """Write sweep.csv, with all digits, and sweep.html into the folder of a sweep."""
     keys, names = _keys(jobs), _results(jobs)
     rows = [
         [job.number, *_values(job, jobs), *(job.result.get(name) for name in names), job.state, job.folder]
@@ -83,7 +83,7 @@ def _keys(jobs: Sequence[SweepJob]) -> list[str]:
 
 
 def _results(jobs: Sequence[SweepJob]) -> list[str]:
-    """Names of the results that a job has, the first job's first."""
+    """The names of all results, the first job's first."""
     return list(dict.fromkeys(name for job in jobs for name in job.result))
 
 

@@ -40,8 +40,10 @@ class MetricsConfig(Config, title="metrics"):
     value."""
     cluster: str | None = None
     """Cases to resample together because they are not independent, such as slices of a patient or frames of a sequence.
-    "prefix:_" joins cases with the same text before the last "_" of their id. "TABLE.csv:COLUMN" joins those with the
-    same value in a table whose column case_id names the cases. A regular expression joins those whose groups match."""
+    "prefix:_" joins cases with the same text before the last "_" of their id, and "prefix:8" those with the same first
+    8 characters. "pair" joins the two sides of a patient, such as Image_01L and Image_01R. "TABLE.csv:COLUMN" joins
+    cases with the same value in a table whose column case_id names them. A regular expression joins cases whose groups
+    match."""
     slices: str | None = None
     """Table of facts about the cases, TABLE.csv or TABLE.parquet; its column case_id names the cases; null for none."""
     slice_by: tuple[str, ...] = ()

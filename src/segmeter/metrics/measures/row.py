@@ -1,10 +1,10 @@
 """Makes the row of one case from its maps: its counts, its measures, and the checksum of its target.
 
-The checksum tells whether two runs were scored against the same references.
+Every evaluation comes through `make_row`. The checksum tells whether two runs were scored against the same references.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import imagecodecs
@@ -105,17 +105,42 @@ def hash_objects(objects: NDArray[Any]) -> int:
     return _crc32(np.ascontiguousarray(named, "<i8").view(np.uint8))
 
 
-_LINES = 1024  # of a map that is read by lines, counted at a time
+_LINES = 1024  # of a map that is read in bands, counted at a time
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BandedMaps:
+    """The maps of a case that is larger than memory. They are read in bands of lines and can only be counted.
+
+    Parameters
+    ----------
+    case_id
+        The case's name.
+    target, labels : (H, W), for multilabel (K, H, W)
+        Reference and prediction.
+    spec
+        The classes.
+    """
+
+    case_id: str
+    target: LazyArray
+    labels: LazyArray
+    spec: ClassSpec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W)."""
+        return self.target.shape[-2:]
 
 
 class Explain(Protocol):
-    """Describes each problem of a band in one line; `hidden` if only ignored pixels have problems."""
+    """Lists the problems of a band, one line each; `hidden` if only ignored pixels have them."""
 
     def __call__(self, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]: ...
 
 
-def make_row(maps: CaseMaps, measures: Sequence[Measure]) -> CaseRow:
-    """Count a case and measure it.
+def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: Explain | None = None) -> CaseRow:
+    """Count a case band by band, and measure it if its maps are in memory; those are one band.
 
     Parameters
     ----------
@@ -123,67 +148,26 @@ def make_row(maps: CaseMaps, measures: Sequence[Measure]) -> CaseRow:
         Reference and prediction.
     measures
         From `build_measures`.
-
-    Returns
-    -------
-    CaseRow
-        Without loss, changed pixels and spacing, which the maps do not contain.
-
-    Raises
-    ------
-    InputError
-        A counted pixel is outside the classes, or a measure refuses the maps.
-    """
-    row = count_bands(maps.case_id, maps.shape, [(maps.target, maps.labels)], maps.spec)
-    return measure_row(row, maps, measures)
-
-
-def measure_row(row: CaseRow, maps: CaseMaps, measures: Sequence[Measure]) -> CaseRow:
-    """Add the measures to the row of a case, with the errors of `make_row`."""
-    measured = measure_case(maps, measures)
-    return replace(
-        row,
-        measured=measured,
-        objects=maps.kept.get(OBJECTS, b""),
-        objects_crc32=None if maps.target_instances is None else hash_objects(maps.target_instances),
-    )
-
-
-def count_bands(
-    case_id: str,
-    shape: tuple[int, ...],
-    bands: Iterable[tuple[NDArray[Any], NDArray[Any]]],
-    spec: ClassSpec,
-    explain: Explain | None = None,
-) -> CaseRow:
-    """Count a case, a band of lines at a time.
-
-    Parameters
-    ----------
-    shape
-        (H, W) or (D, H, W).
-    bands
-        Lines of target and labels, from top to bottom; a map in memory is one band.
     explain
-        Describes a band that can't be counted, or whose ignored pixels hide labels outside the classes (`hidden`). An
-        empty description means that the band is fine.
+        Called for a band that can't be counted, and for one whose ignored pixels hide labels outside the classes. No
+        lines mean no problem.
 
     Returns
     -------
     CaseRow
-        With counts and the checksum of the target only.
+        Without loss, changed pixels and spacing, which the maps do not tell.
 
     Raises
     ------
     DataError
         With the lines of `explain`.
     InputError
-        A counted pixel is outside the classes, and there is no `explain`.
+        A counted pixel is outside the classes and there is no `explain`, or a measure refuses the maps.
     """
-    total, target_hash = np.zeros(spec.counts_shape, np.int64), TargetHash(spec)
-    for target, labels in bands:
+    counts, target_hash = np.zeros(maps.spec.counts_shape, np.int64), TargetHash(maps.spec)
+    for target, labels in _bands(maps):
         try:
-            counts, hidden = count_case_and_hidden(target, labels, spec)
+            found, hidden = count_case_and_hidden(target, labels, maps.spec)
         except InputError:
             if explain is None:
                 raise
@@ -191,22 +175,33 @@ def count_bands(
         problems = explain(target, labels, hidden=True) if explain is not None and hidden else []
         if problems:
             raise DataError(problems)
-        total += counts
+        counts += found
         target_hash.add(target)
-    *depth, height, width = shape
-    return CaseRow(
-        case_id=case_id,
+    *depth, height, width = maps.shape
+    row = CaseRow(
+        case_id=maps.case_id,
         height=height,
         width=width,
         depth=depth[0] if depth else None,
-        counts=total,
+        counts=counts,
         target_crc32=target_hash.value(),
+    )
+    if isinstance(maps, BandedMaps):
+        return row
+    return replace(
+        row,
+        measured=measure_case(maps, measures),
+        objects=maps.kept.get(OBJECTS, b""),
+        objects_crc32=None if maps.target_instances is None else hash_objects(maps.target_instances),
     )
 
 
-def bands_of(target: LazyArray, labels: LazyArray) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Read two maps of one size in bands of lines."""
-    height = target.shape[-2]
+def _bands(maps: CaseMaps | BandedMaps) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield the same lines of target and labels."""
+    if isinstance(maps, CaseMaps):
+        yield maps.target, maps.labels
+        return
+    height = maps.shape[0]
     for top in range(0, height, _LINES):
         stop = min(top + _LINES, height)
-        yield target.read(top, stop), labels.read(top, stop)
+        yield maps.target.read(top, stop), maps.labels.read(top, stop)

@@ -1,0 +1,232 @@
+"""Compares finished runs on the same cases, from their rows alone. No torch."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import known_place
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.finished.pieces import find_runs
+from segmeter.metrics.cases.nnunet import is_nnunet
+from segmeter.metrics.cases.stored import open_cases, read_spec
+from segmeter.metrics.config.measures import MEASURES
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, headline_of, mean_classes
+from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
+from segmeter.metrics.summary.summarise import count_effective, note_resampling
+from segmeter.records import Summary, read_json
+
+_DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
+
+
+def compare(
+    folders: Sequence[Path], config: MetricsConfig, *, rank_by: str | None = None, require: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Compare evaluations that saw the same cases, classes and references.
+
+    Parameters
+    ----------
+    folders
+        Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more. Of each pair, the one that is given
+        first is the base.
+    config
+        Convention, background, bootstrap, interval, cluster and seed. Those that change a score must be as in the runs.
+        Measures are those of the runs, and so are clusters and groups unless given.
+    rank_by
+        The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean". None is the
+        headline.
+    require
+        What the new one of two runs must reach, see `compare_runs`.
+
+    Returns
+    -------
+    dict
+        The content of compare.json: what `segmeter.metrics.summary.compare.compare_runs` returns, with ``schema``,
+        ``convention``, ``task``, ``classes``, ``ignore_index``, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
+        ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another way.
+
+    Raises
+    ------
+    DataError
+        A folder is not a finished evaluation.
+    InputError
+        The runs differ in cases, classes, convention, references, clusters or settings of measures; one line says each
+        difference. Or they can't be ranked by `rank_by`.
+    """
+    named = name_runs(folders)
+    summaries = {name: _summary(folder, config) for name, folder in named.items()}
+    specs = {name: read_spec(folder) for name, folder in named.items()}
+    spec = next(iter(specs.values()))
+    problems = _spec_problems(specs)
+    problems += [] if problems else _convention_problems(summaries, spec, config)
+    config = _inherit(summaries, config, problems)
+    if problems:
+        raise InputError(problems)
+    check_metrics(config, spec)
+    laid_out = lay_out({name: open_cases([folder]) for name, folder in named.items()}, spec, config, require=require)
+    boards = list(laid_out.boards.values())
+    effective = [count_effective(board) for board in boards]
+    compared = compare_laid_out(laid_out)
+    least = {name: min(one[name] or np.inf for one in effective) for name in spec.names}
+    return {
+        "schema": SCHEMA,
+        "convention": config.convention,
+        "task": spec.task,
+        "classes": list(spec.names),
+        "mean_classes": boards[0].counted,
+        "ignore_index": spec.ignore_index,
+        "folders": {name: known_place(folder) for name, folder in named.items()},
+        **_order(compared["metrics"], rank_by or headline_of(config, spec)),
+        **compared,
+        "bootstrap": note_resampling(boards[0], least),
+    }
+
+
+def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
+    """Name each run by its folder, without the date if that is enough, or by its path if two have the same name.
+
+    Raises
+    ------
+    InputError
+        Fewer than two, or one of them twice.
+    """
+    resolved = find_runs("compare", folders, keep=_no_picture)
+    if len(resolved) < 2:
+        remedy = "Write runs=[A,B]."
+        raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
+    names = [str(folder) for folder in resolved]
+    own = [path.parent.name if is_nnunet(path) else path.name for path in resolved]
+    for shorter in (own, [_DATE.sub("", name) for name in own]):
+        names = shorter if len(set(shorter)) == len(resolved) else names
+    return dict(zip(names, resolved, strict=True))
+
+
+def _no_picture(name: str) -> bool:
+    """Whether a comparison may read a file of a run."""
+    return not name.startswith(("predictions/", "overlays/"))
+
+
+def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
+    """The content of metrics.json; nnU-Net's summary has only counts, which follow any convention."""
+    if is_nnunet(folder):
+        names = list(read_spec(folder).names)
+        return {"convention": config.convention, "bootstrap": {"cluster": None}, "mean_classes": names}
+    path = folder / "metrics.json"
+    remedy = "Give the folder of a finished `segmeter eval` or `segmeter score`."
+    if not path.is_file():
+        raise DataError(expected("compare", "runs", "to hold metrics.json", f"{folder}, which has none", remedy))
+    summary = read_json(path, Summary)
+    if not {"convention", "bootstrap"} <= summary.keys():
+        raise DataError(expected("compare", "runs", "to hold a summary in metrics.json", str(path), remedy))
+    return summary
+
+
+def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
+    """Name the differences between the labels of the runs; colours may differ, as they change no metric."""
+    (first, spec), *others = specs.items()
+    problems = []
+    for name, other in others:
+        for what, attribute in (("task", "task"), ("classes", "names"), ("ignore_index", "ignore_index")):
+            wanted, given = _shown(getattr(spec, attribute)), _shown(getattr(other, attribute))
+            if wanted != given:
+                rule = f"to have the same {what}, as {first!r} with {wanted}"
+                problems.append(expected("compare", "runs", rule, f"{given} in {name!r}"))
+    return problems
+
+
+def _convention_problems(
+    summaries: Mapping[str, Mapping[str, Any]], spec: ClassSpec, config: MetricsConfig
+) -> list[str]:
+    """Name differences in convention and means, as a comparison shows the metrics of the runs' own reports."""
+    means = [spec.names[k] for k in mean_classes(config, spec)]
+    problems = []
+    for name, summary in summaries.items():
+        if summary["convention"] != config.convention:
+            rule = f"to follow metrics.convention={config.convention}"
+            problems.append(expected("compare", "runs", rule, f"{summary['convention']} in {name!r}"))
+        if summary.get("mean_classes", list(spec.names)) != means:
+            rule = f"to take means over {_shown(means)} (metrics.background={str(config.background).lower()})"
+            given = f"means over {_shown(summary['mean_classes'])} in {name!r}"
+            remedy = "Set metrics.background as it was in the runs; if they differ, measure one again."
+            problems.append(expected("compare", "runs", rule, given, remedy))
+    return problems
+
+
+def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, problems: list[str]) -> MetricsConfig:
+    """Take clusters, measures and groups from the runs; add their differences to `problems`."""
+    (first, one), *others = summaries.items()
+    cluster = config.cluster or one["bootstrap"]["cluster"]
+    for name, other in others:
+        if config.cluster is None and other["bootstrap"]["cluster"] != cluster:
+            rule = f"to have the same metrics.cluster, as {first!r} with {cluster or 'none'}"
+            given = f"{other['bootstrap']['cluster'] or 'none'} in {name!r}"
+            problems.append(expected("compare", "runs", rule, given, "Set metrics.cluster for the comparison."))
+    settings = {name: {one["name"]: one for one in run.get("measure_settings", ())} for name, run in summaries.items()}
+    shared = [measure for measure in settings[first] if all(measure in run for run in settings.values())]
+    for measure in shared:
+        for name, _ in others:
+            wanted, given = settings[first][measure], settings[name][measure]
+            differing = [key for key in wanted if wanted[key] != given.get(key)]
+            if differing:
+                rule = f"to have the same metrics.measures.{measure}, as {first!r} with {_pairs(wanted, differing)}"
+                problems.append(expected("compare", "runs", rule, f"{_pairs(given, differing)} in {name!r}"))
+    known = [settings[first][measure] for measure in shared if measure in MEASURES.names()]
+    for one in known:
+        options = MEASURES.schema(one["name"]).model_fields
+        problems += [
+            expected(
+                "compare", "runs", "to have options of this version", f"{key!r} in {first!r}", nearest(key, options)
+            )
+            for key in one
+            if key not in options
+        ]
+    if problems:
+        raise InputError(problems)
+    headlines = {run.get("headline_score") for run in summaries.values()}
+    return config.replace(
+        headline=config.headline or (headlines.pop() if len(headlines) == 1 else None),
+        cluster=cluster,
+        measures=tuple(_rebuild(one) for one in known),
+        groups=config.groups or _groups(summaries),
+    )
+
+
+def _groups(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """The groups of classes that all runs have."""
+    first, *others = ({name: tuple(one["classes"]) for name, one in run.get("per_group", {}).items()}
+                      for run in summaries.values())  # fmt: skip
+    return {name: held for name, held in first.items() if all(other.get(name) == held for other in others)}
+
+
+def _rebuild(settings: Mapping[str, Any]) -> Any:
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+    return MEASURES.schema(settings["name"])(**values)
+
+
+def _order(metrics: Mapping[str, Mapping[str, Any]], rank_by: str) -> dict[str, Any]:
+    """The order of the runs by one metric, and which other metrics disagree."""
+    ranked = {name: entry["ranking"]["order"] for name, entry in metrics.items() if entry["ranking"]}
+    chosen = rank_by if rank_by in ranked else f"{rank_by}/mean"
+    if chosen not in ranked:
+        rule = "to be a metric of all runs, of which it is known whether higher is better"
+        raise InputError(expected("compare", "rank_by", rule, repr(rank_by), nearest(rank_by, ranked)))
+    others = {name: order for name, order in ranked.items() if _differs(metrics[name], metrics[chosen])}
+    return {"rank_by": chosen, "order": ranked[chosen], "other_orders": others}
+
+
+def _differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two rankings disagree on a pair that neither of them ties."""
+    ranks, theirs = one["ranking"]["ranks"], other["ranking"]["ranks"]
+    return any((ranks[a] - ranks[b]) * (theirs[a] - theirs[b]) < 0 for a in ranks for b in ranks)
+
+
+def _pairs(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
+    return ", ".join(f"{key}={settings.get(key)}" for key in keys)
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

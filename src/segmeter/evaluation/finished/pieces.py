@@ -1,0 +1,250 @@
+"""Reads the runs to be merged, and lists every way in which they are not parts of one run."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from segmeter.checks import expected, some
+from segmeter.classes import ClassSpec
+from segmeter.distributed.shards import hash_names
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.manifest import read_records, read_run_manifest
+from segmeter.files import is_whole
+from segmeter.metrics.cases.stored import read_spec
+from segmeter.records import changed_files, read_run
+from segmeter.remote import fetch
+
+Kind = Literal["shards", "folds"]
+
+COMMANDS = ("eval", "score", "predict")
+SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
+# Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases
+OF_A_FOLD = frozenset(
+    ("files.checkpoint_sha256", "files.data", *(f"data.{key}" for key in ("fold", "split", "mean", "std")))
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Piece:
+    """A finished run on some of the cases.
+
+    Parameters
+    ----------
+    folder
+        Its folder.
+    command
+        The command that made it: "eval", "score" or "predict".
+    identity
+        Everything that determined its results, by "group.key", without its shard.
+    shard
+        Its shard, by the last part of the keys `SHARD`; empty if it is not a shard.
+    records
+        case_id, sha256 and record of each of its cases.
+    inputs
+        Hashes of the files that its manifest keeps in addition to those of the cases.
+    record
+        Its run.json.
+    spec
+        The classes; None for predict.
+    """
+
+    folder: Path
+    command: str
+    identity: Mapping[str, Any]
+    shard: Mapping[str, Any]
+    records: pa.Table
+    inputs: Mapping[str, str]
+    record: Mapping[str, Any]
+    spec: ClassSpec | None
+
+    @cached_property
+    def cases(self) -> dict[str, tuple[str, str]]:
+        """The hash of the files and the record of each case, by case id."""
+        columns = (self.records[name].to_pylist() for name in ("sha256", "record"))
+        return dict(zip(self.records["case_id"].to_pylist(), zip(*columns, strict=True), strict=True))
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return self.folder.name
+
+
+def find_runs(where: str, folders: Sequence[Path], keep: Callable[[str], bool] = lambda name: True) -> list[Path]:
+    """Resolve the folders of runs. From URLs, the files that `keep` accepts are fetched.
+
+    Raises
+    ------
+    InputError
+        A folder is given twice.
+    """
+    resolved = [fetch(folder, keep=keep).resolve() for folder in folders]
+    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
+    if twice:
+        raise InputError(expected(where, "runs", "to be different folders", f"{some(twice)} twice"))
+    return resolved
+
+
+def read_pieces(folders: Sequence[Path]) -> list[Piece]:
+    """Read runs that are finished and whole.
+
+    Raises
+    ------
+    DataError
+        A folder is not a finished run of eval, score or predict, or a file of it was changed; one line each.
+    InputError
+        There are none, or one is given twice.
+    """
+    resolved = find_runs("merge", folders)
+    if not resolved:
+        raise InputError(expected("merge", "runs", "to name run folders", "none", "Write runs=[A,B]."))
+    pieces, problems = list[Piece](), list[str]()
+    for folder in resolved:
+        try:
+            pieces.append(_read(folder))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return pieces
+
+
+def _read(folder: Path) -> Piece:
+    remedy = "Give the folders of finished runs of segmeter eval, score or predict."
+    try:
+        record = read_run(folder)
+        command = record.get("merged", {}).get("command") or record["command"]
+        if command not in COMMANDS:
+            raise ValueError(f"it is a run of {command}")
+        manifest = read_run_manifest(folder)
+    except (OSError, ValueError, KeyError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(expected("merge", "runs", "to be run folders", f"{folder} ({reason})", remedy)) from error
+    if manifest["state"] != "done":
+        go_on = f"Finish it with segmeter {command} resume={folder}."
+        raise DataError(expected("merge", "runs", "to be finished", f"{folder}, which is not", go_on))
+    written = manifest["results"]
+    damaged = [name for name, entry in written.items() if not is_whole(folder / name, entry)]
+    damaged += changed_files(folder, record)
+    if damaged:
+        rule = "to be as they were written"
+        raise DataError(expected("merge", "runs", rule, f"{folder}, where these are not ({some(damaged)})"))
+    identity = dict(manifest["identity"])
+    shard = {key.partition(".")[2]: identity.pop(key) for key in SHARD if key in identity}
+    return Piece(
+        folder=folder,
+        command=command,
+        identity=identity,
+        shard=shard,
+        records=read_records(folder),
+        inputs=manifest.get("inputs", {}),
+        record=record,
+        spec=None if command == "predict" else read_spec(folder),
+    )
+
+
+def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
+    """Refuse runs that are not parts of one run, with one line for each difference and each missing part.
+
+    Raises
+    ------
+    InputError
+        They differ in command, configuration, classes, checkpoint or data; or shards are missing, or differ in a case
+        that they share; or folds are missing, or share a case or a checkpoint.
+    """
+    problems = [line for piece in pieces[1:] for line in _differences(pieces[0], piece, kind)]
+    if not problems:
+        problems = _incomplete(pieces) + _disagreeing(pieces) if kind == "shards" else _no_folds(pieces)
+    if problems:
+        raise InputError(problems)
+
+
+def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
+    """The differences between two runs, apart from their cases."""
+    one, two = _compared(first, kind), _compared(other, kind)
+    return [
+        expected("merge", key, f"to be the same in all runs, {one.get(key)!r} as in {first.name!r}",
+                 f"{two.get(key)!r} in {other.name!r}")
+        for key in sorted({*one, *two})
+        if one.get(key) != two.get(key)
+    ]  # fmt: skip
+
+
+def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
+    values = {"command": piece.command, **piece.identity, "colours": piece.spec and piece.spec.colours}
+    values.pop("threads", None)  # they affect only last bits, see `threads_warning`
+    if kind == "folds":
+        return {key: value for key, value in values.items() if key not in OF_A_FOLD}
+    return {**values, **{key: piece.shard.get(key) for key in ("cases", "sha256")}, "data": piece.record.get("data")}
+
+
+def threads_warning(pieces: Sequence[Piece]) -> str | None:
+    """A warning if the runs computed with different numbers of threads, as on different machines."""
+    counts = {piece.identity.get("threads") for piece in pieces}
+    if len(counts) == 1:
+        return None
+    numbers = ", ".join(sorted(map(str, counts)))
+    return f"merge: the runs computed with {numbers} threads: last bits may differ from those of one run."
+
+
+def _incomplete(pieces: Sequence[Piece]) -> list[str]:
+    whole = [piece.name for piece in pieces if not piece.shard]
+    if whole:
+        remedy = "Runs on other cases, such as folds, are joined by kind=folds."
+        return [expected("merge", "runs", "to be shards, made with shard=", f"whole runs ({some(whole)})", remedy)]
+    found = {case_id for piece in pieces for case_id in piece.cases}
+    total = pieces[0].shard["cases"]
+    if len(found) == total and hash_names(list(found)) == pieces[0].shard["sha256"]:
+        return []
+    counts = {piece.shard["shard"].partition("/")[2] for piece in pieces}
+    given = {piece.shard["shard"] for piece in pieces}
+    missing = [f"{n}/{count}" for count in counts for n in range(1, int(count) + 1) if f"{n}/{count}" not in given]
+    named = f", without shard {', '.join(missing)}" if len(counts) == 1 and missing else ""
+    return [expected("merge", "runs", f"to be all shards of {total} cases", f"{len(found)} cases{named}")]
+
+
+def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
+    """Shared cases whose files or records differ between shards; rows are compared when they are read."""
+    owners, differing = dict[str, Piece](), list[str]()
+    for piece in pieces:
+        for case_id in piece.cases:
+            owner = owners.setdefault(case_id, piece)
+            if owner is not piece and piece.cases[case_id] != owner.cases[case_id]:
+                differing.append(f"{case_id} in {owner.name} and {piece.name}")
+    return [expected("merge", "runs", "to agree on the cases that they share", some(differing))] if differing else []
+
+
+def _no_folds(pieces: Sequence[Piece]) -> list[str]:
+    def problem(what: str, rule: str, given: object, remedy: str = "") -> None:
+        problems.append(expected("merge", what, rule, given, remedy))
+
+    problems: list[str] = []
+    times = Counter(case_id for piece in pieces for case_id in piece.cases)
+    if twice := [case_id for case_id, count in times.items() if count > 1]:
+        problem("runs", "to be folds without a common case", some(twice))
+    if len(pieces) < 2:
+        problem("runs", "to be two or more folds", len(pieces), "Write runs=[A,B].")
+    if shards := [piece.name for piece in pieces if piece.shard]:
+        problem("runs", "to be whole folds", f"shards ({some(shards)})", "Merge the shards of each fold first.")
+    hashes = [piece.identity.get("files.checkpoint_sha256") for piece in pieces]
+    shared = [piece.name for piece, sha256 in zip(pieces, hashes, strict=True) if sha256 and hashes.count(sha256) > 1]
+    if shared:
+        problem("runs", "to be folds, each of a checkpoint of its own", f"the same checkpoint in {some(shared)}")
+    folds = {piece.identity.get("data.fold") for piece in pieces}
+    if folds == {None}:
+        return problems
+    given = {tuple(map(int, fold.split("/"))) for fold in folds if fold is not None}
+    counts = {count for _, count in given}
+    if len(counts) > 1 or None in folds:
+        problem("data.fold", "to be i/k with one k in all runs", some(map(str, folds)))
+        return problems
+    (count,) = counts
+    if missing := [f"{n}/{count}" for n in range(1, count + 1) if (n, count) not in given]:
+        problem("runs", f"to be all {count} folds", f"none of fold {', '.join(missing)}")
+    if seen := [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]:
+        problem("data.split", "to be val, the cases that a fold held out, in all runs", f"others in {some(seen)}")
+    return problems

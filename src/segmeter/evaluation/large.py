@@ -1,0 +1,95 @@
+"""Decides which images are read in bands of lines, and refuses settings that need such an image whole."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Dataset
+from segmeter.errors import ConfigError
+from segmeter.export.config import ExportConfig
+from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
+from segmeter.inference.predictor import Loss
+from segmeter.inference.results import sums_by_bands
+from segmeter.parallel import map_in_threads
+from segmeter.postprocess.config import PostprocessConfig
+from segmeter.postprocess.pipeline import unbounded_steps
+
+BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
+
+
+def check_streamable(
+    dataset: Dataset,
+    *,
+    export: ExportConfig,
+    postprocess: PostprocessConfig,
+    loss: Loss | None = None,
+    measures: Sequence[str] = (),
+    calibration: bool = False,
+) -> None:
+    """Refuse, all at once, the settings that need a whole map, if there are cases that are read in bands.
+
+    Raises
+    ------
+    ConfigError
+        One line per setting.
+    """
+    streamed = sorted(dataset.streamed_cases())
+    if not streamed:
+        return
+    needs = _whole_map_needs(export, postprocess, dataset.spec)
+    needs += [(f"metrics.measures: {name}", "Leave it out; pixels are counted.") for name in measures]
+    needs += [("metrics.calibration", "Set it to false.")] if calibration else []
+    if loss is not None and not sums_by_bands(loss):
+        needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
+    found = dataset.header_of(streamed[0])
+    why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+    rule = f"to work by rows, as case {dataset.case_ids[streamed[0]]!r} is read by rows ({why})"
+    if needs:
+        raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
+
+
+def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
+    """Find the settings that need a whole map, each with its remedy."""
+    steps = unbounded_steps(postprocess.steps, spec)
+    needs = [(f"postprocess.{name}", "Leave it out; an opening needs `fill`.") for name in steps]
+    flags = [name for name in ("probs", "confidence") if getattr(export, name)]
+    needs += [(f"export.{name}", "Set it to false.") for name in flags]
+    return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
+
+
+def prefer_bands(
+    dataset: Dataset, *, inference: InferenceConfig, export: ExportConfig, postprocess: PostprocessConfig
+) -> Dataset:
+    """The same data set, which reads images that are run in tiles in bands, unless something needs a whole map.
+
+    The labels are the same either way; it takes less memory.
+    """
+    if _whole_map_needs(export, postprocess, dataset.spec):
+        return dataset
+    tile = inference.tile
+    return replace(dataset, rows_above=WHOLE_PIXELS if tile is None else max(BANDED_PIXELS, tile**2))
+
+
+def large_cases(dataset: Dataset) -> frozenset[int]:
+    """The cases of more than `WHOLE_PIXELS`: several of them with their probabilities would fill the memory."""
+    headers = map_in_threads(dataset.header_of, range(len(dataset)))
+    return frozenset(index for index, found in enumerate(headers) if found.height * found.width > WHOLE_PIXELS)
+
+
+def split_parts(indices: range, alone: frozenset[int]) -> Iterator[range]:
+    """Split consecutive indices so that each of `alone` is a part of its own.
+
+    Examples
+    --------
+    >>> list(split_parts(range(2, 8), frozenset({3, 4})))
+    [range(2, 3), range(3, 4), range(4, 5), range(5, 8)]
+    """
+    start = indices.start
+    for index in sorted(alone & set(indices)):
+        if start < index:
+            yield range(start, index)
+        yield range(index, index + 1)
+        start = index + 1
+    if start < indices.stop:
+        yield range(start, indices.stop)

@@ -1,1 +1,0 @@
-"""cases and pairs that are larger than memory -> files and counts, some rows at a time."""

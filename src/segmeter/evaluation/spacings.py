@@ -1,0 +1,183 @@
+"""Finds the spacing of a case and where it comes from, or how its files differ in size and geometry."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from segmeter.checks import expected, some
+from segmeter.data.files.geometry import NOWHERE, agree, describe, geometry_problem, grid_remedy
+from segmeter.data.files.sniff import show
+from segmeter.data.masks.reading import StoredMap
+from segmeter.errors import DataError
+
+PIXELS = "pixels"  # the unit without a spacing
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseSpacing:
+    """The spacing of a case, and where it comes from.
+
+    Parameters
+    ----------
+    spacing
+        Pixel edge per axis, in axis order; None if nothing states it.
+    unit
+        "mm" and so on; "pixels" without a spacing; "" if a spacing has no unit, as that of the configuration.
+    source
+        For example "NIfTI header"; "config"; "none".
+    overridden
+        Whether the configuration's spacing replaces another one of the files.
+    warnings
+        Lines for the user, in words that cases share.
+    """
+
+    spacing: tuple[float, ...] | None = None
+    unit: str = PIXELS
+    source: str = "none"
+    overridden: bool = False
+    warnings: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Make it from its `record`, which may have been read from JSON."""
+        spacing = record["spacing"] and tuple(record["spacing"])
+        return cls(**{**record, "spacing": spacing, "warnings": tuple(record["warnings"])})
+
+
+UNKNOWN_SPACING = CaseSpacing()
+
+
+def find_spacing(
+    paths: Sequence[Path], maps: Sequence[StoredMap], wanted: tuple[float, ...] | None, *, references: int = 1
+) -> CaseSpacing:
+    """Find the spacing of a case, whose files must all fit the first one, its reference.
+
+    Parameters
+    ----------
+    paths, maps
+        The files and their content.
+    wanted
+        The configuration's spacing, which counts for every case, whatever its files say.
+    references
+        How many of the maps are references; a prediction for each of these follows, or none.
+
+    Raises
+    ------
+    DataError
+        Sizes, spacings or geometries differ, one line each; or a file states two geometries; or it states a spacing
+        that can't be used, and the configuration has none.
+    """
+    reference, shape = maps[0], maps[0].values.shape
+    if wanted is None and all(each.geometry is NOWHERE and each.values.shape == shape for each in maps):
+        return UNKNOWN_SPACING  # pictures of one size are the rule
+    problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], reference)]
+    if not problems:
+        for path, each in zip(paths[1:], maps[1:], strict=True):
+            problems += geometry_problem(path, each.geometry, paths[0], reference.geometry, shape)
+    problems += [each.geometry.place_problem for each in maps if each.geometry.place_problem]
+    if wanted is None:
+        problems += [each.geometry.spacing_problem for each in maps if each.geometry.spacing_problem]
+    elif len(wanted) != len(shape):
+        rule = f"to have {len(shape)} values, one per axis of {write_shape(shape)}"
+        problems.append(expected(show(paths[0]), "metrics.spacing", rule, f"{len(wanted)}: {tuple(wanted)}"))
+    if problems:
+        raise DataError(problems)
+    found = next((each.geometry for each in maps if each.geometry.spacing is not None), reference.geometry)
+    warnings = _warnings(maps, references)
+    if wanted is not None:
+        unusable = any(each.geometry.spacing_problem for each in maps)
+        other = unusable or (found.spacing is not None and not agree(found.spacing, wanted))
+        spacing = tuple(map(float, wanted))
+        return CaseSpacing(spacing=spacing, unit="", source="config", overridden=other, warnings=warnings)
+    if found.spacing is None:
+        return CaseSpacing(source=found.source or "none", warnings=warnings)
+    return CaseSpacing(spacing=found.spacing, unit=found.unit or "", source=found.source, warnings=warnings)
+
+
+def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
+    """Doubts that the files leave: which of two geometries counts, and the axes' order if a side has no geometry."""
+    lines = [each.geometry.note for each in maps if each.geometry.note]
+    placed = [each.geometry.known for each in maps]
+    ordered = maps[0].values.ndim == 3 or any(each.geometry.affine is not None for each in maps)
+    if any(placed) and not all(placed) and ordered:
+        lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
+        pairs = zip(maps[:references], maps[references:], strict=False)
+        if any(_fits_reversed(target.values, each.values) for target, each in pairs):
+            lines.append("predictions agree better with their axes reversed: save array.T if they are (i, j, k)")
+    return tuple(dict.fromkeys(lines))
+
+
+def _fits_reversed(target: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether more pixels agree with the axes reversed, if the size allows that."""
+    if target.shape != target.shape[::-1]:
+        return False
+    return int(np.count_nonzero(target == labels.T)) > int(np.count_nonzero(target == labels))
+
+
+class Spacings:
+    """Counts where the spacings of a run come from."""
+
+    def __init__(self) -> None:
+        self.sources: Counter[str] = Counter()
+        self.units: dict[str, str] = {}  # unit -> first case that has it
+        self.overridden: list[str] = []
+        self.noted: defaultdict[str, list[str]] = defaultdict(list)  # warning -> cases
+
+    def add(self, case_id: str, found: CaseSpacing) -> None:
+        """Add one case."""
+        self.sources[found.source] += 1
+        self.units.setdefault(found.unit, case_id)
+        if found.overridden:
+            self.overridden.append(case_id)
+        for line in found.warnings:
+            self.noted[line].append(case_id)
+
+    def problems(self) -> list[str]:
+        """Units that differ make distances of the cases incomparable."""
+        if len(self.units) < 2:
+            return []
+        found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(self.units.items()))
+        remedy = "Set metrics.spacing for all, or score them apart."
+        return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", found, remedy)]
+
+    def warnings(self) -> list[str]:
+        """Lines for the user, each with its cases."""
+        lines = [f"{line} ({some(cases)})." for line, cases in sorted(self.noted.items())]
+        if self.overridden:
+            lines.append(f"metrics.spacing replaces another spacing in the files of cases ({some(self.overridden)}).")
+        return lines
+
+    def summary(self) -> dict[str, Any]:
+        """The entry ``spacing`` of metrics.json."""
+        return {
+            "sources": dict(sorted(self.sources.items())),
+            "units": sorted(self.units),
+            "overridden": len(self.overridden),
+            "warnings": self.warnings(),
+        }
+
+
+def write_shape(shape: Iterable[int]) -> str:
+    """A size as messages show it."""
+    return " x ".join(map(str, shape))
+
+
+def _size(path: Path, each: StoredMap, reference: Path, first: StoredMap) -> list[str]:
+    shape, wanted = each.values.shape, first.values.shape
+    if shape == wanted:
+        return []
+    axes = "(height x width)" if len(shape) == 2 else "(depth x height x width)"
+    rule = f"to have the size of its reference {show(reference)}, {write_shape(wanted)}"
+    remedy = "Its axes are reversed: save array.T." if shape == wanted[::-1] else "Nothing is resized."
+    if each.geometry.affine is not None and first.geometry.affine is not None:
+        places = f"{describe(first.geometry, wanted)}; prediction: {describe(each.geometry, shape)}"
+        remedy = f"Reference: {places}. {grid_remedy(each.geometry, first.geometry)}"
+    return [expected(show(path), "mask", rule, f"{write_shape(shape)} {axes}", remedy)]

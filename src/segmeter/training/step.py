@@ -1,0 +1,253 @@
+"""One training step, from its batches to the averaged weights: augment, forward, loss, backward, clip, step, average.
+
+`update` is the step itself. The rest prepares it, times it for a plan, and ends a run whose loss or gradient is not
+finite (`DivergenceGuard`).
+"""
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.profiler import record_function
+
+from segmeter.bridge import read_scalars
+from segmeter.checks import shorten
+from segmeter.distributed.ranks import ALONE, Order
+from segmeter.errors import RunError
+from segmeter.inference.memory import advised
+from segmeter.inference.precision import autocast, pick_dtype, training_precision, without_tf32
+from segmeter.losses.additive import divide
+from segmeter.training.clock import Limits
+from segmeter.training.data.batches import Batch, Batches
+from segmeter.training.job import TrainJob, TrainModel, check_job
+from segmeter.training.learner import Learner, Parts, capture_rng, kernels, restore_rng, seed_everything
+from segmeter.training.optimizers import update_weights
+from segmeter.training.signals import StopSignals
+
+SHOWN_CASES = 8  # of a batch, in a message
+_LOG = logging.getLogger(__name__)
+TIMED_STEPS, SLOW_STEP_S = 2, 3.0  # of a plan; one step that takes this long is enough
+_LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
+
+
+def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> tuple[Tensor, Tensor, float]:
+    """Take the ordered step; return its loss and norm of the gradient, both on the device, and its learning rate."""
+    lr = learner.begin(order.step, order.progress)
+    first = job.data.name(int(batches[0].indices[0]))
+    with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
+        loss, grad_norm = update(learner.parts, batches)
+    if learner.average:
+        learner.average.update()
+    return loss, grad_norm, lr
+
+
+def update(parts: Parts, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
+    """Update the weights once with several batches on the device, as if they were one. Nothing waits for the device.
+
+    The denominators of the loss are summed over batches and processes before the first forward pass, so each backward
+    pass adds its share of the one gradient. Targets are augmented twice for that rather than kept, so memory does not
+    grow with the number of batches. Only batch norm sees each batch on its own.
+
+    Returns
+    -------
+    Loss and norm of the gradient before clipping, 0-d on the device.
+    """
+    config, world, whole, losses = parts.config, parts.world, None, []
+    layout = torch.channels_last if config.channels_last else torch.contiguous_format
+    if len(batches) > 1 or world.size > 1:
+        whole = world.sum(torch.stack([parts.loss.denominators(parts.augmented(batch)[1]) for batch in batches]).sum(0))
+    for number, batch in enumerate(batches, start=1):
+        image, target = parts.augmented(batch)
+        image = image.contiguous(memory_format=layout)
+        with parts.gathering(image, last=number == len(batches)):
+            precision = training_precision(parts.device, config.precision)
+            with record_function("segmeter.forward"), autocast(parts.device, precision):
+                logits = parts.forward(image)
+                loss = parts.loss(logits, target) if whole is None else divide(parts.loss.sums(logits, target), whole)
+            share = loss * world.size  # as gradients are averaged over processes
+            (share if parts.scaler is None else parts.scaler.scale(share)).backward()
+        losses.append(loss.detach())
+    parts.before_update()
+    total = world.sum(torch.stack(losses).sum())
+    with record_function("segmeter.update"):
+        return total, update_weights(parts.optimizer, clip_norm=config.clip_norm, scaler=parts.scaler)
+
+
+def prepare(stack: ExitStack, job: TrainJob, device: torch.device) -> StopSignals:
+    """Listen to signals, choose kernels and seed the generators, the same in all processes."""
+    training = job.settings.training
+    stop = stack.enter_context(StopSignals())
+    stack.enter_context(kernels(training.deterministic))
+    if pick_dtype(device, training.precision) is torch.float32:
+        stack.enter_context(without_tf32())  # in the backward pass too
+    seed_everything(training.seed)
+    return stop
+
+
+def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
+    """The batches from a step on, prepared ahead. `progress` is how far the run is at a step, 0 to 1."""
+    training, augment = job.settings.training, job.data.augment
+    return Batches(
+        job.data.source,
+        first=step * training.accumulate,
+        progress=lambda number: progress(number // training.accumulate),
+        workers=training.workers,
+        device=device,
+        draw=partial(augment.draw, seed=training.seed) if augment else None,
+    )
+
+
+def time_step(job: TrainJob) -> tuple[float, float]:
+    """Seconds of a training step on this machine, as busy as it is now, and the loss of the first step.
+
+    A copy of the model takes a step to warm up and two that are timed, or a single one if that takes long. Waiting for
+    batches counts. Neither the job nor any generator changes.
+    """
+    device = check_job(job)
+    model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss)
+    state, training = capture_rng(device), job.settings.training
+    probe = replace(job, model=model, world=ALONE)
+    limits = Limits(config=training, batches_per_epoch=len(job.data.source))
+    learner, losses, spent = Learner(probe, device, limits), list[float](), 0.0
+    with open_batches(probe, device, step=0, progress=lambda step: 1.0) as source:
+        while len(losses) < 2 or (len(losses) <= TIMED_STEPS and spent < SLOW_STEP_S):
+            start = time.monotonic()
+            batches = [source.take() for _ in range(training.accumulate)]
+            loss, _, _ = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
+            losses += read_scalars([loss])  # waits for the device
+            spent = spent + time.monotonic() - start if len(losses) > 1 else 0.0
+    restore_rng(state)
+    return spent / (len(losses) - 1), losses[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A step whose loss and gradient norm are still on the device."""
+
+    step: int
+    lr: float
+    indices: Sequence[NDArray[np.int64]]
+    loss: Tensor
+    grad_norm: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """The values since the last line of the log: losses, finite gradient norms, number of skipped updates."""
+
+    losses: list[float]
+    norms: list[float]
+    skipped: int
+
+
+@dataclass
+class DivergenceGuard:
+    """Collects steps, reads their values in one transfer, and ends a run whose loss or gradient is not finite.
+
+    In float16 an overflowing gradient only skips its update, as the scale of the loss has to be found first. Too many
+    skipped updates in a row end the run.
+
+    Parameters
+    ----------
+    case_id
+        Number of a sample -> the name of its case, for the message.
+    scaled
+        Whether the loss is scaled (float16), so that an overflowing gradient skips its update.
+    max_skipped
+        Skipped updates in a row that end the run, >= 1.
+    check_labels
+        Called if a loss is not finite; raises if bad labels are the cause.
+    """
+
+    case_id: Callable[[int], str]
+    scaled: bool = False
+    max_skipped: int = 50
+    check_labels: Callable[[], None] = lambda: None
+    _losses: list[float] = field(default_factory=list)
+    _norms: list[float] = field(default_factory=list)
+    _skipped: int = 0
+    _in_a_row: int = 0
+    _taken: list[Taken] = field(default_factory=list)
+
+    def note(self, taken: Taken) -> None:
+        self._taken.append(taken)
+
+    def read(self) -> None:
+        """Read the losses and norms of all noted steps.
+
+        Raises
+        ------
+        RunError
+            One is not finite, or too many updates were skipped. The message has the step, its rate and its cases.
+        """
+        values = read_scalars([value for taken in self._taken for value in (taken.loss, taken.grad_norm)])
+        taken_steps, self._taken = self._taken, []
+        for taken, loss, norm in zip(taken_steps, values[::2], values[1::2], strict=True):
+            if not math.isfinite(loss):
+                self.check_labels()
+                raise RunError(self._message(f"a finite loss, got {loss}", taken))
+            self._losses.append(loss)
+            if math.isfinite(norm):
+                self._norms.append(norm)
+                self._in_a_row = 0
+            else:
+                self._skip(norm, taken)
+
+    @property
+    def newest(self) -> float:
+        """The newest loss that was read, NaN without any."""
+        return self._losses[-1] if self._losses else math.nan
+
+    def take(self) -> Seen:
+        """Return the values for a line of the log and forget them; a warning counts the skipped updates."""
+        seen = Seen(losses=self._losses, norms=self._norms, skipped=self._skipped)
+        self._losses, self._norms, self._skipped = [], [], 0
+        if seen.skipped:
+            _LOG.warning(
+                "training: %d of the last %d updates were skipped, as their float16 gradient was not finite",
+                *(seen.skipped, len(seen.losses)),
+            )
+        return seen
+
+    def state(self) -> dict[str, Any]:
+        """The plain values that `load` needs."""
+        return {
+            "losses": self._losses,
+            "norms": self._norms,
+            "skipped": self._skipped,
+            "in_a_row": self._in_a_row,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self._losses, self._norms = list(state["losses"]), list(state["norms"])
+        self._skipped, self._in_a_row = state["skipped"], state["in_a_row"]
+
+    def _skip(self, norm: float, taken: Taken) -> None:
+        if not self.scaled:
+            raise RunError(self._message(f"a finite gradient, got {norm}", taken))
+        self._skipped += 1
+        self._in_a_row += 1
+        if self._in_a_row >= self.max_skipped:
+            skipped = f"but {self._in_a_row} updates in a row were skipped (training.max_skipped), the last"
+            raise RunError(
+                self._message(f"a finite gradient, {skipped}", taken, "use training.precision=bfloat16 or float32, ")
+            )
+
+    def _message(self, what: str, taken: Taken, remedy: str = "") -> str:
+        names = list(dict.fromkeys(self.case_id(int(index)) for part in taken.indices for index in part))
+        shown = shorten([repr(name) for name in names], most=SHOWN_CASES)
+        return (
+            f"training: expected {what} at step {taken.step} (lr {taken.lr:.3g}, cases {shown}). "
+            f"Earlier checkpoints stay; {remedy}lower optimizer.lr, set training.clip_norm or look at these cases."
+        )

@@ -1,0 +1,277 @@
+"""Comparing runs: the figures of two folders, and what makes runs incomparable."""
+
+import json
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.finished.compare import compare, name_runs
+from segmeter.evaluation.score import score
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import is_overall
+from segmeter.metrics.statistics import bootstrap
+from segmeter.metrics.summary.scoreboard import PER_CASE
+from tests.data.crafted import THREE
+from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
+
+Masks = dict[str, list[list[int]]]
+
+
+def make_run(
+    folder: Path,
+    *,
+    targets: Masks = TARGETS,
+    labels: Masks = LABELS,
+    spec: ClassSpec = THREE,
+    config: MetricsConfig = FEW,
+) -> Path:
+    put_masks(folder / "references", targets)
+    put_masks(folder / "predictions", labels)
+    score(replace(scoring(folder, spec=spec), metrics=config))
+    return folder
+
+
+def test_the_difference_is_that_of_the_summaries(tmp_path: Path) -> None:
+    better = make_run(tmp_path / "better", labels={"a": LABELS["a"], "b": TARGETS["b"]})
+    worse = make_run(tmp_path / "worse")
+    result = compare([better, worse], FEW)
+    one, two = (json.loads((folder / "metrics.json").read_text()) for folder in (better, worse))
+    for metric in PER_CASE:
+        entry = result["metrics"][metric]
+        (pair,) = entry["pairs"]
+        assert (pair["base"], pair["new"], pair["dataset_change"]) == ("better", "worse", "worse")
+        assert pair["dataset_difference"] == pytest.approx(two["dataset"][metric] - one["dataset"][metric], rel=1e-12)
+        assert entry["dataset"] == {"better": one["dataset"][metric], "worse": two["dataset"][metric]}
+        assert entry["ranking"]["order"] == ["better", "worse"]
+    assert result["n_cases"] == 2
+    assert result["classes"] == ["a", "b", "c"]
+    assert "Only 2 independent units" in result["bootstrap"]["warning"]
+
+
+def test_a_run_against_its_copy_differs_nowhere(tmp_path: Path) -> None:
+    result = compare([make_run(tmp_path / "one"), make_run(tmp_path / "two")], FEW)
+    (pair,) = result["metrics"]["mean_iou"]["pairs"]
+    assert pair["dataset_difference"] == 0.0
+    assert pair["wilcoxon_p"] == pair["wilcoxon_p_holm"] == 1.0
+
+
+CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
+TWO = [1, 1, 1, 1, 0, 1, 1, 1, 1]  # two objects of 4 pixels, one apart
+MERGED = [1] * 9  # IoU 8 / 9, and no object overlaps another by more than half
+APART = [0, 1, 1, 1, 0, 1, 1, 1, 0]  # IoU 6 / 8, PQ .75
+
+
+def cells(row: list[int], cases: int = 6) -> Masks:
+    return {f"c{i}": [row, [0] * 9] for i in range(cases)}
+
+
+def measured(**settings: object) -> MetricsConfig:
+    return FEW.replace(measures=(InstancesConfig(**settings),))  # type: ignore[arg-type]
+
+
+def make_two(folder: Path, *configs: MetricsConfig) -> list[Path]:
+    return [
+        make_run(folder / name, targets=cells(TWO), labels=cells(row), spec=CELLS, config=config)
+        for name, row, config in zip(("merged", "apart"), (MERGED, APART), configs, strict=True)
+    ]
+
+
+def test_pq_that_says_the_opposite_is_shown_and_can_rank(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(), measured())
+    result = compare(runs, FEW)
+    assert (result["rank_by"], result["order"]) == ("pq/cell", ["apart", "merged"])
+    assert result["other_orders"]["mean_iou"] == ["merged", "apart"]
+    entry = result["metrics"]["pq/cell"]
+    assert entry["dataset"] == entry["per_case"] == {"merged": 0.0, "apart": 0.75}
+    (pair,) = entry["pairs"]
+    assert (pair["dataset_difference"], pair["per_case_difference"]) == (0.75, 0.75)
+    assert pair["dataset_ci95"] == pair["per_case_ci95"] == [0.75, 0.75]
+    assert pair["wilcoxon_p"] < 0.05
+    assert pair["sign_flip_p"] < pair["sign_flip_p_holm"]  # over the metrics of all single classes
+    assert (entry["better"], entry["ranked_by"]) == ("higher", "dataset")
+    again = compare(runs, FEW, rank_by="pq")
+    assert (again["rank_by"], again["order"]) == ("pq/mean", ["apart", "merged"])
+    by_pixels = compare(runs, FEW, rank_by="mean_iou")
+    assert by_pixels["other_orders"]["pq/mean"] == by_pixels["other_orders"]["pq/cell"] == ["apart", "merged"]
+
+
+def test_the_dataset_scores_of_measures_are_those_of_the_runs(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(threshold=0.8), measured(threshold=0.8))
+    result = compare(runs, FEW)
+    for name, folder in zip(("merged", "apart"), runs, strict=True):
+        own = json.loads((folder / "metrics.json").read_text())["measures"]
+        for metric in ("pq", "rq"):
+            assert result["metrics"][f"{metric}/cell"]["dataset"][name] == own[metric]["cell"]["dataset"]
+            assert result["metrics"][f"{metric}/cell"]["per_case"][name] == own[metric]["cell"]["mean"]
+
+
+def test_settings_by_their_old_names_are_refused(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(), measured())
+    for run in runs:
+        written = (run / "metrics.json").read_text()
+        (run / "metrics.json").write_text(written.replace('"connectivity": 8', '"touching": "corners"'))
+    with pytest.raises(InputError, match=r"got 'touching' in 'merged'\. It is called 'connectivity' now\."):
+        compare(runs, FEW)
+
+
+def test_other_settings_of_a_measure_are_refused(tmp_path: Path) -> None:
+    runs = make_two(tmp_path, measured(), measured(threshold=0.7))
+    message = "same metrics.measures.instances, as 'merged' with threshold=0.5, got threshold=0.7 in 'apart'"
+    with pytest.raises(InputError, match=message):
+        compare(runs, FEW)
+
+
+def test_what_one_run_measured_alone_is_named(tmp_path: Path) -> None:
+    result = compare(make_two(tmp_path, FEW, measured()), FEW)
+    assert [name for name in result["metrics"] if is_overall(name)] == list(PER_CASE)
+    assert "pq/cell" in result["not_shared"]
+
+
+@pytest.mark.parametrize(
+    ("rank_by", "message"), [("mean_uio", "'mean_uio'. Did you mean 'mean_iou'"), ("pq", "got 'pq'. Known")]
+)
+def test_a_metric_that_cannot_rank_is_refused(rank_by: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(make_two(tmp_path, FEW, FEW), FEW, rank_by=rank_by)
+
+
+def test_failures_of_distances_count_as_the_worst(tmp_path: Path) -> None:
+    config = FEW.replace(measures=(SurfaceConfig(),))
+    targets = cells(TWO)
+    missed = {case: [[0] * 9, [0] * 9] for case in targets}
+    runs = [
+        make_run(tmp_path / name, targets=targets, labels=labels, spec=CELLS, config=config)
+        for name, labels in (("found", cells(APART)), ("missed", missed))
+    ]
+    entry = compare(runs, FEW)["metrics"]["hd95/cell"]
+    assert (entry["better"], entry["ranked_by"]) == ("lower", "per_case")
+    assert entry["ranking"]["order"] == ["found", "missed"]
+    (pair,) = entry["pairs"]
+    assert (pair["per_case_difference"], pair["sign_flip_p"], pair["sign_flip_p_holm"]) == ("inf", None, None)
+    assert pair["wilcoxon_p"] < 0.05
+    assert "dataset_difference" not in pair
+
+
+SLICES = {f"p{i}_{j}": [[0, 1, 2], [i, j % 3, 2]] for i in range(3) for j in range(4)}
+WORSE = {case: [[0, 1, 2], [0, 0, 2]] for case in SLICES}
+GROUPED = FEW.replace(cluster="prefix:_")
+
+
+def test_clusters_are_those_of_the_runs(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / name, targets=SLICES, labels=labels, config=GROUPED)
+        for name, labels in (("one", SLICES), ("two", WORSE))
+    ]
+    inherited, named = compare(runs, FEW), compare(runs, GROUPED)
+    assert inherited == named
+    assert (inherited["bootstrap"]["cluster"], inherited["bootstrap"]["n_units"]) == ("prefix:_", 3)
+
+
+def test_clusters_that_differ_are_refused_unless_they_are_set(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / name, targets=SLICES, labels=labels, config=config)
+        for name, labels, config in (("one", SLICES, GROUPED), ("two", WORSE, FEW))
+    ]
+    message = "the same metrics.cluster, as 'one' with prefix:_, got none in 'two'. Set metrics.cluster"
+    with pytest.raises(InputError, match=message):
+        compare(runs, FEW)
+    assert compare(runs, GROUPED)["bootstrap"]["n_units"] == 3
+
+
+MORE = {"c": [[0]]}
+OTHER_B = {"b": [[1, 1, 1], [0, 0, 0]]}
+MOVED_B = {"b": [[2, 1, 1], [0, 0, 1]]}  # with as many pixels of each class
+FOREGROUND = MetricsConfig(bootstrap=50, background=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param({"targets": TARGETS | MORE, "labels": LABELS | MORE}, "1 missing from 'one': c", id="cases"),
+        pytest.param({"targets": TARGETS | OTHER_B}, "1 cases of 'two' with another target: b", id="targets"),
+        pytest.param({"targets": TARGETS | MOVED_B}, "1 cases of 'two' with another target: b", id="moved targets"),
+        pytest.param(
+            {"spec": THREE.replace(names=("a", "b", "d"))}, "as 'one' with a, b, c, got a, b, d", id="classes"
+        ),
+        pytest.param({"config": FOREGROUND}, "means over b, c in 'two'", id="background"),
+    ],
+)
+def test_runs_that_differ_are_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+    one, two = make_run(tmp_path / "one"), make_run(tmp_path / "two", **changes)  # type: ignore[arg-type]
+    with pytest.raises(InputError) as caught:
+        compare([one, two], FEW)
+    assert message in str(caught.value)
+
+
+def test_an_ignored_value_that_differs_is_refused(tmp_path: Path) -> None:
+    targets = {"a": [[0, 1, 2]]}
+    one = make_run(tmp_path / "one", targets=targets, labels=targets)
+    spec = THREE.replace(ignore_index=None)
+    two = make_run(tmp_path / "two", targets=targets, labels=targets, spec=spec)
+    with pytest.raises(InputError, match="same ignore_index, as 'one' with 255, got None in 'two'"):
+        compare([one, two], FEW)
+
+
+def test_another_convention_is_refused(tmp_path: Path) -> None:
+    one, two = make_run(tmp_path / "one"), make_run(tmp_path / "two")
+    summary = json.loads((two / "metrics.json").read_text()) | {"convention": "other"}
+    (two / "metrics.json").write_text(json.dumps(summary))
+    with pytest.raises(InputError, match=r"follow metrics\.convention=segmeter, got other in 'two'"):
+        compare([one, two], FEW)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]"])
+def test_what_is_no_finished_run_is_refused(content: str | None, tmp_path: Path) -> None:
+    one = make_run(tmp_path / "one")
+    (tmp_path / "two").mkdir()
+    if content is not None:
+        (tmp_path / "two" / "metrics.json").write_text(content)
+    with pytest.raises(DataError, match=r"metrics\.json"):
+        compare([one, tmp_path / "two"], FEW)
+
+
+def test_names_are_as_short_as_they_can_be() -> None:
+    dated = [Path("/r/2026-01-02_030405_a"), Path("/r/2026-01-02_030406_b")]
+    assert list(name_runs(dated)) == ["a", "b"]
+    same = [Path("/r/2026-01-02_030405_a"), Path("/r/2026-01-02_030406_a")]
+    assert list(name_runs(same)) == ["2026-01-02_030405_a", "2026-01-02_030406_a"]
+    assert list(name_runs([Path("/r/a"), Path("/q/a")])) == ["/r/a", "/q/a"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [([Path("/r/a")], "two or more run folders, got 1"), ([Path("/r/a"), Path("/r/b/../a")], "/r/a twice")],
+)
+def test_one_run_or_the_same_twice_is_refused(folders: list[Path], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        name_runs(folders)
+
+
+def test_a_case_takes_less_memory_than_its_rows_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a row object for each case it took 3.3 KB of each."""
+    monkeypatch.setattr(bootstrap, "MOST_UNITS", 256)  # what more cases are pooled in
+    peaks = [peak_of_comparing(tmp_path / str(count), count) for count in (500, 8500)]
+    assert peaks[1] - peaks[0] < 8000 * 1000
+
+
+def peak_of_comparing(place: Path, count: int) -> int:
+    counts = np.random.default_rng(0).integers(0, 99, (count, 3, 3))
+    for name, each in (("a", counts), ("b", counts[:, :, ::-1])):
+        (place / name).mkdir(parents=True)
+        rows = [CaseRow(case_id=f"c{i:06d}", height=9, width=9, counts=one) for i, one in enumerate(each)]
+        write_cases(place / name, rows, THREE)
+        summary = {"convention": FEW.convention, "bootstrap": {"cluster": None}}
+        (place / name / "metrics.json").write_text(json.dumps(summary))
+    tracemalloc.start()
+    compare([place / "a", place / "b"], FEW)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak

@@ -1,0 +1,197 @@
+"""Shards of one run, and folds, are joined: rows, files and notes; what does not fit is refused before anything is
+written. tests/cli/commands/test_merge.py compares whole runs to the byte.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from segmeter.distributed.shards import Shard
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.finished.merge import Merge, check_merge, merge
+from segmeter.evaluation.finished.pieces import read_pieces
+from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_records, read_run_manifest
+from segmeter.evaluation.score import score
+from segmeter.files import describe_file, write_json
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.config.measures import EventsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from tests.evaluation.masks import FEW, put_masks, scoring
+
+RNG = np.random.default_rng(5)
+TARGETS = {name: RNG.integers(0, 3, (6, 7)).tolist() for name in "abcde"}
+LABELS = {name: RNG.integers(0, 3, (6, 7)).tolist() for name in "abcde"}
+
+
+def scored(root, folder, *, shard=None, metrics=FEW):
+    """A finished run of `segmeter score` in a folder."""
+    job = replace(scoring(root), folder=folder, shard=shard, metrics=metrics)
+    summary = score(job)
+    write_json(folder / "run.json", {"command": "score", "data": "the same"})
+    return summary
+
+
+@pytest.fixture(scope="module")
+def masks(tmp_path_factory):
+    root = tmp_path_factory.mktemp("masks")
+    put_masks(root / "references", TARGETS)
+    put_masks(root / "predictions", LABELS)
+    return root
+
+
+@pytest.fixture(scope="module")
+def thirds(masks):
+    folders = [masks / f"s{number}" for number in (1, 2, 3)]
+    for number, folder in enumerate(folders, 1):
+        scored(masks, folder, shard=Shard(number, 3))
+    return folders
+
+
+def job_of(folders, folder, *, kind="shards", metrics=FEW, **options):
+    return Merge(pieces=read_pieces(folders), kind=kind, metrics=metrics, folder=folder, **options)
+
+
+def test_shards_in_any_order_are_the_run_without_shards(masks, thirds, tmp_path):
+    whole = scored(masks, tmp_path / "whole")
+    found = merge(job_of(thirds[::-1], tmp_path / "merged"))
+    assert found == whole
+    for name in ("metrics.json", "cases.parquet", "cases.csv", "manifest.json"):
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    matrix = np.zeros((3, 3), int)  # counted pixel by pixel
+    for name in "abcde":
+        np.add.at(matrix, (np.array(TARGETS[name]), np.array(LABELS[name])), 1)
+    assert found["confusion_matrix"] == matrix.tolist()
+
+
+def test_a_case_that_two_shards_share_is_taken_once(masks, thirds, tmp_path):
+    scored(masks, tmp_path / "half", shard=Shard(1, 2))
+    merge(job_of([*thirds, tmp_path / "half"], tmp_path / "merged"))
+    rows = read_cases(tmp_path / "merged")
+    assert [row.case_id for row in rows] == list("abcde")
+    assert sum(int(row.counts.sum()) for row in rows) == 5 * 42
+
+
+def test_rows_that_differ_are_refused_with_their_runs(masks, thirds, tmp_path, monkeypatch):
+    """Files and records of the cases are the same: only the rows tell. Mutation seen to fail: rows not compared."""
+    monkeypatch.setattr(
+        "segmeter.metrics.measures.row.count_case_and_hidden", lambda target, *_: (np.ones((3, 3), int), 0)
+    )
+    scored(masks, tmp_path / "half", shard=Shard(1, 2))
+    pieces = read_pieces([*thirds, tmp_path / "half"])
+    with pytest.raises(DataError) as caught:
+        merge(Merge(pieces=pieces, kind="shards", metrics=FEW, folder=tmp_path / "merged"))
+    assert str(caught.value) == (
+        "merge: expected `runs` to agree on the cases that they share, "
+        "got 3: a in s1 and half, c in s3 and half, e in s2 and half."
+    )
+    assert not (tmp_path / "merged" / "metrics.json").exists()
+
+
+def test_another_configuration_than_the_runs_is_refused(thirds, tmp_path):
+    other = MetricsConfig(bootstrap=50, background=False)
+    with pytest.raises(InputError) as caught:
+        merge(job_of(thirds, tmp_path / "merged", metrics=other))
+    assert str(caught.value) == (
+        "merge: expected `runs` to have the config.yaml and tables that it was measured with, "
+        "got 's1', where other is metrics.background."
+    )
+    assert not (tmp_path / "merged").exists()
+
+
+def test_folds_are_marked_and_keep_what_all_have(masks, tmp_path):
+    """Of the identity only what is the same in all of them."""
+    folders = []
+    for name, cases in (("one", "ab"), ("two", "cde")):
+        root = tmp_path / name
+        put_masks(root / "references", {each: TARGETS[each] for each in cases})
+        put_masks(root / "predictions", {each: LABELS[each] for each in cases})
+        scored(root, root)
+        manifest = json.loads((root / "manifest.json").read_text())
+        manifest["identity"]["files.checkpoint_sha256"] = name
+        write_json(root / "manifest.json", manifest)
+        folders.append(root)
+    with pytest.raises(InputError, match=r"`files\.checkpoint_sha256` to be the same"):
+        check_merge(job_of(folders, tmp_path / "merged"))
+    found = merge(job_of(folders, tmp_path / "merged", kind="folds"))
+    mark = {"kind": "folds", "n_runs": 2, "checkpoints_sha256": ["one", "two"]}
+    assert (found["merged"], found["n_cases"]) == (mark, 5)
+    identity = read_run_manifest(tmp_path / "merged")["identity"]
+    assert identity["merged.kind"] == "folds"
+    assert "files.checkpoint_sha256" not in identity
+    assert identity["metrics.bootstrap"] == 50
+
+
+def test_shards_without_any_object_keep_their_table_of_objects(tmp_path):
+    """Mutation seen to fail: a case without objects taken for one of which they are unknown."""
+    config = FEW.replace(measures=(EventsConfig(),), background=False)
+    for side in ("references", "predictions"):
+        put_masks(tmp_path / side, {name: [[0, 0]] for name in "ab"})
+    scored(tmp_path, tmp_path / "whole", metrics=config)
+    halves = [tmp_path / f"s{number}" for number in (1, 2)]
+    for number, folder in enumerate(halves, 1):
+        scored(tmp_path, folder, shard=Shard(number, 2), metrics=config)
+    merge(job_of(halves, tmp_path / "merged", metrics=config))
+    for name in ("objects.parquet", "manifest.json"):
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def predicted(folder: Path, number: int, cases: dict[str, bytes]) -> Path:
+    """A finished run of `segmeter predict` whose label maps are any bytes; "a" and "b" are all the cases."""
+    from segmeter.distributed.shards import describe_shard
+
+    shard = {"shard": describe_shard(Shard(number, 2), ["a", "b"])}
+    manifest = Manifest.begin(folder, shard | {"model": "m"}, list(cases))
+    for case_id, content in cases.items():
+        path = folder / "predictions" / "labels" / f"{case_id}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        files = {f"labels/{case_id}.png": describe_file(path)}
+        manifest.add(Entry(case_id=case_id, record={"image": [1, 1, 3, "uint8"], "files": files}))
+    manifest.finish()
+    write_json(folder / "run.json", {"command": "predict"})
+    return folder
+
+
+def test_predictions_are_joined(tmp_path):
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    assert merge(job_of(halves, tmp_path / "merged", metrics=None)) == {}
+    labels = tmp_path / "merged" / "predictions" / "labels"
+    assert {path.name: path.read_bytes() for path in labels.iterdir()} == {"a.png": b"A", "b.png": b"B"}
+    manifest = read_run_manifest(tmp_path / "merged")
+    assert (manifest["cases"], manifest["state"]) == (["a", "b"], "done")
+    assert manifest["identity"] == {"model": "m"}
+    assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
+
+
+def test_a_prediction_that_changed_is_named(tmp_path):
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    changed = halves[1] / "predictions" / "labels" / "b.png"
+    changed.write_bytes(b"?")
+    with pytest.raises(DataError) as caught:
+        merge(job_of(halves, tmp_path / "merged", metrics=None))
+    assert str(caught.value) == (
+        f"merge: expected `runs` to have their predictions as they were written, got 1: {changed}."
+    )
+    assert read_run_manifest(tmp_path / "merged")["state"] == "running"
+
+
+def test_other_numbers_of_threads_are_warned_of(tmp_path, caplog):
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    job = job_of(halves, tmp_path / "merged", metrics=None)
+    one, other = (replace(p, identity={**p.identity, "threads": n}) for p, n in zip(job.pieces, (1, 2), strict=True))
+    merge(replace(job, pieces=[one, other]))
+    assert "merge: the runs computed with 1, 2 threads: last bits may differ" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["predictions", "predictions/labels", "predictions/labels/a.png"])
+def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, tmp_path):
+    """Mutation seen to fail: the folder of a file taken where it leads."""
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    (halves[0] / name).rename(tmp_path / "elsewhere")
+    (halves[0] / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"is a link|to have their predictions as they were written"):
+        merge(job_of(halves, tmp_path / "merged", metrics=None))
+    assert not list((tmp_path / "merged").rglob("a.png"))

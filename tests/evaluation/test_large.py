@@ -1,0 +1,310 @@
+"""Cases that are larger than memory, against the same cases in memory: labels, counts, losses, to the last bit."""
+
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+import zarr
+from PIL import Image
+
+from segmeter.data.config import FolderConfig
+from segmeter.data.folders.folder import build_folder, open_images
+from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation import large
+from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
+from segmeter.evaluation.large import prefer_bands
+from segmeter.evaluation.manifest import Manifest, parse_records, read_records
+from segmeter.evaluation.predicted import CaseRun
+from segmeter.export.config import ExportConfig
+from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.losses.build import build_loss
+from segmeter.losses.config import DiceConfig, FocalConfig
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.config.measures import SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.postprocess.config import ClosingConfig, PostprocessConfig, RemoveSmallObjectsConfig
+from segmeter.postprocess.pipeline import Bands
+from tests.evaluation.test_evaluate_resume import files, flip
+from tests.models.parts import make_card, make_spec, make_tiny
+
+SPEC = make_spec()
+SIZES = {"a": (300, 200), "b": (97, 130), "c": (513, 64)}
+SUFFIXES = {"png": "png", "tiff": "tif", "zarr": "zarr", "mha": "mha"}
+TURNED = (274, "H", 1, 6, True)  # a tag of TIFF: the picture lies on its side
+CLOSING = PostprocessConfig(steps=(ClosingConfig(radius=2),))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name in ("images", "masks"):
+        (root / name).mkdir()
+    for name, size in SIZES.items():
+        image = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
+        target = rng.integers(0, 3, size).astype(np.uint8)
+        target[:9] = 255
+        tifffile.imwrite(root / "images" / f"{name}.tif", image, photometric="rgb", tile=(64, 64))
+        if name == "b":
+            Image.fromarray(target).save(root / "masks" / "b.png")
+        else:
+            tifffile.imwrite(root / "masks" / f"{name}.tif", target, tile=(32, 32), compression="zlib")
+    return root
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)  # b is smaller, and run in memory
+
+
+def predictor():
+    config = InferenceConfig(precision="float32", batch_size=2, tile=64, tile_batch=3)
+    return Predictor(make_tiny(card=make_card(SPEC)), config, torch.device("cpu"))
+
+
+def cases_of(data):
+    config = FolderConfig(root=str(data), classes=SPEC.names, ignore_index=255)
+    return replace(build_folder(config, split="all"), streams=True)
+
+
+def evaluation(data, folder, **changes):
+    fields = {
+        "predictor": predictor(),
+        "dataset": cases_of(data),
+        "loss": build_loss(FocalConfig(), spec=SPEC),
+        "export": ExportConfig(labels_format="tiff"),
+        "postprocess": CLOSING,
+        "metrics": MetricsConfig(bootstrap=20),
+        "folder": folder,
+        "identity": {"checkpoint": "0"},
+    }
+    return Evaluation(**(fields | changes))
+
+
+def labels_in(folder):
+    return {path.stem: tifffile.imread(path) for path in (folder / "predictions" / "labels").iterdir()}
+
+
+def test_an_evaluation_by_rows_is_that_in_memory(data, tmp_path, monkeypatch):
+    whole = evaluate(evaluation(data, tmp_path / "whole"))
+    monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
+    job = evaluation(data, tmp_path / "rows")
+    assert job.dataset.streamed_cases() == {0, 2}
+    assert evaluate(job) == whole
+    for name, labels in labels_in(tmp_path / "whole").items():
+        assert np.array_equal(labels_in(tmp_path / "rows")[name], labels)
+    for one, other in zip(read_cases(tmp_path / "whole"), read_cases(tmp_path / "rows"), strict=True):
+        assert (one.case_id, one.loss, one.changed_pixels) == (other.case_id, other.loss, other.changed_pixels)
+        assert np.array_equal(one.counts, other.counts)
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_an_interrupted_evaluation_ends_with_the_same_bytes(data, tmp_path, streamed, monkeypatch, after, caplog):
+    evaluate(evaluation(data, tmp_path / "clean"))
+    add, left = Manifest.add, [after]
+
+    def add_and_leave(self, entry):
+        add(self, entry)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "add", add_and_leave)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(evaluation(data, tmp_path / "run"))
+    evaluate(evaluation(data, tmp_path / "run", resume=True))
+    assert (
+        f"{after - 1} of 3 cases are kept. A large image that was cut short begins at its first row again."
+        in caplog.text
+    )
+    assert files(tmp_path / "run") == files(tmp_path / "clean")
+
+
+def test_a_damaged_file_of_a_large_case_is_named_and_made_again(data, tmp_path, streamed, caplog):
+    evaluate(evaluation(data, tmp_path))
+    clean = files(tmp_path)
+    flip(tmp_path / "predictions" / "labels" / "c.tif")
+    evaluate(evaluation(data, tmp_path, resume=True))
+    assert "written again (1: labels/c.tif)" in caplog.text
+    assert files(tmp_path) == clean
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"postprocess": PostprocessConfig(steps=(RemoveSmallObjectsConfig(),))}, "postprocess.remove_small_objects"),
+        ({"metrics": MetricsConfig(measures=(SurfaceConfig(),))}, "metrics.measures: surface"),
+        ({"metrics": MetricsConfig(calibration=True)}, "metrics.calibration"),
+        ({"export": ExportConfig(probs=True)}, "export.probs"),
+        ({"export": ExportConfig(confidence=True)}, "export.confidence"),
+        ({"export": ExportConfig(objects=("coco",))}, "export.objects"),
+        ({"loss": torch.nn.CrossEntropyLoss()}, "loss"),
+        ({"loss": build_loss(DiceConfig(over="sample"), spec=SPEC)}, "loss"),
+    ],
+    ids=["step", "measure", "calibration", "probs", "confidence", "objects", "loss", "region loss"],
+)
+def test_what_needs_a_whole_map_is_refused_by_name_before_any_work(data, tmp_path, streamed, changes, what):
+    with pytest.raises(ConfigError, match=rf"`{what}` to work by rows, as case 'a' .* \(300 x 200 pixels\)"):
+        evaluate(evaluation(data, tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_small_zarr_is_refused_for_what_it_is(tmp_path):
+    zarr.create_array(str(tmp_path / "a.zarr"), data=np.zeros((40, 30, 3), np.uint8), dimension_names=("y", "x", "c"))
+    job = prediction(open_images(tmp_path / "a.zarr", spec=SPEC, in_channels=3), tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"`export.probs` to work by rows, as case 'a' is read by rows \(a Zarr image\)"
+    ):
+        predict(replace(job, export=ExportConfig(probs=True)))
+
+
+def test_a_file_that_changed_since_it_was_checked_is_refused(data, tmp_path, streamed):
+    dataset = cases_of(data).with_contents([("0" * 64, "0" * 64)] * 3)
+    with pytest.raises(DataError, match="to have the content that was checked at the start"):
+        evaluate(evaluation(data, tmp_path, dataset=dataset))
+
+
+@pytest.mark.parametrize("folder", ["images", "masks"])
+def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, streamed, monkeypatch, folder):
+    """With size and time of modification put back. Mutation seen to fail: `unchanged` that looks once."""
+    copied = shutil.copytree(data, tmp_path / "data")
+    path, push = copied / folder / "a.tif", Bands.push
+    content, times = path.read_bytes(), path.stat()
+
+    def change_and_push(steps, labels):
+        with path.open("r+b") as file:  # never cut, as it is being read
+            file.write(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return push(steps, labels)
+
+    monkeypatch.setattr(Bands, "push", change_and_push)
+    with pytest.raises(DataError, match=f"{folder}/a.tif: expected `file` to stay as it is"):
+        evaluate(evaluation(copied, tmp_path / "run"))
+
+
+def prediction(dataset, folder):
+    return PredictionRun(
+        predictor=predictor(),
+        dataset=dataset,
+        export=ExportConfig(),
+        postprocess=CLOSING,
+        folder=folder,
+    )
+
+
+def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, tmp_path, streamed):
+    image = tifffile.imread(data / "images" / "a.tif")
+    (tmp_path / "images").mkdir()
+    folder = tmp_path / "images" / "b.zarr"
+    zarr.create_array(str(folder), data=np.moveaxis(image, -1, 0), chunks=(1, 64, 64), dimension_names=("c", "y", "x"))
+    with tifffile.TiffWriter(tmp_path / "images" / "a.tif") as writer:
+        writer.write(np.repeat(np.repeat(image, 2, 0), 2, 1), tile=(64, 64), photometric="rgb", subifds=1)
+        writer.write(image, tile=(64, 64), photometric="rgb", subfiletype=1)
+    tifffile.imwrite(tmp_path / "plain.tif", image, photometric="rgb", tile=(64, 64))
+    predict(prediction(open_images(tmp_path / "plain.tif", spec=SPEC, in_channels=3), tmp_path / "plain"))
+    expected = labels_in(tmp_path / "plain")["plain"]
+    predict(prediction(open_images(folder, spec=SPEC, in_channels=3), tmp_path / "zarr"))
+    assert np.array_equal(labels_in(tmp_path / "zarr")["b"], expected)
+    pyramid = open_images(tmp_path / "images" / "a.tif", spec=SPEC, in_channels=3, level=1)
+    predict(prediction(pyramid, tmp_path / "level"))
+    assert np.array_equal(labels_in(tmp_path / "level")["a"], expected)
+    with pytest.raises(DataError, match="to have a level 1"):
+        open_images(tmp_path / "plain.tif", spec=SPEC, in_channels=3, level=1)
+    assert len(open_images(tmp_path / "images", spec=SPEC, in_channels=3)) == 2
+
+
+def preferred(dataset, folder, **changes):
+    """A prediction that reads what is run in tiles by rows, where it may."""
+    job = replace(prediction(dataset, folder), **changes)
+    groups = {"inference": job.predictor.config, "export": job.export, "postprocess": job.postprocess}
+    return replace(job, dataset=prefer_bands(dataset, **groups))
+
+
+@pytest.fixture
+def tiled_above(monkeypatch):
+    monkeypatch.setattr("segmeter.evaluation.large.BANDED_PIXELS", 20_000)
+
+
+def images_of(data):
+    return open_images(data / "images", spec=SPEC, in_channels=3)
+
+
+@pytest.mark.parametrize("form", ["png", "tiff", "zarr", "mha"])
+def test_an_image_that_fits_leaves_the_same_files_by_rows(data, tmp_path, tiled_above, form):
+    export = ExportConfig(labels_format=form)
+    predict(replace(prediction(images_of(data), tmp_path / "whole"), export=export))
+    job = preferred(images_of(data), tmp_path / "rows", export=export)
+    assert job.dataset.streamed_cases() == {0, 2}
+    predict(job)
+    assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
+    assert list(parse_records(read_records(tmp_path / "rows"))["a"]["files"]) == [f"labels/a.{SUFFIXES[form]}"]
+
+
+def test_planes_of_an_image_that_fits_are_the_same_by_rows(data, tmp_path, tiled_above):
+    spec = make_spec(task="multilabel")
+    images = open_images(data / "images", spec=spec, in_channels=3)
+    own = Predictor(make_tiny(card=make_card(spec)), predictor().config, torch.device("cpu"))
+    predict(replace(prediction(images, tmp_path / "whole"), predictor=own))
+    predict(preferred(images, tmp_path / "rows", predictor=own))
+    assert files(tmp_path / "rows" / "predictions") == files(tmp_path / "whole" / "predictions")
+    assert len(files(tmp_path / "rows" / "predictions")) == 3 * spec.num_classes
+
+
+def test_a_damaged_file_of_an_image_that_fits_is_made_again_by_rows(data, tmp_path, tiled_above, caplog):
+    predict(preferred(images_of(data), tmp_path))
+    clean = files(tmp_path)
+    flip(tmp_path / "predictions" / "labels" / "c.png")
+    predict(preferred(images_of(data), tmp_path, resume=True))
+    assert "written again (1: labels/c.png)" in caplog.text
+    assert files(tmp_path) == clean
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"export": ExportConfig(probs=True)},
+        {"export": ExportConfig(confidence=True)},
+        {"export": ExportConfig(objects=("coco",))},
+        {"postprocess": PostprocessConfig(steps=(RemoveSmallObjectsConfig(),))},
+    ],
+    ids=["probs", "confidence", "objects", "step"],
+)
+def test_an_image_that_fits_is_read_whole_where_that_is_needed(data, tmp_path, tiled_above, changes):
+    job = preferred(images_of(data), tmp_path, **changes)
+    assert not job.dataset.streamed_cases()
+    assert predict(job) == 3
+
+
+def test_an_image_that_is_turned_or_run_whole_is_not_read_by_rows(data, tmp_path, tiled_above):
+    turned = tmp_path / "turned.tif"
+    tifffile.imwrite(turned, tifffile.imread(data / "images" / "a.tif"), photometric="rgb", extratags=[TURNED])
+    images = open_images(turned, spec=SPEC, in_channels=3, orientation="apply")
+    assert not preferred(images, tmp_path).dataset.streamed_cases()
+    predict(preferred(images, tmp_path))
+    whole = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(tile=320), torch.device("cpu"))
+    assert preferred(images_of(data), tmp_path, predictor=whole).dataset.streamed_cases() == set()
+    usual = Predictor(make_tiny(card=make_card(SPEC)), InferenceConfig(), torch.device("cpu"))
+    assert preferred(images_of(data), tmp_path, predictor=usual).dataset.rows_above == WHOLE_PIXELS
+
+
+def test_large_images_whose_probabilities_are_kept_go_one_at_a_time_and_leave_the_same_files(
+    data, tmp_path, monkeypatch
+):
+    def kept(folder):
+        dataset = replace(cases_of(data), streams=False)
+        return evaluation(data, folder, dataset=dataset, export=ExportConfig(labels_format="tiff", probs=True))
+
+    evaluate(kept(tmp_path / "together"))
+    parts, predictions = [], CaseRun.predictions
+    monkeypatch.setattr(
+        CaseRun, "predictions", lambda run, cases, **options: parts.append(cases) or predictions(run, cases, **options)
+    )
+    monkeypatch.setattr(large, "WHOLE_PIXELS", 20_000)  # a and c have more, b fewer
+    evaluate(kept(tmp_path / "apart"))
+    assert parts == [range(1), range(1, 2), range(2, 3)]
+    assert files(tmp_path / "apart") == files(tmp_path / "together")

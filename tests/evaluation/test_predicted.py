@@ -1,0 +1,248 @@
+"""Cases of one run: each is noted only when its files are complete, in its order, and what a fault leaves is whole."""
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from PIL import Image
+
+from segmeter.data.location import Location
+from segmeter.distributed.batches import BatchOf
+from segmeter.errors import ConfigError, DataError, RunError
+from segmeter.evaluation import predicted
+from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
+from segmeter.evaluation.memory import Room
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, finish, run_cases
+from segmeter.export import writer as writer_module
+from segmeter.export.config import ExportConfig
+from segmeter.export.writer import Writer
+from segmeter.files import is_whole
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfig
+from tests.training.tiny import TinyCases, tiny_segmenter
+
+COUNT = 5
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
+
+
+@pytest.fixture
+def job(predictor, tmp_path):
+    return CaseRun(
+        predictor=predictor,
+        dataset=TinyCases(count=COUNT),
+        export=ExportConfig(),
+        postprocess=PostprocessConfig(),
+        folder=tmp_path / "run",
+        identity={"checkpoint": "0"},
+    )
+
+
+def work(job, *, done=0, **options):
+    """Run the cases; the ids of those that were predicted."""
+    seen, manifest = [], begin(job)
+    try:
+        see = lambda prediction: seen.append(prediction.sample.case_id)  # noqa: E731
+        run_cases(job, manifest, done=done, what="running", see=see, **options)
+    finally:
+        manifest.close()
+    return seen
+
+
+def begin(job):
+    return open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
+
+
+def noted(job):
+    """What is recorded of each case, by its id."""
+    return parse_records(read_records(job.folder))
+
+
+def test_every_case_is_noted_in_order_with_its_row_and_its_whole_files(job):
+    def measure(prediction, cleaned):
+        counts = np.full((3, 3), int((cleaned.labels == 1).sum()))
+        return CaseRow(case_id=prediction.sample.case_id, height=16, width=16, counts=counts)
+
+    names = list(job.dataset.case_ids)
+    assert work(replace(job, export=ExportConfig(probs=True)), measure=measure) == names
+    rows = begin(replace(job, resume=True)).table(job.dataset.spec)
+    assert list(noted(job)) == rows.case_ids == names
+    for row, record in zip(rows, noted(job).values(), strict=True):
+        with Image.open(job.folder / PREDICTIONS / "labels" / f"{row.case_id}.png") as image:
+            assert int(row.counts[0, 0]) == (np.asarray(image) == 1).sum()
+        assert record["image"] == [16, 16, 3, "float32"]
+        assert set(record["files"]) == {f"labels/{row.case_id}.png", f"probs/{row.case_id}.npy"}
+        assert all(is_whole(job.folder / PREDICTIONS / name, each) for name, each in record["files"].items())
+
+
+def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
+    """The files of the first case are held back while later cases are finished."""
+    free, finished, write = threading.Event(), threading.Event(), Writer.write
+
+    def slow(writer, case_id, *arrays, **options):
+        if case_id == "case00":
+            assert free.wait(20)
+        found = write(writer, case_id, *arrays, **options)
+        finished.set()
+        return found
+
+    def see(prediction):
+        if prediction.sample.case_id == "case03":
+            assert finished.wait(20)
+            assert noted(job) == {}
+            free.set()
+
+    monkeypatch.setattr(Writer, "write", slow)
+    monkeypatch.setattr("segmeter.evaluation.predicted.count_cores", lambda: 2)
+    manifest = begin(job)
+    try:
+        run_cases(job, manifest, done=0, what="running", see=see)
+    finally:
+        free.set()
+        manifest.close()
+    assert list(noted(job)) == list(job.dataset.case_ids)
+
+
+@pytest.mark.parametrize("most", [1, 700, 10**6])
+def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job, monkeypatch, most):
+    """Label maps of 256 bytes. Mutation seen to fail: no room is taken."""
+    held, peak, turn = [0], [0], threading.Lock()
+    finish_one = predicted.finish
+
+    class Watched(Room):
+        def __init__(self, limit):
+            super().__init__(most)
+
+        def enter(self, needed):
+            super().enter(needed)
+            with turn:
+                held[0] += needed
+                peak[0] = max(peak[0], held[0])
+
+        def leave(self, needed):
+            with turn:
+                held[0] -= needed
+            super().leave(needed)
+
+    monkeypatch.setattr(predicted, "Room", Watched)
+    monkeypatch.setattr(predicted, "finish", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
+    assert len(work(job)) == COUNT
+    assert held == [0]
+    assert 256 <= peak[0] <= max(most, 256)
+
+
+def test_a_file_that_can_not_be_written_ends_the_run_and_names_the_case(job, monkeypatch):
+    """The cases before it are noted, and those that wait are not written."""
+    real = writer_module.write_bytes
+
+    def full(path, content):
+        if path.stem == "case02":
+            raise OSError(28, "No space left on device")
+        real(path, content)
+
+    monkeypatch.setattr(writer_module, "write_bytes", full)
+    with pytest.raises(
+        RunError, match=r"case 'case02' could not be written to .*case02.png' \(No space left on device\)"
+    ):
+        work(job)
+    assert list(noted(job)) == ["case00", "case01"]
+
+
+def test_what_is_done_is_not_read_again(job):
+    work(job)
+    again = replace(job, resume=True)
+    job.dataset.read.clear()
+    assert work(again, done=4) == ["case04"]
+    assert job.dataset.read == [4]
+    with pytest.raises(ConfigError, match="`checkpoint` was '0' and is '1' now"):
+        begin(replace(again, identity={"checkpoint": "1"}))
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "message"),
+    [({"broken": (3,)}, DataError, "case03.png: is truncated"), ({"poisoned": (3,)}, RunError, "case03")],
+    ids=["file", "not finite"],
+)
+def test_cases_before_a_fault_are_noted_whole(job, broken, error, message):
+    """In batches of 2, a case that can't be read takes its batch with it."""
+    with pytest.raises(error, match=message):
+        work(replace(job, dataset=TinyCases(count=COUNT, **broken)))
+    names = list(noted(job))
+    assert names == list(job.dataset.case_ids[: len(names)])
+    assert len(names) <= 3
+    files = sorted(path.stem for path in (job.folder / PREDICTIONS / "labels").glob("*"))
+    assert set(names) <= set(files)
+    assert not [name for name in files if "tmp" in name]
+
+
+def test_batches_are_those_of_the_whole_run(job):
+    """Of a shard: grouped by 2, each part gives them. Mutation seen to fail: all cases in one part."""
+    kind, parts = (16, 16, "float32"), []
+
+    class Seen:
+        config = job.predictor.config
+
+        def predict(self, part, **options):
+            parts.append([int(part[i].case_id[-1]) for i in range(len(part))])
+            return iter(())
+
+    shard = replace(job, predictor=Seen(), batches=[BatchOf(number, kind) for number in (0, 2, 2, 4, 6)])
+    list(shard.predictions(range(5), probs=False))
+    assert [part[i : i + 2] for part in parts for i in range(0, len(part), 2)] == [[0], [1, 2], [3], [4]]
+    parts.clear()
+    list(replace(shard, batches=None).predictions(range(1, 5), probs=False))
+    assert parts == [[1, 2, 3, 4]]
+
+
+def test_a_case_is_post_processed_measured_and_written(job):
+    """Labels and objects after post-processing, confidence of the labels before it."""
+    labels = np.zeros((5, 7), np.uint8)
+    labels[0, :3], labels[4, 6] = 1, 1
+    probs = np.full((3, 5, 7), 0.25, np.float32)
+    probs[1] = 0.5
+    prediction = Prediction(sample=job.dataset[0], labels=labels, probs=probs)
+    steps = PostprocessConfig(steps=(LargestComponentConfig(classes=("cell",)),))
+    cleaning = replace(job, postprocess=steps, export=ExportConfig(confidence=True))
+    seen = []
+
+    def measure(one, cleaned):
+        seen.append((one, cleaned.labels.copy()))
+        return CaseRow(case_id="case00", height=5, width=7, counts=np.zeros((3, 3), np.int64))
+
+    entry = finish(cleaning, cleaning.writer(), prediction, measure)
+    ((given, cleaned),) = seen
+    assert (given, cleaned.sum(), labels.sum()) == (prediction, 3, 4)  # what the model predicted stays
+    assert list(entry.record["files"]) == ["labels/case00.png", "confidence/case00.tif"]
+    folder = job.folder / PREDICTIONS
+    with Image.open(folder / "labels" / "case00.png") as image:
+        np.testing.assert_array_equal(np.asarray(image), cleaned)
+    np.testing.assert_array_equal(
+        tifffile.imread(folder / "confidence" / "case00.tif"), np.where(labels == 1, 0.5, 0.25)
+    )
+
+
+class Located(TinyCases):
+    """Cases that lie somewhere."""
+
+    place = Location(spacing=(0.5, 0.5), unit="mm")
+
+    def locate(self, case_id):
+        return self.place
+
+
+@pytest.mark.parametrize(("form", "warned"), [("png", True), ("tiff", False)])
+def test_a_lost_place_is_said_once(job, form, warned, caplog):
+    work(replace(job, dataset=Located(count=3), export=ExportConfig(labels_format=form)))
+    lines = [line for line in caplog.messages if "says where its pixels lie, which is lost" in line]
+    assert len(lines) == warned
+    assert all(line.startswith("predictions: case 'case00' ") for line in lines)

@@ -1,0 +1,42 @@
+"""The pages' command lines use commands and keys that exist."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from segmeter.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PLACEHOLDERS = {"...": "", "$i/3": "1/3", "fold$i": "fold1", "<date>_<time>": "now", "$(echo runs/score/*_new)": "new"}
+WITHOUT_CONFIGURATION = {"demo", "doctor", "schema", "report", "--help"}
+
+
+def command_lines() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        if page.name == "configuration.md":
+            continue
+        text = page.read_text(encoding="utf-8").replace("\\\\\n", " ").replace("\\\n", " ")
+        for found in re.finditer(r"^ {4,}(segmeter \w.*)$", text, re.MULTILINE):
+            yield page.name, re.sub(r"\s+(#|\|\|).*", "", found[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "line"), [pytest.param(*each, id=f"{each[0]}: {each[1][:60]}") for each in command_lines()]
+)
+def test_the_configuration_of_a_pages_command_is_composed(page, line, tmp_path, monkeypatch, capsys):
+    for placeholder, value in PLACEHOLDERS.items():
+        line = line.replace(placeholder, value)
+    command, *overrides = shlex.split(line)[1:]
+    if command in WITHOUT_CONFIGURATION:
+        pytest.skip("takes no configuration")
+    monkeypatch.chdir(tmp_path)
+    if "--multirun" in overrides:  # the first job; what only a sweeper reads is tested elsewhere
+        sweeps = (each for each in overrides if not each.startswith(("--multirun", "hydra")) and "(" not in each)
+        overrides = [each.partition(",")[0] for each in sweeps]
+    code = main([command, *overrides, "--cfg", "job"])
+    assert not code, capsys.readouterr().err
