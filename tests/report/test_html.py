@@ -130,7 +130,7 @@ def test_hostile_names_stay_text(hostile_run, run_tags):
 
 @pytest.fixture
 def run_tags():
-    names = "html head meta title style script body header nav main section h1 h2 p div b table thead tbody tr th td"
+    names = "html head meta title style script body header nav main section h1 h2 p br div b table thead tbody tr th td"
     return set((names + " svg rect g path text a span figure figcaption details summary pre noscript").split())
 
 
