@@ -257,6 +257,20 @@ def test_another_number_of_threads_is_refused(trained: Path, capsys: pytest.Capt
     assert f"resume: `threads` was {count} and is {count + 1} now." in capsys.readouterr().err
 
 
+def test_a_resumed_training_goes_on_with_its_threads_where_the_user_sets_none(
+    trained: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    count = torch.get_num_threads()
+    torch.set_num_threads(count + 1)
+    try:
+        assert run("train", *SMALL, *TRAIN, f"resume={trained}") == 0
+        assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(count)
+    assert f"resume: {count} threads, as the run began with, not {count + 1}." in capsys.readouterr().err
+
+
 def test_a_train_run_without_a_checkpoint_is_begun_anew(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "runs/train/2999-01-01_000000_early/checkpoints").mkdir(parents=True)
     assert run("train", *SMALL, *TINY, *TRAIN, "run.name=early", "resume=auto") == 0

@@ -55,9 +55,14 @@ def share_cores(processes: int = 1) -> None:
         How many share the cores, >= 1.
     """
     part = max(1, count_cores() // processes)
-    if part < _count_allowed() and not any(name in os.environ for name in _COUNTS):
+    if part < _count_allowed() and not count_is_set():
         torch = sys.modules["torch"]  # scoring, which needs the number of cores too, must not import it
         torch.set_num_threads(min(part, torch.get_num_threads()))
+
+
+def count_is_set() -> bool:
+    """Whether the environment decides how many threads compute."""
+    return any(name in os.environ for name in _COUNTS)
 
 
 def leave_busy_cores() -> float:
@@ -72,7 +77,7 @@ def leave_busy_cores() -> float:
     and nothing is measured, where a variable decides or where there is one core.
     """
     torch, cores = sys.modules["torch"], count_cores()
-    if cores == 1 or any(name in os.environ for name in _COUNTS):
+    if cores == 1 or count_is_set():
         return 0.0
     busy = min(_busy_cores(0.25), _busy_cores(0.25))
     torch.set_num_threads(max(1, min(torch.get_num_threads(), round(cores - busy))))

@@ -25,8 +25,9 @@ from segmeter.inference.device import pick_device
 from segmeter.inference.memory import keep_freed_memory
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.records import read_run
 from segmeter.schema import as_plain
-from segmeter.threads import share_cores
+from segmeter.threads import count_is_set, leave_busy_cores, share_cores
 
 _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
 _FREE = (*(("data", key) for key in ("root", "verify", "timeout_s")), ("export", "workers"), ("export", "queue_mb"))
@@ -55,6 +56,25 @@ def open_device(name: str, local: int = 0) -> torch.device:
     if device.type == "cpu":
         keep_freed_memory()
     return device
+
+
+def choose_threads(resumed: Path | None) -> None:
+    """Let a training on a CPU leave the cores that other programs keep busy, and go on with the threads it began with.
+
+    Only a new training looks at the load, because the last bits of the weights depend on the number of threads.
+    """
+    if count_is_set():
+        return
+    if resumed is not None:
+        began = read_run(resumed).get("hardware", {}).get("threads")
+        if isinstance(began, int) and began != torch.get_num_threads():
+            _LOG.warning("resume: %d threads, as the run began with, not %d.", began, torch.get_num_threads())
+            torch.set_num_threads(began)
+        return
+    before, busy = torch.get_num_threads(), leave_busy_cores()
+    if torch.get_num_threads() < before:
+        text = "threads: %d instead of %d, as other programs keep %.1f cores busy. OMP_NUM_THREADS overrides this."
+        _LOG.warning(text, torch.get_num_threads(), before, busy)
 
 
 def keep_threads(device: torch.device, resumed: Path | None) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
-from segmeter.cli.commands._parts import model_card, open_device
+from segmeter.cli.commands._parts import choose_threads, model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
@@ -79,6 +79,8 @@ def run(config: TrainConfig, job: Job) -> float | None:
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
     resumed = find_resumed(config, job, config.resume, holds=CHECKPOINTS) if world.leads else None
+    if device.type == "cpu" and world.size == 1:
+        choose_threads(resumed)
     (train_data, val_data), (seen, val_seen) = _open(config, world)
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
 
