@@ -52,6 +52,17 @@ def compare(
     ------
     InputError, ConfigError
         As `compare_runs`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import segmeter
+    >>> spec = segmeter.ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 0, 0)))
+    >>> def rows(missed):
+    ...     counts = np.array([[60, 0], [missed, 40 - missed]])
+    ...     return [segmeter.CaseRow(case_id=f"{n}", height=10, width=10, counts=counts) for n in range(9)]
+    >>> segmeter.compare({"base": rows(8), "new": rows(4)}, spec)["order"]
+    ['new', 'base']
     """
     config = config or MetricsConfig()
     result, first = compare_runs(runs, spec, config, require=require), headline_of(config, spec)

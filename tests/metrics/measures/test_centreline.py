@@ -8,7 +8,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.surfaces.shape import centreline_dice
 from tests.metrics.build import class_spec, named
-from tests.metrics.surfaces.test_centreline import tubes
+from tests.metrics.surfaces.test_shape import tubes
 
 PARTS = ("inside_target", "points_mask", "inside_mask", "points_target")
 
