@@ -1,7 +1,7 @@
 """Turns logits into labels in one pass over the logits: by numba on the CPU, Triton on CUDA, torch otherwise.
 
-torch's own argmax over the channels is slow on the CPU in either layout, as it goes pixel by pixel; on CUDA torch would
-read the logits three times and write int64 indices. numba and Triton are imported on the first call that needs them.
+torch's own argmax over the channels goes pixel by pixel, which is slow on the CPU in either layout. On CUDA, torch
+would read the logits three times and write int64 indices. The first call that needs numba or Triton imports it.
 """
 
 from collections import deque

@@ -1,1 +1,1 @@
-"""command line -> run: the only place that knows Hydra, and where every part is put together."""
+"""Turns a command line into a run. This is the only place that knows Hydra, and it puts every part together."""

@@ -1,4 +1,4 @@
-"""files -> Sample: images and masks, read exactly or refused by name. NumPy arrays out, and no torch."""
+"""Reads images and masks into a `Sample`, exactly, or refuses them by name. Gives NumPy arrays, without torch."""
 
 import lazy_loader
 

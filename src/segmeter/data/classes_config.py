@@ -28,16 +28,16 @@ class ClassesConfig(Config, title="data"):
 
     naming: ClassVar[str] = "Set data.classes=[background,cell]."
     preset: Preset | None = None
-    """Classes, colours, label map and ignored value of a known data set, unless you set them: "cityscapes" (label
-    ids, or instance ids with `instances`), "cityscapes-colours", "ade20k" (0 is ignored, 1 is the first class), "voc"
-    (palette indices, 255 is ignored) or "voc-colours"."""
+    """Takes classes, colours, label map and ignored value from a known data set, unless you set them. Known are
+    "cityscapes" (label ids, or instance ids with `instances`), "cityscapes-colours", "ade20k" (0 is ignored, 1 is the
+    first class), "voc" (palette indices, 255 is ignored) and "voc-colours"."""
     task: Task = "multiclass"
     """Whether a pixel has one class of two (binary), one of several (multiclass), or any number (multilabel)."""
     classes: tuple[str, ...] = ()
     """Names in the order of the labels, background included: [background, cell]."""
     colours: Colours | None = None
-    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette, with black for a first class that
-    is called background, other, void, ... and for the first class of a binary task."""
+    """One [red, green, blue] per class, 0 to 255 each; null gives a default palette. There the first class is black if
+    it is called background, other, void, ... or if the task is binary."""
     ignore_index: int | None = Field(None, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
     label_map: dict[str, int] = Field(default_factory=dict)

@@ -59,8 +59,8 @@ class DataConfig(ClassesConfig, PlaceConfig):
     """Standard deviation per channel of pixels scaled to 0..1; "auto" computes it from all training pixels; null takes
     ImageNet's for 3 channels and 0.25 otherwise."""
     clip: tuple[Percentile, Percentile] | None = None
-    """[0, 0.5, 1, 2 or 5, 95, 98, 99, 99.5 or 100]: clip values to these percentiles of a channel's training pixels,
-    against outliers such as hot pixels and metal; or null."""
+    """Clip values to these two percentiles of a channel's training pixels, against outliers such as hot pixels and
+    metal; null does not clip. The lower one is 0, 0.5, 1, 2 or 5, and the upper one is 95, 98, 99, 99.5 or 100."""
     samples_per_epoch: Annotated[int | None, Unit("samples")] = Field(None, ge=1, le=10**9)
     """Samples per epoch; null takes every case once, and more often in small data sets."""
     instance_divisor: Annotated[int | None, Field(ge=2)] = None
@@ -74,7 +74,7 @@ class DataConfig(ClassesConfig, PlaceConfig):
     level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
     """The level of TIFF pyramids and OME-Zarr to read, 0 being the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
-    """What to do with images whose EXIF tag says that they are rotated or mirrored."""
+    """How to treat images whose EXIF tag says that they are rotated or mirrored."""
     allow_links: bool = False
     """Whether files may be links to places outside the root."""
 
@@ -127,15 +127,15 @@ class FolderConfig(DataConfig):
     images: str = "images"
     """Folder of the images, under the root."""
     mask_suffix: str = ""
-    """What follows the image's name in a mask's name, for example "_mask"."""
+    """The text that follows the image's name in a mask's name, for example "_mask"."""
     masks: str = "masks"
     """Folder of the masks, or a COCO, Label Studio or CVAT file, under the root; for multilabel the folder holds one
     folder per class name. With `mask_suffix` it may be that of the images."""
     key: str | None = None
     """The array of NPZ archives and Zarr groups that is the mask; null takes the only one."""
     overlap: Literal["error", "smaller_on_top"] = "error"
-    """What happens to pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: an error, or the smaller one gets
-    them."""
+    """How to treat pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: as an error, or as pixels of the
+    smaller one."""
     lists: str | None = None
     """Folder, under the root, with train.txt, val.txt and test.txt; null splits by fractions."""
     list_files: dict[str, str] = Field(default_factory=dict)
@@ -157,8 +157,9 @@ class FolderConfig(DataConfig):
     """"classes": each fold gets its share of the cases that have each class. Or a table (CSV) under the root with the
     columns case and stratum, such as a diagnosis: its share of every stratum. null deals by size alone."""
     group_by: str | None = None
-    """Cases of one patient, by their names: they stay in one split and one fold. "prefix:8" is the first 8 characters,
-    "prefix:_" the text before the last "_", "pair" the name without its side (Image_01L, Image_01R)."""
+    """The part of a case's name that tells the patient; cases of one patient stay in one split and one fold. With
+    "prefix:8" it is the first 8 characters, with "prefix:_" the text before the last "_". With "pair" it is the name
+    without its side (Image_01L, Image_01R)."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 

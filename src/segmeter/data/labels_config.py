@@ -36,20 +36,20 @@ class LabelsConfig(ClassesConfig):
     """For files that hold class * divisor + object number, and the class alone where there is no object: 1000, as in
     Cityscapes' instanceIds. null: files of objects hold the object numbers of one class."""
     instances: Instances = False
-    """Whether the files hold object numbers, 0 being none, instead of labels; for a binary task, or with
-    `instance_divisor`. true: both sides; "references" or "predictions": one side, and connected parts of the other side
-    are its objects."""
+    """Whether the files hold object numbers, 0 being none, instead of labels. This needs a binary task or
+    `instance_divisor`. With true, both sides hold them. With "references" or "predictions", only that side does, and
+    connected parts of the other side are its objects."""
     invalid: Literal["error", "count"] = "error"
-    """What happens to predicted values that are not a class: an error, or they count as missed, in a column of their
+    """How to treat predicted values that are not a class: as an error, or as missed, counted in a column of their
     own."""
     flat: bool = False
     """Whether volumes of depth 1, such as slices in NIfTI, are read as images, so that they are measured in 2-D."""
     overlap: Literal["error", "smaller_on_top"] = "error"
-    """What happens to pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: an error, or the smaller one gets
-    them."""
+    """How to treat pixels that two drawn objects (COCO, GeoJSON, YOLO, ...) cover: as an error, or as pixels of the
+    smaller one."""
     resample: Literal["refuse", "nearest"] = "refuse"
-    """What happens to a prediction on another grid than its reference's: it is refused, or resampled by nearest
-    neighbour, which its row says."""
+    """How to treat a prediction on another grid than its reference's: refuse it, or resample it by nearest neighbour
+    and say so in its row."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,7 +1,7 @@
 """Draws `data=cells`: synthetic fluorescence microscopy whose labels are exact by construction.
 
-Three kinds of cells lie on a dim, unevenly lit field and touch each other: round ones with a bright nucleus, long
-spindle-shaped ones with fibres, and rare mitotic ones, small and dark around a plate of condensed chromosomes. The
+Three kinds of cells lie on a dim, unevenly lit field and touch each other. Some are round with a bright nucleus, others
+are long spindles with fibres. The rare mitotic ones are small, and dark around a plate of condensed chromosomes. The
 image is light per pixel, blurred by the optics and counted by a noisy camera. The set is drawn once and then read like
 any other folder.
 """

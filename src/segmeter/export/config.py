@@ -1,4 +1,4 @@
-"""What is written for each case, and how much memory the waiting arrays may take."""
+"""Settings for the files that are written for each case, and for the memory that the waiting arrays may take."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,8 +23,9 @@ class ExportConfig(Config, title="export"):
     labels: bool = True
     """Write predictions/labels/<case>: the label map."""
     labels_format: LabelsFormat = "png"
-    """File format of label maps: "png" (palette for 8 bits, greyscale for 16) "tiff" (tiled, 8 bits with
-    the classes' colours as palette), "zarr" (a Zarr 3 folder), "mha" or "nrrd" (for ITK and 3D Slicer, in mm)."""
+    """File format of label maps. A "png" has a palette for 8 bits and is greyscale for 16. A "tiff" is tiled, and for 8
+    bits has the classes' colours as palette. A "zarr" is a Zarr 3 folder. Take "mha" or "nrrd" for ITK and 3D Slicer;
+    these are in mm."""
     dtype: LabelsDtype = "auto"
     """Type of label maps; "auto" takes uint8 unless a class or the ignored value needs more. A value that does not fit
     is an error."""

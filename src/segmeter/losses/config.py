@@ -27,8 +27,8 @@ class WeightedLossConfig(LossConfig):
     """A loss over pixels, whose classes can weigh differently."""
 
     class_weights: ClassWeights = None
-    """Weight of each class: one number per class, or a scheme that computes them from the training set ("auto" is
-    "log"; for eval, that of the checkpoint); null weighs all classes alike. Multiclass only."""
+    """Weight of each class: one number per class, or a scheme that computes them from the training set; null weighs all
+    classes alike. The scheme "auto" is "log"; for eval, it is that of the checkpoint. Multiclass only."""
     label_smoothing: float = Field(0.0, ge=0, le=1)
     """Share of the target that is spread evenly over all classes."""
 
@@ -67,9 +67,9 @@ class RegionLossConfig(LossConfig):
     """A loss over regions: it compares sums over the pixels of each class."""
 
     over: Over = "batch"
-    """The pixels that form a region. "batch": those of all images of a forward pass together, so that with
-    `training.accumulate` the loss is the mean over the forward passes. "sample": those of each image; the loss is
-    the mean over the images that have a class, the same however they are split into forward passes."""
+    """The pixels that form a region. With "batch", they are those of all images of a forward pass together. So with
+    `training.accumulate`, the loss is the mean over the forward passes. With "sample", they are those of each image.
+    The loss is then the mean over the images that have a class, the same however they are split into forward passes."""
 
 
 @LOSSES.register("dice", builder="segmeter.losses.region:build_tversky")

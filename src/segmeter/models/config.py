@@ -67,8 +67,9 @@ class ModelConfig(Config, title="model"):
     averaged, and the logits are enlarged bilinearly. Training samples are made that small. 2 takes about a quarter of
     the time."""
     norm: Normalisation = "batch"
-    """Replaces the network's batch norm: "batch" keeps it, "sync" shares its statistics between all processes, "group"
-    normalises groups of channels of each image, which suits small batches, "instance" each channel of each image."""
+    """Replaces the network's batch norm: "batch" keeps it, and "sync" shares its statistics between all processes. With
+    "group", groups of channels of each image are normalised, which suits small batches. With "instance", each channel
+    of each image is."""
 
     @rule("norm")
     @classmethod

@@ -16,7 +16,7 @@ _ROOM = "segmeter.postprocess"
 
 
 class StepConfig(Config, title="postprocess"):
-    """What every step has."""
+    """The keys that every step has."""
 
     name: str
     """The registered name of the step."""
@@ -26,14 +26,14 @@ class StepConfig(Config, title="postprocess"):
 
 
 class RemovingStepConfig(StepConfig):
-    """What every step has that removes pixels."""
+    """The keys of every step that removes pixels."""
 
     fill: str | None = None
     """The class that removed pixels get; null: that of the nearest pixel outside."""
 
 
 class ComponentStepConfig(RemovingStepConfig):
-    """What every step has that removes components."""
+    """The keys of every step that removes components."""
 
     connectivity: Connectivity = 8
     """Whether pixels that touch at a corner belong together (8) or not (4)."""

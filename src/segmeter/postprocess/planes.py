@@ -4,9 +4,9 @@ Rules, the same for every step:
 
 * A step works through its classes in the given order; each sees what the earlier ones left.
 * Pixels that a class gains are taken from whatever class held them.
-* Pixels that a class loses get the class `fill`, or with None that of the nearest pixel of another class, counted in
-  steps up, down, left and right; of equally near ones always the same. An image that the class covers wholly stays as
-  it is, as nothing else is there to take its place.
+* Pixels that a class loses get the class `fill`. If that is None, they get the class of the nearest pixel of another
+  class, counted in steps up, down, left and right. Of equally near pixels, it is always the same one. An image that the
+  class covers wholly stays as it is, as nothing else is there to take its place.
 * Multilabel planes (K, H, W) are independent: what one loses no other gains, and `fill` does not apply.
 * Predictions hold classes only; the ignored value does not occur in them.
 """

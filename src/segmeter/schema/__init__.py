@@ -1,4 +1,4 @@
-"""Models of the configuration -> values that are checked, components by name, and each key described in words."""
+"""Declares the configuration as models: checks values, finds components by name, and describes each key in words."""
 
 import lazy_loader
 

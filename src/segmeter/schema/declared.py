@@ -203,7 +203,7 @@ def node_of(model: type[BaseModel]) -> Node:
 
 
 def json_schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema from which everything that is said about a model's keys is read."""
+    """Build the JSON Schema that every description of a model's keys is read from."""
     return model.model_json_schema(schema_generator=_Documented)
 
 

@@ -1,6 +1,6 @@
 """The base of every configuration: a frozen pydantic model, whose types, ranges, units and docstrings are its schema.
 
-Everything that is said about a key anywhere (help, messages, reference, editors) is derived from these declarations.
+Whatever you read about a key anywhere (help, messages, reference, editors) is derived from these declarations.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping

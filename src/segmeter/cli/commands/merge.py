@@ -65,7 +65,7 @@ def finish_merged(done: Merge, summary: dict[str, Any], report: ReportConfig, ob
 
 
 def metrics_of(piece: Piece) -> MetricsConfig | None:
-    """What a run was measured with, from its config.yaml; `check_merge` compares it with the manifest."""
+    """Read from a run's config.yaml how it was measured; `check_merge` compares that with the manifest."""
     if piece.command == "predict":
         return None
     path = piece.folder / CONFIG

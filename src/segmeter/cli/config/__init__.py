@@ -1,1 +1,1 @@
-"""overrides -> the checked configuration of a command; and what may stand in one, in words and as JSON Schema."""
+"""Turns overrides into a command's checked configuration, and says in words and as JSON Schema what one may hold."""

@@ -181,7 +181,7 @@ def _count(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 def hydra_problems(node: DictConfig) -> list[str]:
-    """What is wrong with the settings of a sweep in a composed `hydra` node."""
+    """List what is wrong with the settings of a sweep in a composed `hydra` node."""
     raw: Any = OmegaConf.to_container(node, resolve=False)
     choices, problems = raw["runtime"]["choices"], []
     for group, known in PLUGINS.items():

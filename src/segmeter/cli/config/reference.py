@@ -29,7 +29,7 @@ class Key:
 
     @property
     def range(self) -> str:
-        """What the key takes, with the unit."""
+        """The values that the key takes, with the unit."""
         return "; ".join(filter(None, (self.node.describe(), self.node.unit)))
 
     @property
@@ -111,7 +111,7 @@ def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple
 
 
 def preset_summary(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> str:
-    """What a preset is for: the comment below its package line."""
+    """Read what a preset is for: the comment below its package line."""
     path = _file(group, name, folders)
     lines = path.read_text().splitlines() if path else []
     return next((line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line), "")

@@ -91,9 +91,9 @@ class Measured(Seeded, Sharded):
     """Keys of every command that measures masks."""
 
     objective: str | None = None
-    """What a sweep compares, and Optuna searches by, in the direction in which it is better: mean_iou, mean_dice,
-    pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null takes
-    `metrics.headline`."""
+    """The score that a sweep compares and Optuna optimises, in the direction in which it is better. Give mean_iou,
+    mean_dice, pixel_accuracy, or a metric of `metrics.measures`, such as hd95 (the mean over classes) or hd95/car; null
+    takes `metrics.headline`."""
     metrics: MetricsConfig
     """The metrics to compute."""
     report: ReportConfig
@@ -171,7 +171,7 @@ class ImagesConfig(Config, title="data"):
     level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
     """The level to read of TIFF pyramids and OME-Zarr; 0 is the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
-    """What to do with images whose EXIF tag says that they are rotated."""
+    """How to treat images whose EXIF tag says that they are rotated."""
     timeout_s: TimeoutSeconds = None
     """Most seconds for reading a case, or each part of one that is read in bands. Then the run stops, and `resume`
     continues it. null waits for ever."""
@@ -258,8 +258,9 @@ class MergeConfig(Common):
     runs: tuple[Path, ...]
     """Folders of finished runs of one command: all shards of one run, in any order."""
     kind: Literal["shards", "folds"] = "shards"
-    """The kind of runs: "shards" of one run, merged to the same bytes as an unsharded run; or "folds", evaluations of
-    different checkpoints on disjoint cases, merged to an out-of-fold result."""
+    """The kind of runs. With "shards", they are shards of one run, and are merged to the same bytes as an unsharded
+    run. With "folds", they are evaluations of different checkpoints on disjoint cases, and are merged to an out-of-fold
+    result."""
     report: ReportConfig
     """Pictures and the HTML report."""
 
@@ -271,8 +272,8 @@ class CompareConfig(Seeded, RequireConfig):
     """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net. Of each pair, the
     one that is given first is the base: differences are new minus base."""
     rank_by: str | None = None
-    """The metric that orders the runs: mean_iou, mean_dice, pixel_accuracy, or one that they were measured by, such as
-    pq, nsd@1 or hd95 (the mean over classes), or hd95/car; null takes the headline."""
+    """The metric that orders the runs; null takes the headline. Give mean_iou, mean_dice, pixel_accuracy, or one that
+    they were measured by, such as pq, nsd@1, hd95 (the mean over classes) or hd95/car."""
     metrics: MetricsConfig
     """How runs are compared."""
 

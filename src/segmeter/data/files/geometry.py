@@ -63,7 +63,7 @@ _WORDS = {  # in any case
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Geometry:
-    """What a file says about where its pixels lie.
+    """The place of a file's pixels, as far as the file states it.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Reads the samples of plain label PNGs several times faster than a general decoder; `pictures` reads all others.
 
-A label map is one zlib stream of filtered rows. libdeflate inflates it and verifies its checksum, into a buffer whose
-size the header fixes; the CRC of every chunk is checked first. Anything unusual gives None, so that Pillow decides.
+A label map is one zlib stream of filtered rows. First the CRC of every chunk is checked. Then libdeflate inflates the
+stream into a buffer whose size the header fixes, and verifies its checksum. Anything unusual gives None, so that Pillow
+decides.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """Undoes the filters of PNG rows in compiled loops, for `png` (PNG specification, third edition, section 9).
 
 Label maps are mostly flat, where residuals are 0. A Paeth row then copies the row above for as long as the pixel on the
-left equals the one above it: with a == c the predictor is b, and a residual of 0 keeps a == c. Where the row above is
+left equals the one above it. With a == c the predictor is b, and a residual of 0 keeps a == c. Where the row above is
 flat, b == c, the predictor is a, and the pixel on the left continues. Both cases are tested for eight bytes at a time;
 the plain recurrence does the rest.
 

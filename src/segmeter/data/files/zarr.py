@@ -56,8 +56,10 @@ class ZarrArray(FileArray):
     multiscales.
 
     An image is (height, width), with channels before or behind as the axes say. A map has the last three axes. All
-    earlier axes must have one element. The spacing comes from ``spacing`` (and ``unit``, one or a list) in the array's
-    attributes, or from OME multiscales (0.4 and 0.5), where the scales of the array and of all arrays are multiplied.
+    earlier axes must have one element.
+
+    The spacing comes from ``spacing`` (and ``unit``, one or a list) in the array's attributes, or from OME multiscales
+    (0.4 and 0.5). In multiscales, the scale of the array is multiplied by the scale of all arrays.
     """
 
     def __init__(self, path: Path, opening: Opening) -> None:

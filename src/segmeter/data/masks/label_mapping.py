@@ -276,7 +276,7 @@ def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
 
 
 _OBJECTS_TEXT = (
-    "Values from 1 to N look like numbers of objects: set data.task=binary data.instances=true to take them as such. "
+    "Values from 1 to N look like numbers of objects: set data.task=binary data.instances=true to read them that way. "
     "If each is a class, name them in data.classes or map them with data.label_map."
 )
 _BLUR_TEXT = (

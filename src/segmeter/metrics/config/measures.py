@@ -58,9 +58,9 @@ class SurfaceConfig(MeasureConfig):
     penalty: Literal["inf", "diagonal", "nan"] | Annotated[float, Unit("unit of the spacing"), Field(ge=0)] = "inf"
     """Distance if exactly one side contains the class: "inf", "diagonal" (of the image), "nan", or a number."""
     surface: Literal["border_pixels", "marching_cubes", "both"] = "border_pixels"
-    """Where a surface lies. "border_pixels": on the pixels of the border. "marching_cubes": between pixels, weighted by
-    area (see `surface_metrics`). "both": both of them, and ``nsd_mean@t``, the mean share of the two masks' border
-    pixels, which some tools call surface Dice."""
+    """Where a surface lies. With "border_pixels", it lies on the pixels of the border. With "marching_cubes", it lies
+    between pixels, weighted by area (see `surface_metrics`). With "both", you get both of them and ``nsd_mean@t``, the
+    mean share of the two masks' border pixels, which some tools call surface Dice."""
 
     @field_validator("penalty", mode="before")
     @classmethod
@@ -113,10 +113,10 @@ class ObjectsConfig(MeasureConfig):
     connectivity: Literal[8, 4] = 8
     """Neighbours of a pixel within an object: 8 includes corners (26 in a volume), 4 does not (6 in a volume)."""
     objects: Literal["maps", "components", "by_class"] = "maps"
-    """How objects are found. "maps": by the instance maps of a case, such as files of object numbers or the result of a
-    watershed; a side without one is read as "components". "components": the connected pixels of a class or group are an
-    object, on both sides. "by_class": the same for each class of a group, and objects of different classes may
-    match."""
+    """How objects are found. With "maps", they come from the instance maps of a case, such as files of object numbers
+    or the result of a watershed. A side without a map is read as with "components". With "components", the connected
+    pixels of a class or group are an object, on both sides. With "by_class", the same holds for each class of a group,
+    and objects of different classes may match."""
 
 
 @MEASURES.register("instances", builder=f"{_MEASURES}.objects:Instances")
@@ -168,8 +168,9 @@ class PartitionConfig(ObjectsConfig):
 
     name: str = "partition"
     missed: Literal["pixels", "segment"] = "pixels"
-    """How to treat pixels of target objects that are predicted as background. "pixels": each is a segment of its own,
-    so a missed object does not count as found whole. "segment": all are one more segment, as in scikit-image."""
+    """How to treat pixels of target objects that are predicted as background. With "pixels", each is a segment of its
+    own, so a missed object does not count as found whole. With "segment", all are one more segment, as in
+    scikit-image."""
 
 
 @MEASURES.register("events", builder=f"{_MEASURES}.objects:ObjectEvents")
@@ -263,8 +264,8 @@ class InstanceIouConfig(ObjectsConfig):
     average_sizes: Annotated[
         Literal["data", "cityscapes"] | dict[str, Annotated[float, Field(gt=0)]], Unit("pixels")
     ] = "data"
-    """Pixels of an average object, by class; other classes are not measured. "data": the mean of the measured objects.
-    "cityscapes": the sizes of its ten classes with objects, in full resolution."""
+    """Pixels of an average object, by class; other classes are not measured. With "data", this is the mean of the
+    measured objects. With "cityscapes", these are the sizes of its ten classes with objects, in full resolution."""
 
 
 @MEASURES.register("content", builder=f"{_MEASURES}.masks:Content")

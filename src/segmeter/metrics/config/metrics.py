@@ -24,9 +24,9 @@ class MetricsConfig(Config, title="metrics"):
     """The tool whose definitions the headline metrics follow; "all" shows them under every convention. The rows of a
     run are the same under all of them; see docs/why-tools-differ.md."""
     headline: str | None = None
-    """The score that a run is judged by, which leads tables, pictures, rankings and sweeps: mean_iou, iou/car, or a
-    score of `measures` such as hd95/lesion. null takes PQ where the measure "instances" matches objects, the object's
-    IoU for a binary task, else mean_iou."""
+    """The score that a run is judged by, which leads tables, pictures, rankings and sweeps. Give mean_iou, iou/car, or
+    a score of `measures` such as hd95/lesion. With null, it is PQ where the measure "instances" matches objects, the
+    object's IoU for a binary task, else mean_iou."""
     background: bool = True
     """Whether class 0 counts in means over classes (mmseg, Cityscapes) or not (nnU-Net). Every class of a multilabel
     task counts."""
@@ -40,17 +40,17 @@ class MetricsConfig(Config, title="metrics"):
     value."""
     cluster: str | None = None
     """Cases to resample together because they are not independent, such as slices of a patient or frames of a sequence.
-    "prefix:_" joins cases with the same text before the last "_" of their id, and "prefix:8" those with the same first
-    8 characters. "pair" joins the two sides of a patient, such as Image_01L and Image_01R. "TABLE.csv:COLUMN" joins
-    cases with the same value in a table whose column case_id names them. A regular expression joins cases whose groups
-    match."""
+    With "prefix:_", cases with the same text before the last "_" of their id are joined, and with "prefix:8" those with
+    the same first 8 characters. With "pair", the two sides of a patient are joined, such as Image_01L and Image_01R.
+    With "TABLE.csv:COLUMN", cases with the same value in a table whose column case_id names them are joined. A regular
+    expression joins cases whose groups match."""
     slices: str | None = None
     """Table of facts about the cases, TABLE.csv or TABLE.parquet; its column case_id names the cases; null for none."""
     slice_by: tuple[str, ...] = ()
-    """Subsets of the cases to score, each compared with the other cases: columns of `slices`, or anything that
-    `cluster` accepts. share/car slices by how much of the image a class takes. With the measure "content" there are
-    object_size/car, touches_border/car, and brightness if there are images. thirds(dose) cuts a column of numbers into
-    three equal parts."""
+    """Subsets of the cases to score, each compared with the other cases. Give columns of `slices`, or anything that
+    `cluster` accepts. With share/car, the cases are sliced by how much of the image a class takes. With the measure
+    "content" there are object_size/car, touches_border/car, and brightness if there are images. With thirds(dose), a
+    column of numbers is cut into three equal parts."""
     seed: int = Field(0, ge=0)
     """Seed of the resampling."""
     measures: tuple[Annotated[Any, Component(MEASURES)], ...] = ()

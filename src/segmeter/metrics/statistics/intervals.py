@@ -1,7 +1,7 @@
 """Finds the ends of intervals among the replicates of `bootstrap`, given the influence of single units.
 
 Order statistics never leave the range of the statistic, never mix finite and infinite values, and need no formula for
-the statistic. docs/statistics.md shows how often each method contains the true value.
+the statistic. See docs/statistics.md for how often each method contains the true value.
 """
 
 from collections.abc import Iterator

@@ -122,8 +122,10 @@ def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
 
 
 def _regions(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What was measured as the page's scripts name it: classes by number, those of a group with "-" between them, and
-    for their mean all classes of it, with "." between them.
+    """Give everything that was measured the name that the page's scripts have for it.
+
+    A class is its number. A group is the numbers of its classes with "-" between them. The mean over classes is the
+    numbers of all its classes with "." between them.
     """
     places = {name: str(k) for k, name in enumerate(summary["classes"])}
     groups = {name: "-".join(places[each] for each in entry["classes"]) for name, entry in _groups(summary).items()}

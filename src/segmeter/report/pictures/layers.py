@@ -2,8 +2,8 @@
 
 They have the pixels of the case up to a longest side of `LONGEST`. Larger cases are reduced, so that every structure of
 a map stays whole, and say so. A map is stored as a grey PNG. Its entries, such as the classes that occur, are spread
-evenly over the grey values: entry i of n has the value i * (255 // (n - 1)), so that a page tells them apart even where
-a screen's colours shift values by one.
+evenly over the grey values: entry i of n has the value i * (255 // (n - 1)). So a page tells them apart even where a
+screen's colours shift values by one.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Lists the worst cases of a run, and crops each where it is most wrong, to look at and to label again.
 
-worst.csv                                one row per case, the worst first
-worst/<case>/image.png                   as stored; an image that is not 8-bit grey or colour is made visible
-worst/<case>/target.png, prediction.png  for multilabel one per class: target-<class>.png
-worst/<case>/crop.json                   the position of the crop
+* worst.csv                                one row per case, the worst first
+* worst/<case>/image.png                   as stored; an image that is not 8-bit grey or colour is made visible
+* worst/<case>/target.png, prediction.png  for multilabel one per class: target-<class>.png
+* worst/<case>/crop.json                   the position of the crop
 """
 
 from collections.abc import Iterator, Mapping, Sequence
