@@ -1,4 +1,4 @@
-"""The lock of a run's folder, and the room for its last record."""
+"""The lock of a run's folder, the room for its last record, and what killed runs left."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ import filelock
 import pytest
 from filelock import FileLock
 
-from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, owner_of, take_lock
+from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, clear_killed, cleared, owner_of, take_lock
 from segmeter.errors import InputError
 from segmeter.files import TEMPORARY
 
@@ -51,11 +51,54 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
         take_lock(tmp_path)
 
 
-def test_a_link_in_the_place_of_the_lock_is_refused(tmp_path: Path) -> None:
+def test_a_link_or_a_pipe_in_the_place_of_the_lock_holds_up_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK)
+    with cleared(tmp_path):
+        pass
+    (tmp_path / LOCK).unlink()
     (tmp_path / LOCK).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"\.lock: is a link"):
         take_lock(tmp_path)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_leftovers_are_cleared_unless_another_process_has_the_run(tmp_path: Path, held: FileLock) -> None:
+    left = tmp_path / ".tmp-1-ab.html"
+    left.touch()
+    with cleared(tmp_path):
+        assert left.exists()
+    held.release()
+    with cleared(tmp_path):
+        assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    ("owner", "held", "left"),
+    [
+        (f"process 1 on {platform.node()}", False, False),
+        (f"process 1 on {platform.node()}", True, True),
+        ("process 1 on another-machine", False, True),
+        (None, False, True),
+    ],
+    ids=["killed", "running", "elsewhere", "unknown"],
+)
+def test_a_new_run_clears_what_killed_ones_beside_it_left(
+    owner: str | None, held: bool, left: bool, tmp_path: Path
+) -> None:
+    """Mutations seen to fail: nothing cleared; the machine not looked at; the lock not taken."""
+    folder = tmp_path / "train" / "killed"
+    (folder / "checkpoints" / ".tmp-1-cd").mkdir(parents=True)
+    (folder / ".tmp-1-ab.json").write_text("room")
+    (tmp_path / "train" / "a file").touch()
+    if owner is not None:
+        (folder / LOCK).touch()
+        (folder / OWNER).write_text(owner + "\n")
+    lock = FileLock(folder / LOCK)
+    if held:
+        lock.acquire()
+    clear_killed(tmp_path / "train")
+    lock.release()
+    assert [(folder / ".tmp-1-ab.json").exists(), (folder / "checkpoints" / ".tmp-1-cd").exists()] == [left, left]
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"longer than what was set aside"])

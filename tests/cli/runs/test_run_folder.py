@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config.schema import Common, Launched, RunConfig
-from segmeter.cli.runs.masking import MASK
+from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
 from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.distributed.config import LocalConfig
 from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
@@ -83,15 +83,26 @@ def test_a_root_that_is_a_file_is_refused_before_any_work(tmp_path: Path) -> Non
             pass
 
 
-def test_a_whole_run_folder_holds_no_secret(tmp_path: Path) -> None:
-    lines = ("+logger.api_key=hunter2", "images=https://me:hunter2@host/images", "+logger={token: hunter2}")
-    job = Job("score", lines, None, ("segmeter", "score", *lines))
-    with open_run(config(tmp_path), job, facts={}) as folder:
-        pass
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert len(files) > 3
-    assert not [path for path in files if b"hunter2" in path.read_bytes()]
-    assert f"+logger.api_key={MASK}" in json.loads((folder / "run.json").read_text())["argv"]
+def test_secrets_are_masked_at_any_depth() -> None:
+    values = {
+        "logger": {"api_key": "abc", "project": "p"},
+        "tokens": ["a"],
+        "model": {"tokenizer": "t"},
+        "password": None,
+    }
+    assert mask(values) == {
+        "logger": {"api_key": MASK, "project": "p"},
+        "tokens": [MASK],
+        "model": {"tokenizer": "t"},
+        "password": None,
+    }
+    assert mask_override("++a.secret=1") == f"++a.secret={MASK}"
+    assert mask_override("~a.secret") == "~a.secret"
+
+
+def test_a_masked_configuration_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"`logger.api_key` is \[REDACTED\].*Set it again"):
+        refuse_masked({"logger": {"api_key": MASK}})
 
 
 def ended(folder: Path) -> str:

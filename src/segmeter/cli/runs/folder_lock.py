@@ -1,14 +1,16 @@
-"""Locks a run's folder, so that no two processes write into it, and keeps disk space for its last record."""
+"""Locks a run's folder, keeps disk space for its last record, and clears what killed processes left there."""
 
 import errno
 import os
 import platform
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from segmeter.files import open_file, operation, sync, temporary_name, write_bytes
+from segmeter.errors import InputError
+from segmeter.files import TEMPORARY, clear_leftovers, open_file, operation, remove, sync, temporary_name, write_bytes
 from segmeter.records import read_own
 
 LOCK = ".lock"
@@ -25,14 +27,55 @@ def take_lock(folder: Path) -> FileLock | None:
     OSError
         The system can't lock files there.
     """
+    lock = _try_lock(folder)
+    if lock is not None:
+        with suppress(OSError):  # a full disk: the lock holds without a name
+            write_bytes(folder / OWNER, f"process {os.getpid()} on {platform.node()}\n".encode())
+    return lock
+
+
+def _try_lock(folder: Path) -> FileLock | None:
     lock = FileLock(folder / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
     with operation("open", folder / LOCK), suppress(Timeout):
         lock.acquire()
-    if not lock.is_locked:
-        return None
-    with suppress(OSError):  # a full disk: the lock holds without a name
-        write_bytes(folder / OWNER, f"process {os.getpid()} on {platform.node()}\n".encode())
-    return lock
+    return lock if lock.is_locked else None
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Hold a folder's lock; False without one, such as in a copy, or if another process holds it."""
+    lock = None
+    with suppress(OSError, InputError):
+        lock = _try_lock(folder) if (folder / LOCK).is_file() else None
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+@contextmanager
+def cleared(folder: Path) -> Iterator[None]:
+    """Hold a run's folder, without the temporary files of killed processes, unless another process holds it."""
+    with _held(folder) as held:
+        with suppress(OSError):
+            if held:
+                clear_leftovers(folder)
+        yield
+
+
+def clear_killed(root: Path) -> None:
+    """Remove the temporary files of killed runs below a folder, because these runs may never be resumed.
+
+    Runs of other machines are left alone, as their locks may not be visible here.
+    """
+    with suppress(OSError):  # a folder that may not be listed
+        for folder in list(root.iterdir()):
+            left = [*folder.glob(f"{TEMPORARY}*"), *folder.glob(f"*/{TEMPORARY}*")]
+            if left and owner_of(folder).endswith(f" on {platform.node()}"):
+                with suppress(OSError), _held(folder) as held:
+                    for path in left if held else ():
+                        remove(path)
 
 
 def owner_of(folder: Path) -> str:

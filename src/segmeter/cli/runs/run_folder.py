@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, owner_of, take_lock
+from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, clear_killed, owner_of, take_lock
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
@@ -39,6 +39,7 @@ from segmeter.training.signals import let_finish
 
 KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
+_MOMENT = 0.5  # seconds
 _ROOM = 16384  # bytes reserved for the record of how the run ended
 NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
@@ -194,6 +195,9 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
     try:
         if resumed:
             lock = take_lock(resumed)
+            if lock is None:  # a new run beside it may hold it for a moment (`clear_killed`)
+                time.sleep(_MOMENT)
+                lock = take_lock(resumed)
             if lock is None:
                 raise ConfigError(f"run: {resumed} is in use by {owner_of(resumed)}.")
             return resumed, lock
@@ -201,6 +205,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
             lock = _claim_new(folder, adopt=job.folder is not None)
             if lock is not None:
+                clear_killed(folder.parent)
                 return folder, lock
     except OSError as error:
         if error.errno not in NOT_WRITABLE:
