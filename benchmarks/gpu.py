@@ -35,7 +35,7 @@ NEEDED = (
     *("torch", "torchvision", "segmentation_models_pytorch", "timm", "numpy", "scipy", "skimage", "hydra", "omegaconf"),
     *("antlr4", "yaml", "pydantic", "PIL", "tifffile", "zarr", "numcodecs", "safetensors", "pyarrow", "imagecodecs"),
     *("filelock", "psutil"),
-    *("imagecodecs._deflate", "imagecodecs._zlibng", "imagecodecs._zstd"),  # which it imports once they are called
+    *("imagecodecs._deflate", "imagecodecs._zstd"),  # which it imports once they are called
     *("rich", "jinja2", "markupsafe", "numba", "llvmlite", "lazy_loader", "packaging", "typing_extensions", "pytest"),
 )
 

@@ -30,7 +30,7 @@ WHEELS = (
         "monai",
     ),  # the last is a peer that tiles and losses are compared with
 )
-CODECS = ("_shared", "_shared_cython", "_deflate", "_zlibng")  # modules of imagecodecs that src calls
+CODECS = ("_shared", "_shared_cython", "_deflate")  # modules of imagecodecs that src calls
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 SOURCE = ("src", "configs", "tests", "benchmarks", "pyproject.toml", "LICENSE")
 LIMIT_MB = 60

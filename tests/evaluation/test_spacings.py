@@ -68,7 +68,7 @@ def test_a_spacing_that_cannot_be_used_is_refused_unless_the_configuration_has_o
     ("save", "unit", "note"),
     [
         ({"spacing": [3, 0.5, 0.25], "unit": "inch"}, "inch", "distances and tolerances in inch"),
-        ({"spacing": [3, 0.5, 0.25]}, None, "distances and tolerances in the unit of the spacing, which has no name"),
+        ({"spacing": [3, 0.5, 0.25]}, None, "distances and tolerances in the unnamed unit of the spacing"),
         ({}, "pixels", "distances and tolerances in pixels"),
     ],
     ids=["named", "unnamed", "none"],
@@ -88,10 +88,9 @@ def test_distances_carry_their_unit_everywhere(
     assert set(summary["units"]) == surfaces | {"object_masd"}
     assert set(summary["units"].values()) == {unit}
     assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == [unit]
-    label = f"hd95 ({unit})" if unit else "hd95"
     page = write_report(tmp_path, ReportConfig()).read_text()
-    for text in (shown(summary).replace("\n", " "), page):
-        assert label in text
+    for name, text in (("HD95", shown(summary)), ("hd95", page)):
+        assert (f"{name} ({unit})" if unit else name) in text
         assert note in " ".join(text.split())
 
 

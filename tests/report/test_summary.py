@@ -140,7 +140,7 @@ def test_measures_and_probabilities_have_tables(tmp_path, rng):
     summary = measured_run(tmp_path, rng)
     text = shown(summary)
     rows = {cells[0]: cells[1:] for cells in cells_of(text)}
-    assert (rows["mean HD95"][0], rows["mean HD95"][-2:]) == ("inf", ["4", "1"])
+    assert (rows["mean HD95 (pixels)"][0], rows["mean HD95 (pixels)"][-2:]) == ("inf", ["4", "1"])
     assert all(len(rows[cells]) == 1 and rows[cells][0].isdigit() for cells in rows if cells.startswith("tp of"))
     summary["measures"]["sq"]["mean"]["dataset"] = None
     assert cells_of(shown(summary))

@@ -181,7 +181,7 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     units = summary.get("units", {})
     keys = ("mean", "ci95", "median", "dataset", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
     return [
-        {"metric": metric, "label": _with_unit(metric, units.get(metric)), "region": region}
+        {"metric": metric, "label": with_unit(metric, units.get(metric)), "region": region}
         | {"whole": "dataset" in entry}
         | {key: entry.get(key) for key in keys}
         for metric, regions in summary.get("measures", {}).items()
@@ -190,7 +190,8 @@ def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _with_unit(name: str, unit: str | None) -> str:
+def with_unit(name: str, unit: str | None) -> str:
+    """Name a score with the unit of its values, if it has one."""
     return f"{name} ({unit})" if unit else name
 
 
@@ -281,7 +282,7 @@ def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
     order = list(HEADLINES)
     known = sorted(found, key=lambda name: order.index(name.partition("@")[0]))
     words = {name: "@".join([HEADLINES[name.partition("@")[0]], *name.split("@")[1:]]) for name in known}
-    return {name: _with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
+    return {name: with_unit(text, summary.get("units", {}).get(name)) for name, text in words.items()}
 
 
 def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:

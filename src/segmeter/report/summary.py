@@ -107,12 +107,12 @@ def shown_measures(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], in
 
 
 def _measures(summary: Mapping[str, Any]) -> Table:
-    shown, left_out = shown_measures(summary)
-    rows = []
+    (shown, left_out), units, rows = shown_measures(summary), summary.get("units", {}), []
     for row in shown:
         whole = row["dataset"] if row["whole"] else None
         of_set = "" if not row["whole"] else f"{whole:,.0f}" if _counts(row["metric"], whole) else number(whole, 3)
-        cells = [figures.title(f"{row['metric']}/{row['region']}"), of_set, interval(row["dataset_ci95"], 3)]
+        name = figures.with_unit(figures.title(f"{row['metric']}/{row['region']}"), units.get(row["metric"]))
+        cells = [name, of_set, interval(row["dataset_ci95"], 3)]
         if row["n_used"] is None:
             rows.append([*cells, "", "", "", ""])
             continue

@@ -45,4 +45,4 @@ def test_zarr_folders_can_be_checked(command, capsys):
     main(["check", *command, "splits=[train,val]"])
     out = capsys.readouterr().out
     assert "100 x 120" in out or "109 x 120" in out
-    assert "cases of each fold" in out
+    assert "cases per fold" in out
