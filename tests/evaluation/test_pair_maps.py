@@ -9,9 +9,12 @@ import zarr
 from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.data.files import array
 from segmeter.data.known_classes import default_colours
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
+from segmeter.evaluation.pair_maps import PairReader
+from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -110,3 +113,27 @@ def test_a_file_that_changes_while_its_rows_are_counted_is_refused(maps, tmp_pat
     monkeypatch.setattr(row, "count_case_and_hidden", change_and_count)
     with pytest.raises(DataError, match="to stay as it is, got a change while it was read"):
         score(job(maps, tmp_path / "run"))
+
+
+@pytest.mark.parametrize("large", ["references", "predictions"])
+def test_a_pair_is_read_in_bands_if_either_side_is_large(tmp_path, monkeypatch, large):
+    """Mutation seen to fail: only the reference decides, so that a huge prediction is read whole."""
+    monkeypatch.setattr(array, "STREAMED_PIXELS", 1000)
+    labels, paths = np.random.default_rng(0).integers(0, 3, (300, 300)).astype(np.uint8), {}
+    for side in ("references", "predictions"):
+        paths[side] = (tmp_path / f"{side}.{'tif' if side == large else 'png'}",)
+        Image.fromarray(labels).save(*paths[side])
+    reader = PairReader(Reading(spec=SPEC, label_map={}, max_pixels=10**6), None)
+    pair = MaskPair(case_id="a", stem="a", **paths)
+    assert reader.look(pair) == (True, 0)
+    monkeypatch.setattr(array, "STREAMED_PIXELS", 10**6)
+    assert reader.look(pair) == (False, 300 * 300)
+
+
+def test_the_pixels_of_a_pair_with_drawn_objects_are_those_of_the_other_side(tmp_path):
+    (tmp_path / "drawn.txt").write_text("0 0 0 1 0 1 1\n" * 2000)
+    labels = np.random.default_rng(0).integers(0, 3, (300, 300)).astype(np.uint8)
+    Image.fromarray(labels).save(tmp_path / "map.png")
+    reader = PairReader(Reading(spec=SPEC, label_map={}, max_pixels=10**6), None)
+    pair = MaskPair(case_id="a", stem="a", references=(tmp_path / "drawn.txt",), predictions=(tmp_path / "map.png",))
+    assert reader.look(pair) == (False, 300 * 300)

@@ -438,7 +438,7 @@ DATA_SETS = [
     Bad(
         106,
         SCORE,
-        "expected `size` at most 500000000 pixels, got 1000000 x 1000000 (height x width)...",
+        "to have the size of its reference ..., got 1000000 x 1000000 (height x width). Nothing is resized.",
         lambda: world.huge_zarr("labels/b.zarr"),
     ),
     Bad(107, PROBS, "to sum to 1 in every pixel, got a sum that is off by 0.4.", lambda: world.probs(0.7)),

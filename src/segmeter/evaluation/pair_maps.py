@@ -82,26 +82,30 @@ class PairReader:
         }
 
     def look(self, pair: MaskPair) -> tuple[bool, int]:
-        """Whether a pair is too large to be read whole, and its pixels, from the header of the first reference.
+        """Whether a file of the pair is too large to be read whole, and the pixels of a map otherwise.
 
-        The size of the file stands in for the pixels of a volume, which is rarely packed. If the header can't be read,
-        reading the file will say why.
+        The pixels are those of the first file whose header states them: drawn outlines have none, and tiny files don't
+        matter. If a header can't be read, reading the file will say why.
         """
-        path, reading = pair.references[0], self.reading
+        paths = (*pair.references, *pair.predictions)
         try:
-            if self._is_large(path):
+            if any(self._is_large(path) for path in paths):
                 return True, 0
-            size = path.stat().st_size
-            if size < _LOOK_BYTES or path.is_dir():
-                return False, 0
-            with path.open("rb") as file:
-                layout = read_layout(file.read(33))
-            if layout is None and volume_format(path):
-                return False, size
-            header = layout or read_header(path, max_pixels=reading.max_pixels)
+            return False, next(filter(None, map(self._stated_pixels, paths)), 0)
         except (DataError, OSError):
             return False, 0
-        return False, header.height * header.width
+
+    def _stated_pixels(self, path: Path) -> int:
+        """Pixels by the header; the size of the file stands in for those of a volume, which is rarely packed."""
+        size = path.stat().st_size
+        if size < _LOOK_BYTES or path.is_dir() or volume_format(path) in OUTLINES:
+            return 0
+        with path.open("rb") as file:
+            layout = read_layout(file.read(33))
+        if layout is None and volume_format(path):
+            return size
+        header = layout or read_header(path, max_pixels=self.reading.max_pixels)
+        return header.height * header.width
 
     def load(self, pair: MaskPair) -> PairMaps:
         """Read all files of a pair, whole. Values that `stored` lists are not yet known to be labels."""
