@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
@@ -58,6 +59,9 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
     if params:  # from a file; the command line overrides them
         request = replace(request, overrides=[*params, *request.overrides])
         jobs = check(command, request) if plan.sweeper == "basic" else jobs
+    folds = [each.folds for _, each in jobs if getattr(each, "folds", None) is not None]
+    if folds:
+        raise ConfigError(expected("config", "folds", "to be null with --multirun", folds[0]))
     if plan.sweeper == "basic":
         return run_sweep(plan, jobs)
     from segmeter.cli.optuna_search import search

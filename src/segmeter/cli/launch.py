@@ -110,7 +110,8 @@ def run_job(config: Any, job: Job) -> float | None:
     if hasattr(config, "shard"):
         check_alone(config.shard)
     launch = getattr(config, "launch", LocalConfig())
-    if isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
+    folds = getattr(config, "folds", None) is not None  # each of their trainings is launched
+    if folds or isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
         value: float | None = command_module(job.command).run(config, job)
         return value
     here, job = config.replace(launch=LocalConfig()), replace(job, launch=as_plain(launch))

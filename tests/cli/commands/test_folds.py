@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from segmeter.cli import launch
 from segmeter.cli.commands import _folds as folds
 from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.main import main
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.config import CellsConfig, FolderConfig
+from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig
+from segmeter.distributed.place import Place
 from segmeter.errors import ConfigError
+from segmeter.inference.config import InferenceConfig
 from segmeter.training.config import TrainingConfig
 from tests.data.crafted import make_folder
 
@@ -39,7 +43,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def config(tmp_path: Path, **values: Any) -> Any:
-    return SimpleNamespace(**{"data": DATA, "run": RunConfig(root=tmp_path, name="eyes"), "resume": None, **values})
+    usual = {"data": DATA, "run": RunConfig(root=tmp_path, name="eyes"), "resume": None, "launch": LocalConfig()}
+    model = {"device": "cpu", "plugins": (), "inference": InferenceConfig(tile=64)}
+    return SimpleNamespace(**{**usual, **model, **values})
 
 
 def test_each_fold_is_trained_and_evaluated_and_all_are_joined(tmp_path, started):
@@ -47,7 +53,7 @@ def test_each_fold_is_trained_and_evaluated_and_all_are_joined(tmp_path, started
     folds.run_folds(config(tmp_path), job, 2)
     assert [each[0] for each in started] == ["train", "eval", "train", "eval", "merge"]
     assert started[0][1:5] == ["data=folder", "device=cpu", "inference.tile=64", 'data.fold="1/2"']
-    assert started[3][2:5] == ['data.split="val"', "device=cpu", "inference.tile=64"]
+    assert started[3][2:5] == ['data.split="val"', 'device="cpu"', "inference.tile=64"]
     assert "2026_fold2" in started[3][1]
     assert started[4][1].count("2026_fold") == 2
     assert 'kind="folds"' in started[4]
@@ -69,6 +75,91 @@ def test_a_cross_validation_that_was_stopped_goes_on(tmp_path, started):
 def test_folds_of_one_fold_or_of_drawn_data_are_refused(tmp_path, started, data):
     with pytest.raises(ConfigError, match="expected `folds` to be null"):
         folds.run_folds(config(tmp_path, data=data), Job("train", (), None), 5)
+    assert started == []
+
+
+def test_files_of_the_users_own_reach_the_trainings(tmp_path, started):
+    """A file may also set folds and resume, which would start the whole again."""
+    argv = ("segmeter", "train", "--config-name", "mine", "folds=2", "-cd", "conf")
+    folds.run_folds(config(tmp_path), Job("train", ("folds=2",), None, argv), 2)
+    assert started[0][1:3] == ["--config-name=mine", "--config-dir=conf"]
+    assert started[0][-2:] == ["folds=null", "resume=null"]
+
+
+def test_the_evaluation_reads_files_as_the_training_did(tmp_path, started):
+    data = DATA.replace(max_pixels=7, allow_links=True, timeout_s=5)
+    folds.run_folds(config(tmp_path, data=data, plugins=("one", "two")), Job("train", (), None), 2)
+    evaluated = {'plugins=["one", "two"]', "data.max_pixels=7", "data.allow_links=true", "data.timeout_s=5.0"}
+    assert evaluated <= set(started[1])
+
+
+def test_a_signal_is_passed_on_once(monkeypatch):
+    """The terminal sends Ctrl-C to a whole group, so a command in ours would hear two signals."""
+    heard: list[Any] = []
+
+    class Child:
+        def __init__(self, arguments: list[str], *, process_group: int) -> None:
+            heard.append(process_group)
+
+        def wait(self) -> int:
+            if "waited" not in heard:
+                heard.append("waited")
+                raise KeyboardInterrupt
+            heard.append("waited again")
+            return 143
+
+        def terminate(self) -> None:
+            heard.append("terminated")
+
+    monkeypatch.setattr(folds.subprocess, "Popen", Child)
+    with pytest.raises(KeyboardInterrupt):
+        folds._run(["train"])
+    assert heard == [0, "waited", "terminated", "waited again"]
+
+
+def test_two_of_one_second_have_folders_of_their_own(tmp_path, started, monkeypatch):
+    monkeypatch.setattr(folds.time, "strftime", lambda pattern: "now")
+    for _ in range(3):
+        folds.run_folds(config(tmp_path), Job("train", (), None), 2)
+    assert sorted(each.name for each in (tmp_path / "folds").iterdir()) == ["now_eyes", "now_eyes-2", "now_eyes-3"]
+
+
+def test_folds_in_a_sweep_are_refused(tmp_path, capsys):
+    data = ["data=folder", f"data.root={tmp_path}", "data.classes=[background,cell]", f"run.root={tmp_path}"]
+    with pytest.raises(SystemExit) as leaving:
+        main(["train", "--multirun", "folds=2", "optimizer.lr=0.1,0.01", *data])
+    assert leaving.value.code == 2
+    assert capsys.readouterr().err == "segmeter: config: expected `folds` to be null with --multirun, got 2.\n"
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_trainings_are_launched_and_not_the_whole(tmp_path, started, monkeypatch):
+    run = SimpleNamespace(run=lambda config, job: folds.run_folds(config, job, config.folds))
+    monkeypatch.setattr(launch, "command_module", lambda name: run)
+    job = Job("train", ("folds=2", "launch=processes"), None)
+    launch.run_job(config(tmp_path, folds=2, launch=ProcessesConfig()), job)
+    assert ["launch=processes" in each for each in started] == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize("where", [SlurmConfig(), DaskConfig()], ids=["slurm", "dask"])
+def test_folds_elsewhere_are_refused(tmp_path, started, where):
+    with pytest.raises(ConfigError, match=f"expected `folds` to be null with launch={where.name}"):
+        folds.run_folds(config(tmp_path, launch=where), Job("train", (), None), 2)
+    assert started == []
+
+
+def test_folds_in_each_rank_are_refused(tmp_path, started, monkeypatch):
+    monkeypatch.setattr(folds, "find_place", lambda: Place(0, 2, 0))
+    with pytest.raises(ConfigError, match="expected `folds` to be null where torchrun"):
+        folds.run_folds(config(tmp_path), Job("train", (), None), 2)
+
+
+@pytest.mark.parametrize("resume", ["auto", "missing"])
+def test_a_resume_names_a_folder_that_exists(tmp_path, started, monkeypatch, resume):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "auto").mkdir()
+    with pytest.raises(ConfigError, match="expected `resume` with folds to name a folder that exists"):
+        folds.run_folds(config(tmp_path, resume=resume), Job("train", (), None), 2)
     assert started == []
 
 

@@ -4,6 +4,8 @@ Every fold is trained and evaluated on the cases that it did not see; the joined
 each case once.
 """
 
+import itertools
+import json
 import logging
 import subprocess
 import sys
@@ -11,16 +13,19 @@ import time
 from pathlib import Path
 
 from segmeter.checks import expected
+from segmeter.cli.app import read_arguments
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folds import find_pairs
+from segmeter.distributed.place import find_place
 from segmeter.errors import ConfigError
-from segmeter.files import make_folder
+from segmeter.files import make_folder, new_folder
+from segmeter.schema import as_plain, defaults
 
 _LOG = logging.getLogger(__name__)
 FEW_IMAGES = 50  # below this, folds use every image for validation once
-_PASSED_ON = ("device", "inference")  # overrides that evaluation takes too
+_READING = ("max_pixels", "allow_links", "timeout_s")  # what a checkpoint does not say about its data
 
 
 def run_folds(config: TrainConfig, job: Job, count: int) -> None:
@@ -31,26 +36,22 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     Raises
     ------
     ConfigError
-        The data set has no folds, or one is chosen already.
+        The data set has no folds, one is chosen already, or they can't be run or resumed as asked.
     SystemExit
         One of the runs failed. Its message is shown already.
     """
-    if getattr(config.data, "fold", "") is not None:
-        raise ConfigError(expected("config", "folds", "to be null with data.fold, or without data.fold", count))
+    _check(config, count)
     name = config.run.name or config.data.name
-    new = config.run.root / "folds" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{name}"
-    root = new if config.resume is None else Path(config.resume)
-    make_folder(root)
+    root = Path(config.resume) if config.resume is not None else _new_root(config.run.root / "folds", name)
     dropped = ("folds", "resume", "run.root", "run.name")
     given = [line for line in job.overrides if line.lstrip("+~").partition("=")[0] not in dropped]
-    evaluated = [line for line in given if line.lstrip("+~").partition("=")[0].partition(".")[0] in _PASSED_ON]
-    place = _override("run.root", root)
+    place, flags, evaluated = _override("run.root", root), _flags(job), _evaluated(config)
     for number in range(1, count + 1):
         own = [place, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
         run = _find(root / "train", number)
-        resumed = [_override("resume", run)] if run else []
-        _run(["train", *given, _override("data.fold", f"{number}/{count}"), *own, *resumed])
+        alone = ["folds=null", _override("resume", run) if run else "resume=null"]  # a file may set them
+        _run(["train", *flags, *given, _override("data.fold", f"{number}/{count}"), *own, *alone])
         done = _find(root / "eval", number)
         if done is None or not (done / "metrics.json").is_file():
             trained = _find(root / "train", number)
@@ -78,10 +79,53 @@ def advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
         )
 
 
+def _check(config: TrainConfig, count: int) -> None:
+    launch = config.launch.name
+    rules = {
+        "to be null with data.fold, or without data.fold": getattr(config.data, "fold", "") is not None,
+        f"to be null with launch={launch} (local and processes can)": launch in ("slurm", "dask"),
+        "to be null where torchrun or srun starts several processes (launch=processes can)": find_place() is not None,
+    }
+    problems = [expected("config", "folds", rule, count) for rule, broken in rules.items() if broken]
+    if config.resume == "auto" or (config.resume is not None and not Path(config.resume).is_dir()):
+        rule = "with folds to name a folder that exists, such as runs/folds/<date>_<time>_<name>"
+        problems.append(expected("config", "resume", rule, config.resume))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _new_root(folder: Path, name: str) -> Path:
+    """Make the folder of all runs; another cross-validation may have begun in the same second."""
+    make_folder(folder)
+    wanted = f"{time.strftime('%Y-%m-%d_%H%M%S')}_{name}"
+    names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
+    return next(folder / each for each in names if new_folder(folder / each))
+
+
+def _flags(job: Job) -> list[str]:
+    """The flags that name files of the user's own."""
+    args = read_arguments("train", job.argv[2:])
+    flags = {"--config-name": args.config_name, "--config-dir": args.config_dir}
+    return [f"{flag}={value}" for flag, value in flags.items() if value]
+
+
+def _evaluated(config: TrainConfig) -> list[str]:
+    """What the evaluation takes too, wherever it was set: how the model runs, and how files are read."""
+    found = {"device": config.device, "plugins": [*config.plugins]}
+    for part, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
+        values = as_plain(getattr(config, part))
+        usual = defaults(type(getattr(config, part)))
+        found |= {f"{part}.{key}": values[key] for key in keys if key in values and values[key] != usual[key]}
+    return [f"{key}={json.dumps(value)}" for key, value in found.items() if value != []]
+
+
 def _run(arguments: list[str]) -> None:
-    """Run a command; leave with its exit code if it fails. A signal is passed on, so that a training saves first."""
+    """Run a command; leave with its exit code if it fails. A signal is passed on, so that a training saves first.
+
+    A second signal would end it unsaved, so Ctrl-C reaches only this process: the command has a group of its own.
+    """
     sys.stdout.flush()
-    process = subprocess.Popen([sys.executable, "-m", "segmeter", *arguments])
+    process = subprocess.Popen([sys.executable, "-m", "segmeter", *arguments], process_group=0)
     try:
         code = process.wait()
     except BaseException:
