@@ -5,6 +5,7 @@ import pytest
 
 import segmeter
 from segmeter.errors import InputError
+from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.summary.compare import compare_runs
 
 SPEC = segmeter.ClassSpec(task="multiclass", names=("ground", "cell"), colours=((0, 0, 0), (1, 1, 1)))
@@ -31,3 +32,15 @@ def test_the_figures_are_those_of_the_comparison_and_the_better_run_leads():
 def test_runs_of_other_cases_are_refused():
     with pytest.raises(InputError, match="cases"):
         segmeter.compare({"base": run(8), "new": run(4, count=11)}, SPEC, CONFIG)
+
+
+def test_the_headline_orders_the_runs_as_on_the_command_line():
+    target = np.pad(np.ones((4, 4), np.uint8), 2)
+    config = CONFIG.replace(measures=(SurfaceConfig(),), headline="hd95")
+    pairs = [[(f"{n}", target, np.roll(target, shift)) for n in range(3)] for shift in (2, 1)]
+    base, new = (segmeter.evaluate(each, classes=SPEC.names, metrics=config).rows for each in pairs)
+    found = segmeter.compare({"base": base, "new": new}, SPEC, config)
+    assert (found["rank_by"], found["order"]) == ("hd95/mean", ["new", "base"])
+    runs = {"base": run(8), "new": run(4)}
+    with pytest.raises(InputError, match=r"compare: expected `headline` to be a metric of all runs.*'nonsense'"):
+        segmeter.compare(runs, SPEC, CONFIG.replace(headline="nonsense"))

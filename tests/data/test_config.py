@@ -97,3 +97,8 @@ def test_by_default_only_a_background_is_black(task, first, black):
     spec = FolderConfig(root="x", task=task, classes=(first, "road")).spec()
     assert (spec.colours[0] == (0, 0, 0)) == black == spec.has_background
     assert (0, 0, 0) not in spec.colours[1:]
+
+
+def test_groups_have_one_rule():
+    with pytest.raises(ConfigError, match=r"group_until` to be left alone beside data\.group_by, got '_'"):
+        FolderConfig(root="x", classes=("a", "b"), group_by="prefix:3", group_until="_")

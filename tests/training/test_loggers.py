@@ -129,3 +129,10 @@ def test_a_logger_gets_the_pictures_after_the_scores_and_none_where_none_are_dra
     (tmp_path / "b").mkdir()
     train(tiny_job(tmp_path / "b", epochs=1, log_every=9, loggers=(NoLoggerConfig(),)))
     assert [row for row in server.rows if isinstance(row, tuple)] == []
+
+
+def test_a_csv_file_that_fails_does_not_end_a_finished_training(tmp_path, caplog):
+    (tmp_path / "train.csv").mkdir()
+    (tmp_path / "history.jsonl").write_text('{"step": 1, "loss": 0.5}\n')
+    loggers.Loggers([NoLoggerConfig(csv=True)], folder=tmp_path, step=0, settings={}).close("finished")
+    assert "logger: the CSV files could not be written" in caplog.text

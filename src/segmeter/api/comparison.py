@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from segmeter.classes import ClassSpec
+from segmeter.evaluation.finished.compare import order_runs
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.summary.compare import compare_runs
@@ -46,12 +47,13 @@ def compare(
     -------
     Comparison
         What `compare_runs` returns, with ``convention``, ``bootstrap`` (the settings of the intervals), ``rank_by``
-        (the headline) and ``order`` (the runs, best first).
+        (the headline), ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another
+        way.
 
     Raises
     ------
     InputError, ConfigError
-        As `compare_runs`.
+        As `compare_runs`; or the headline is no metric of all runs.
 
     Examples
     --------
@@ -65,8 +67,7 @@ def compare(
     ['new', 'base']
     """
     config = config or MetricsConfig()
-    result, first = compare_runs(runs, spec, config, require=require), headline_of(config, spec)
-    rank_by = first if first in result["metrics"] else "mean_iou"
+    result = compare_runs(runs, spec, config, require=require)
+    ranked = order_runs(result["metrics"], headline_of(config, spec), key="headline")
     settings = {"interval": config.interval, "resamples": config.bootstrap, "cluster": config.cluster, "warning": None}
-    facts = {"convention": config.convention, "bootstrap": settings, "rank_by": rank_by, "other_orders": {}}
-    return Comparison(result | facts | {"order": result["metrics"][rank_by]["ranking"]["order"]})
+    return Comparison(result | ranked | {"convention": config.convention, "bootstrap": settings})

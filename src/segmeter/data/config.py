@@ -204,6 +204,12 @@ class FolderConfig(DataConfig):
 
     @rule("group_until")
     @classmethod
+    def _one_rule_for_groups(cls, group_until: str, given: Given) -> None:
+        if group_until and given.group_by is not None:
+            raise RuleError("to be left alone beside data.group_by", "Set only one of the two.")
+
+    @rule("group_until")
+    @classmethod
     def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
         if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
             return

@@ -141,8 +141,11 @@ class Loggers:
                 _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
             if self._missed[name]:
                 _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
-        if self._csv is not None:
-            write_csv(self._csv)
+        try:
+            if self._csv is not None:
+                write_csv(self._csv)
+        except Exception as error:  # must not hide how the training ended
+            _LOG.warning("logger: the CSV files could not be written (%s); history.jsonl has all rows", _line(error))
 
 
 def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:

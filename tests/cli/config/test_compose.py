@@ -111,6 +111,10 @@ def test_commas_without_multirun_are_refused():
         (["modle/x=unet"], ["config: unknown group 'modle/x'. "]),
         (["loss=focall"], ["config: expected `loss` to be one of "]),
         (["postprocess=cells"], ["config: this command has no group 'postprocess' to choose an option of. --help"]),
+        *(
+            ([f"{group}=null"], [f"config: expected `{group}` to be one of "])
+            for group in ("report", "data", "hydra/sweeper")
+        ),
         (["loss=[focal,dise]"], ["config: expected `loss` to be one of "]),
         (
             ["hydra.run.dir=x"],
@@ -198,6 +202,15 @@ def test_each_file_that_hydra_can_not_read_has_a_line(tmp_path):
     assert len(problems) == 3
     assert problems[1].endswith("Keep one of the two.")
     assert problems[2].endswith("Indent with spaces.")
+
+
+@pytest.mark.parametrize("value", ["null", "5", "{}"])
+def test_a_file_whose_defaults_are_no_list_has_a_line(value, tmp_path):
+    (tmp_path / "mine.yaml").write_text(f"defaults: {value}\n")
+    problems: list[str] = []
+    compose_jobs(Request("mine", [], str(tmp_path)), problems)
+    assert len(problems) == 1
+    assert problems[0].startswith("config: Invalid defaults list in 'mine', defaults must be a list")
 
 
 @pytest.mark.parametrize("way", ["hydra/launcher=elsewhere", "experiment=mine"])

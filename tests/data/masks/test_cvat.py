@@ -76,6 +76,20 @@ def test_other_xml_is_refused(text, tmp_path):
         annotated_images(put(tmp_path / "a.xml", text.encode()))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_declarations_do_not_hide_in_another_encoding(encoding, tmp_path):
+    size = 'name="x.png" width="&#49;" height="1"'
+    text = f'<!DOCTYPE a [<!ENTITY b "bb">]><annotations><image {size}/></annotations>'
+    with pytest.raises(DataError, match=r"a\.xml"):
+        annotated_images(put(tmp_path / "a.xml", text.encode(encoding)))
+
+
+def test_an_encoding_that_the_xml_names_is_not_taken(tmp_path):
+    """Of cp037 the letters of a declaration are other bytes, which the guard would not see."""
+    text = '<?xml version="1.0" encoding="cp037"?><annotations><image name="x.png" width="1" height="1"/></annotations>'
+    assert list(annotated_images(put(tmp_path / "a.xml", text.encode()))) == ["x"]
+
+
 def test_a_cvat_file_too_large_for_the_limit_is_refused(tmp_path):
     path = write_cvat(tmp_path / "a.xml", [], size=(200, 300))
     with pytest.raises(DataError, match=r"data\.max_pixels"):

@@ -47,6 +47,7 @@ def test_yolo_objects_are_numbered(tmp_path):
         ("0 0 0 nan 0 1 1", "to be finite"),
         ("0 0 0 x 0 1 1", "truncated or damaged"),
         ("0 0 0", "fewer than three corners"),
+        ("0 0 0 1 0 1 1\n1 0 0 1 0 1 1 0", "confidence, or none, got an odd last number in 1 of 2"),
         ("0 0 0 1 0 1 1\n1 0 0 1 0 1 1", "that two of them cover"),
     ],
 )

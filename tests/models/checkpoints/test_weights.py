@@ -158,6 +158,18 @@ def test_45_a_pickle_that_runs_a_command_is_refused_and_runs_nothing(tmp_path, s
     assert "weights_only" not in one_line(caught, path)
 
 
+@pytest.mark.parametrize("protocol", [0, 1])
+def test_a_pickle_without_a_header_is_no_damaged_file(tmp_path, protocol):
+    path, marker = tmp_path / "model.pt", tmp_path / "marker"
+    path.write_bytes(pickle.dumps({"model": Touch(marker)}, protocol=protocol))
+    with pytest.raises(CheckpointError, match="could run code; nothing ran"):
+        load_tensors(path)
+    assert not marker.exists()
+    path.write_bytes(b"checkpoint\nof words\n")
+    with pytest.raises(CheckpointError, match="is no checkpoint, or is damaged"):
+        load_tensors(path)
+
+
 @pytest.mark.parametrize("read", [read_checkpoint, load_tensors], ids=["checkpoint", "weights"])
 def test_46_a_pickled_module_is_refused_with_the_way_to_convert_it(tmp_path, read):
     path = tmp_path / "model.pt"

@@ -181,3 +181,11 @@ def test_reducing_averages_images_and_keeps_the_rarest_class_of_a_block():
     found = index_of(layers, "prediction.png", len(entries))
     assert [[entries[k]["class"] for k in row] for row in found] == [[14, 17], [31, 30]]
     np.testing.assert_array_equal(layers.image[..., 0], [[7, 10], [30, 30]])
+
+
+def test_a_thin_first_class_stays_whole_where_it_is_no_background():
+    """A crack of one pixel's width, which would vanish behind the wall."""
+    spec = ClassSpec(task="multiclass", names=("crack", "wall"), colours=((200, 0, 0), (0, 255, 0)))
+    labels = 1 - np.eye(40, dtype=np.uint8)
+    layers = draw_layers(labels[..., None], None, labels, spec, edge=10)
+    np.testing.assert_array_equal(layers.maps[0].index, 1 - np.eye(10))

@@ -40,8 +40,8 @@ from segmeter.schema import REQUIRED, Config, defaults
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 _TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
-# AttributeError if a mapping replaces a null of Hydra's own
-_FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError)
+# AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
+_FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _unknown_options(override: Override, known: list[str]) -> list[str]:
         chosen: list[Any] = list(override.sweep_string_iterator()) if override.is_discrete_sweep() else []
     else:
         value = override.value()
-        chosen = value if isinstance(value, list) else [] if value is None else [value]
+        chosen = value if isinstance(value, list) else ["null" if value is None else value]
     return [
         f"config: expected `{group}` to be one of {', '.join(known)}, got {name!r}. {close_name(str(name), known)}"
         for name in map(str, chosen)

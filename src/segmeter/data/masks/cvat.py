@@ -21,11 +21,13 @@ def parse_cvat(content: bytes) -> Iterator[tuple[str, tuple[int, int], list[tupl
     Raises
     ------
     ValueError
-        It is another kind of XML, declares entities, or holds a shape that is neither a polygon nor a mask.
+        It is another kind of XML, is not UTF-8, declares entities, or holds a shape that is neither a polygon nor a
+        mask.
     """
-    if b"<!" in content.replace(b"<!--", b""):
-        raise ValueError("XML with declarations of its own")
-    root = ElementTree.fromstring(content)
+    text = content.decode("utf-8-sig")  # the parser takes text as it is, whatever encoding the XML names
+    if "\0" in text or "<!" in text.replace("<!--", ""):  # zeros: UTF-16, which would hide declarations
+        raise ValueError("XML with declarations of its own, or not in UTF-8")
+    root = ElementTree.fromstring(text)
     if root.tag != "annotations" or root.find("track") is not None:
         raise ValueError("no export as 'CVAT for images 1.1'")
     for image in root.iter("image"):

@@ -98,7 +98,8 @@ def _fill_feature(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) 
 
 
 def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, int]) -> Iterator[Drawn]:
-    """One polygon per line: the class id, x and y of each corner as fractions of the image, and maybe a confidence.
+    """One polygon per line: the class id, x and y of each corner as fractions of the image, and a confidence in
+    every line or in none.
 
     YOLO has no background, so id 0 is class 1 here, unless the label map says otherwise.
     """
@@ -114,7 +115,11 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
         raise DataError(expected(show(path), "class ids", rule, ", ".join(foreign)[:60], remedy))
     if reading.instances:
         check_object_classes(path, {each: known[each] for each in ids}, reading.spec)
-    corners = [np.array(row[1 : len(row) - (len(row) - 1) % 2], np.float64).reshape(-1, 2) for row in rows]
+    scored = sum(len(row) % 2 == 0 for row in rows)
+    if scored not in (0, len(rows)):  # else a line that was cut off would be a smaller polygon
+        rule, found = "to have a confidence, or none", f"an odd last number in {scored} of {len(rows)}"
+        raise DataError(expected(show(path), "every line", rule, found, "Copy the file again."))
+    corners = [np.array(row[1 : len(row) - bool(scored)], np.float64).reshape(-1, 2) for row in rows]
     if any(len(each) == 2 for each in corners):
         remedy = "Export segmentation labels: class x y x y x y ..."
         raise DataError(expected(show(path), "every line", "to be a polygon", "a box of four numbers", remedy))

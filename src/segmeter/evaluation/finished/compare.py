@@ -80,7 +80,7 @@ def compare(
         "mean_classes": boards[0].counted,
         "ignore_index": spec.ignore_index,
         "folders": {name: known_place(folder) for name, folder in named.items()},
-        **_order(compared["metrics"], rank_by or headline_of(config, spec)),
+        **order_runs(compared["metrics"], rank_by or headline_of(config, spec)),
         **compared,
         "bootstrap": note_resampling(boards[0], least),
     }
@@ -207,13 +207,19 @@ def _rebuild(settings: Mapping[str, Any]) -> Any:
     return MEASURES.schema(settings["name"])(**values)
 
 
-def _order(metrics: Mapping[str, Mapping[str, Any]], rank_by: str) -> dict[str, Any]:
-    """The order of the runs by one metric, and which other metrics disagree."""
+def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: str = "rank_by") -> dict[str, Any]:
+    """The order of the runs by one metric, and which other metrics disagree.
+
+    Raises
+    ------
+    InputError
+        `rank_by`, which the user gave as `key`, is no metric of all runs.
+    """
     ranked = {name: entry["ranking"]["order"] for name, entry in metrics.items() if entry["ranking"]}
     chosen = rank_by if rank_by in ranked else f"{rank_by}/mean"
     if chosen not in ranked:
         rule = "to be a metric of all runs, of which it is known whether higher is better"
-        raise InputError(expected("compare", "rank_by", rule, repr(rank_by), nearest(rank_by, ranked)))
+        raise InputError(expected("compare", key, rule, repr(rank_by), nearest(rank_by, ranked)))
     others = {name: order for name, order in ranked.items() if _differs(metrics[name], metrics[chosen])}
     return {"rank_by": chosen, "order": ranked[chosen], "other_orders": others}
 

@@ -75,8 +75,11 @@ class LayerMap:
         """The number of values that the index can have."""
         return 2 ** len(self.planes) if self.planes else len(self.entries)
 
-    def reduce(self, shape: tuple[int, int]) -> "LayerMap":
-        """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare."""
+    def reduce(self, shape: tuple[int, int], *, background: bool) -> "LayerMap":
+        """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare.
+
+        `background` says whether class 0 is one, which yields to any other class.
+        """
         if self.index.shape == shape:
             return self
         if self.planes:
@@ -86,7 +89,13 @@ class LayerMap:
         def importance(i: int) -> tuple[bool, bool, bool, bool, int]:
             entry = self.entries[i]
             shown, solid = not entry.get("hidden"), not (entry.get("hatched") or entry.get("faint"))
-            return shown, entry.get("class") != 0, solid, bool(entry.get("strong")), -int(counts[i])
+            return (
+                shown,
+                not (background and entry.get("class") == 0),
+                solid,
+                bool(entry.get("strong")),
+                -int(counts[i]),
+            )
 
         order = np.array(sorted(range(self.size), key=importance), np.uint8)
         ranks = np.argsort(order).astype(np.uint8)
@@ -105,7 +114,8 @@ class Layers:
     def reduce(self, edge: int) -> "Layers":
         """The same with a longest side of at most `edge` pixels."""
         shape = reduced_shape(self.image.shape, edge)
-        return replace(self, image=reduce_image(self.image, shape), maps=[each.reduce(shape) for each in self.maps])
+        maps = [each.reduce(shape, background=self.spec.has_background) for each in self.maps]
+        return replace(self, image=reduce_image(self.image, shape), maps=maps)
 
     @property
     def notes(self) -> dict[str, Any]:
