@@ -66,7 +66,7 @@ def compare(
     >>> segmeter.compare({"base": rows(8), "new": rows(4)}, spec)["order"]
     ['new', 'base']
     """
-    config = config or MetricsConfig()
+    config = MetricsConfig() if config is None else config
     result = compare_runs(runs, spec, config, require=require)
     ranked = order_runs(result["metrics"], headline_of(config, spec), key="headline")
     settings = {"interval": config.interval, "resamples": config.bootstrap, "cluster": config.cluster, "warning": None}

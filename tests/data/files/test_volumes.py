@@ -1,8 +1,11 @@
 """NPY and NPZ files: what is read, and what is refused by the header."""
 
+import gc
 import io
 import random
+import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -133,3 +136,29 @@ def test_a_window_is_mapped_and_the_rest_is_not_read(tmp_path):
     with open_array(tmp_path / "a.npy") as array:
         np.testing.assert_array_equal(array.read(2, 4, slice(3, 5)), [[23, 24], [33, 34]])
         assert "_whole" not in vars(array)
+
+
+def test_threads_that_read_at_once_do_not_disturb_each_other(tmp_path):
+    """CPython parses the literal in a head with a count that all threads share; mutation seen to fail: no lock."""
+    values = np.arange(6, dtype=np.uint16).reshape(2, 3)
+    np.save(tmp_path / "a.npy", values)
+    np.savez(tmp_path / "b.npz", values)
+    callback = lambda phase, info: None  # noqa: E731 - Python code in the middle of parsing lets another thread run
+
+    def read(depth):
+        if depth:
+            return read(depth - 1)
+        paths = [tmp_path / "a.npy", tmp_path / "b.npz"] * 40
+        return all((read_values(path, max_pixels=9).values == values).all() for path in paths)
+
+    before, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    gc.callbacks.append(callback)
+    try:
+        sys.setswitchinterval(1e-6)
+        gc.set_threshold(5)
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(read, range(8)))
+    finally:
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(before)
+        gc.callbacks.remove(callback)

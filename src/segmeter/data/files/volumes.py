@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import struct
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -34,6 +35,8 @@ from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
 _LONGEST_HEAD = 10_100  # bytes: NumPy accepts 10,000 behind the first few
+# CPython counts the depth of a literal that it parses per interpreter, not per thread: two at once disturb each other
+_PARSING = threading.Lock()
 _HEADS = {348: "Nifti1Image", 540: "Nifti2Image"}  # size of the header, which is its first number too
 _ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _MOST_EXTENSIONS = 1 << 24  # bytes between header and pixels, for other tools' notes
@@ -79,10 +82,14 @@ def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
 
     def decode() -> NDArray[Any]:
         with archive.open(name) as member:
-            found = npy_format.read_array(member, allow_pickle=False)
-            if member.read(1):  # reading to the end also makes zipfile verify its checksum
-                raise ValueError(f"more bytes than the {found.nbytes} that the header asks for")
-            return found
+            shape, order, dtype, start = _read_head(path, member)
+        with archive.open(name) as member:
+            size = math.prod(shape) * dtype.itemsize
+            content = member.read(start + size + 1)  # reading to the end also makes zipfile verify its checksum
+        if len(content) != start + size:
+            found = "fewer" if len(content) < start + size else "more"
+            raise ValueError(f"{found} bytes than the {size} that the header asks for")
+        return np.frombuffer(content, dtype, offset=start).reshape(shape, order=order)
 
     return DecodedArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
 
@@ -100,7 +107,8 @@ def _read_head(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], Literal["C
     head = io.BytesIO(file.read(_LONGEST_HEAD))  # NumPy has a limit too, but applies it after reading
     version = npy_format.read_magic(head)
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    shape, by_column, dtype = read(head)
+    with _PARSING:
+        shape, by_column, dtype = read(head)
     if dtype.names or dtype.hasobject:
         found = "Python objects" if dtype.hasobject else str(dtype)
         raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
