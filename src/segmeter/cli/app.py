@@ -6,9 +6,10 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 from segmeter.checks import expected
+from segmeter.cli.config.arguments import read_arguments
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
@@ -19,11 +20,6 @@ from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError
 
 _UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{self.prog}: {message}. See: {self.prog} --help.")
 
 
 def run_command(command: str, argv: Sequence[str]) -> None:
@@ -68,29 +64,6 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
 
     alone = replace(request, sweep=False)
     return search(plan, config, request.overrides, lambda lines: check(command, replace(alone, overrides=lines))[0][1])
-
-
-def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
-    """Read the flags and overrides of a command.
-
-    Raises
-    ------
-    ConfigError
-        A flag is unknown or not allowed.
-    """
-    parser = _Parser(prog=f"segmeter {command}", add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("--cfg", "-c", choices=["job"])
-    parser.add_argument("--package", "-p")
-    parser.add_argument("--config-name", "-cn")
-    parser.add_argument("--config-dir", "-cd")
-    parser.add_argument("--config-path", "-cp")
-    for flag in (("--multirun", "-m"), ("--resolve",)):
-        parser.add_argument(*flag, action="store_true")
-    args = parser.parse_intermixed_args(list(argv))
-    if args.config_path:
-        raise ConfigError("config: --config-path is not allowed. Add your own folder of YAML files with --config-dir.")
-    return args
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from segmeter.checks import close_name, nearest
-from segmeter.cli.app import plugins_of, read_arguments
+from segmeter.cli.app import plugins_of
 from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE
+from segmeter.cli.config.arguments import read_arguments
 from segmeter.cli.config.groups import CONFIGS, GROUPS, load_plugins, schemas_of
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (

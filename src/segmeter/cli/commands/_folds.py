@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from segmeter.checks import expected
-from segmeter.cli.app import read_arguments
+from segmeter.cli.config.arguments import read_arguments
 from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.dataset import Dataset
