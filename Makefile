@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all test-slow test-commands test-rooms lint fuzz docs bench gpu dist clean
+.PHONY: demo test test-all test-slow test-fuzz test-commands test-rooms lint fuzz docs bench gpu dist clean
 
 demo: $(VENV)/.installed ## train, evaluate, predict and report on the built-in data
 	$(BIN)/segmeter demo
@@ -11,7 +11,7 @@ test: $(VENV)/.installed-dev ## linters, types, import contracts, tests
 	$(MAKE) --jobs 2 test-commands test-rooms lint
 
 test-all: $(VENV)/.installed-dev ## what CI runs
-	$(MAKE) --jobs 2 test-commands test-rooms test-slow lint docs
+	$(MAKE) --jobs 2 test-commands test-rooms test-slow test-fuzz lint docs
 
 # The tests in two halves that take about as long, as a run in one process uses one core most of the time
 COMMANDS := tests/cli tests/faults tests/distributed
@@ -24,6 +24,9 @@ test-rooms: $(VENV)/.installed-dev
 # What takes minutes: kills, faults, engines, browsers, encoders, several processes
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow tests
+
+# A sample of random cases
+test-fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m fuzz tests
 
 fuzz: $(VENV)/.installed-dev ## every random case, with its record in benchmarks/results/fuzz.json

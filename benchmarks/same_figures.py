@@ -23,7 +23,7 @@ from benchmarks.same_figures_inputs import Command, commands, write_inputs
 from PIL import Image
 
 ROOT = Path(__file__).parents[1]
-NOT_COMPARED = re.compile(r"seconds|_s$|_per_s|time|folder|path|throughput|memory|rss|^runs$|^run$|stages")
+NOT_COMPARED = re.compile(r"seconds|data_wait|_s$|_per_s|time|folder|path|throughput|memory|rss|^runs$|^run$|stages")
 SHOWN = 6  # differences of one command
 
 
