@@ -183,7 +183,7 @@ CHECKPOINTS = [
     Bad(
         45,
         f"{PREDICT} checkpoint=x.pt",
-        "could run code; nothing ran. Where you trust ...",
+        "could run code; nothing ran. If you trust ...",
         lambda: world.pickled("x.pt"),
     ),
     Bad(
@@ -343,7 +343,7 @@ MASKS = [
     Bad(
         84,
         f"{SCORE} data.ignore_index=255",
-        "|mean IoU       |      n/a |",
+        "mean IoU         n/a              n/a            0 of 6",
         lambda: [mask(FEW + 255, f"data/masks/{name}.png") for name in CASES],
         code=0,
     ),

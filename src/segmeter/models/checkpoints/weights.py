@@ -2,6 +2,7 @@
 
 import os
 import pickletools
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +106,9 @@ def load_plain(path: Path) -> Any:
         The file is damaged, or is a program (a pickled model or function).
     """
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Detected pickle protocol")  # before torch refuses such a file
+            return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise CheckpointError(f"{path}: {_PROGRAM}") from error
     except Exception as error:  # a damaged file makes torch raise RuntimeError, EOFError, struct.error, ...
