@@ -62,7 +62,7 @@ def traced_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """What takes long, and writes nothing, is done once; gives the operations of a clean export."""
     pytest.importorskip("onnxscript", reason="the extra `onnx` is not installed")
     pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
-    for place, name in ((publish, "trace"), (publish.onnx_file, "encode"), (publish, "compare")):
+    for place, name in ((publish.onnx_file, "trace"), (publish.onnx_file, "encode"), (publish, "compare")):
         monkeypatch.setattr(place, name, Once(getattr(place, name)))
     shutil.rmtree("runs", ignore_errors=True)
     return run(EXPORT).fault.count
