@@ -110,7 +110,7 @@ def _flags(job: Job) -> list[str]:
 
 
 def _evaluated(config: TrainConfig) -> list[str]:
-    """What the evaluation takes too, wherever it was set: how the model runs, and how files are read."""
+    """Settings that the evaluation shares, wherever they were set: how the model runs and how files are read."""
     found = {"device": config.device, "plugins": [*config.plugins]}
     for part, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
         values = as_plain(getattr(config, part))
