@@ -142,6 +142,14 @@ def test_a_busy_core_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen == [7]
 
 
+def test_cores_that_a_container_numbers_anew_count_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutation seen to fail: cores 6 and 7 are looked up among the two that the container shows."""
+    idle = SimpleNamespace(idle=0.0)
+    monkeypatch.setattr("psutil.cpu_times", lambda percpu: [idle, idle])
+    monkeypatch.setattr("psutil.Process", lambda: SimpleNamespace(cpu_affinity=lambda: [6, 7]))
+    assert threads._busy_cores(10.0) == 0.0
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of 8 cores whose control groups are files of a test."""

@@ -109,11 +109,16 @@ def _count_allowed() -> int:
 
 
 def _busy_cores(seconds: float) -> float:
-    """Cores' worth of time that other programs take from this process for as long as this waits."""
+    """Measure for some seconds how many cores other programs keep busy; 0 where the system doesn't show these cores.
+
+    Some containers number the cores that they show anew, so the numbers of this process's cores mean nothing there.
+    """
     import psutil
 
     process = psutil.Process()
     allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(psutil.cpu_count() or 1)
+    if max(allowed) >= len(psutil.cpu_times(percpu=True)):
+        return 0.0
 
     def look() -> tuple[float, float]:
         times = psutil.cpu_times(percpu=True)

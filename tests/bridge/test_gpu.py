@@ -78,8 +78,9 @@ def test_labels_of_19_classes_cross_as_one_byte_per_pixel():
 
 def test_the_synchronous_path_never_waits_for_the_whole_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("torch.cuda.synchronize was called"))
-    to_numpy(torch.ones(10, device="cuda"), dtype="uint8")
-    HostCopier(device="cuda").submit(torch.ones(10, device="cuda"), case_id="a").result()
+    ones = torch.ones(10, device="cuda")
+    assert to_numpy(ones, dtype="uint8").tolist() == [1] * 10
+    assert HostCopier(device="cuda").submit(ones, case_id="a").result().tolist() == [1.0] * 10
 
 
 def test_a_long_kernel_before_the_copy_never_shows():

@@ -262,15 +262,17 @@ def test_threads_that_want_one_folder_fetch_it_once(memory):
 
 @pytest.mark.slow
 def test_more_folders_are_kept_than_a_process_may_open_at_first(memory):
+    folders = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     cache._allow_open_files.cache_clear()
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
     try:
         for number in range(200):
             memory.put(f"{number}/a", b"1")
-            fetch(f"{memory.url}/{number}")
+            folders.append(fetch(f"{memory.url}/{number}"))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [(folder / "a").read_bytes() for folder in folders] == [b"1"] * 200
 
 
 def test_an_archive_is_unpacked_and_one_that_is_replaced_is_unpacked_again(tmp_path, s3):
