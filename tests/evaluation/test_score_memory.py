@@ -12,7 +12,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.masks.options import Reading
 from segmeter.evaluation import cases
 from segmeter.evaluation.manifest import Entry
-from segmeter.evaluation.pairing import MaskPair, Pairing, Pairs
+from segmeter.evaluation.pairing import MaskPair, Pairing
 from segmeter.evaluation.score import Scoring, score
 from segmeter.evaluation.spacings import UNKNOWN_SPACING
 from segmeter.metrics.cases import table as rows
@@ -32,7 +32,7 @@ def invented(pair: MaskPair) -> Entry:
     counts = rng.integers(0, 3000, (K, K)) * (rng.random((K, K)) < 0.3) + np.diag(rng.integers(0, 10**6, K))
     row = CaseRow(case_id=pair.case_id, height=1024, width=2048, counts=counts)
     digest = f"{int(pair.stem.removeprefix('case_')):064}"
-    return Entry(case_id=pair.case_id, row=row, sha256=digest, record=UNKNOWN_SPACING.record())
+    return Entry(case_id=pair.case_id, row=row, sha256=digest, record=vars(UNKNOWN_SPACING))
 
 
 def named(folder: Path, name: str) -> MaskPair:
@@ -45,7 +45,7 @@ def peak(folder: Path, count: int) -> int:
     tracemalloc.start()
     names = (f"case_{i:06}" for i in range(count))
     job = Scoring(
-        pairing=Pairing(pairs=Pairs(map(partial(named, folder), names)), extra=()),
+        pairing=Pairing(pairs=[*map(partial(named, folder), names)], extra=()),
         reading=Reading(spec=SPEC, label_map={}, max_pixels=1),
         metrics=MetricsConfig(bootstrap=100),
         folder=folder,

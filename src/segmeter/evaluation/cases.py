@@ -99,7 +99,7 @@ class CaseScorer:
             extra["missing"] = float(not pair.predictions)
         known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
         row = replace(row, extra=extra, **known)
-        return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=spacing.record())
+        return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
 
     def _refuse_whole_maps(self, pair: MaskPair) -> None:
         """Refuse, for a pair that is read in bands, everything that needs a whole map."""

@@ -38,10 +38,6 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_o
 from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
-from segmeter.report.html import write_report
-from segmeter.report.pictures.chosen import Ranking
-from segmeter.report.pictures.finished import DrawnCase, draw_run
-from segmeter.report.pictures.objects import measured_objects
 from segmeter.report.pictures.worst import LIST, write_worst_list
 from segmeter.report.summary import print_summary
 
@@ -61,7 +57,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     scoring = _scoring(config, pairing)
     refuse_files(scoring)
     images = find_images(config.images, pairing) if config.images else {}
-    check_case_ids(config.metrics, spec, pairing.pairs.case_ids, images=bool(images))
+    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
     shard = _shard(config, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     scoring = replace(
@@ -88,6 +84,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         found = results(summary, objective)
         note_done(folder, found)
         if config.report.html:
+            from segmeter.report.html import write_report  # a run without a page starts sooner
+
             write_report(folder, config.report)
     _show(config, folder, summary)
     return next(iter(found.values()))
@@ -205,6 +203,10 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     DataError
         One line per image that can't be read or has another size, and per case whose masks changed.
     """
+    from segmeter.report.pictures.chosen import Ranking  # they load what draws, which most runs don't need
+    from segmeter.report.pictures.finished import DrawnCase, draw_run
+    from segmeter.report.pictures.objects import measured_objects
+
     pairs = {pair.case_id: pair for pair in scoring.pairs}
     measured = hashes_of(read_records(scoring.folder))
     scorer = scoring.scorer()

@@ -17,7 +17,8 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.finished.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.manifest import Manifest, parse_records
-from segmeter.evaluation.score import SUMMARY, read_spacings, summarise_files
+from segmeter.evaluation.score import SUMMARY
+from segmeter.evaluation.spacings import Spacings
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
 from segmeter.metrics.cases.stored import open_cases, write_cases
 from segmeter.metrics.cases.table import SCORE, CaseTable
@@ -186,14 +187,16 @@ def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
 
 
 def _files_summary(rows: CaseTable, owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
-    spacings, missing = read_spacings(parse_records(_own_records(owners))), list[str]()
+    spacings, missing = Spacings(), list[str]()
+    for case_id, record in parse_records(_own_records(owners)).items():
+        spacings.add(case_id, record)
     for part in rows.parts():
         if MISSING in part.column_names:
             flags = zip(part["case_id"].to_pylist(), part[MISSING].to_pylist(), strict=True)
             missing += [case_id for case_id, flag in flags if flag]
     if job.metrics and job.metrics.measures and spacings.problems():
         raise DataError(spacings.problems())
-    return summarise_files(spacings, missing=missing, extra=job.pieces[0].identity["extra_predictions"])
+    return spacings.summary(missing=missing, extra=job.pieces[0].identity["extra_predictions"])
 
 
 def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
