@@ -100,16 +100,14 @@ def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
     if any(placed) and not all(placed) and ordered:
         lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
         pairs = zip(maps[:references], maps[references:], strict=False)
-        if any(_fits_reversed(target.values, each.values) for target, each in pairs):
+        turned = (  # more pixels agree with the axes reversed, where the size allows that
+            target.values.shape == target.values.shape[::-1]
+            and np.count_nonzero(target.values == each.values.T) > np.count_nonzero(target.values == each.values)
+            for target, each in pairs
+        )
+        if any(turned):
             lines.append("predictions agree better with their axes reversed: save array.T if they are (i, j, k)")
     return tuple(dict.fromkeys(lines))
-
-
-def _fits_reversed(target: np.ndarray, labels: np.ndarray) -> bool:
-    """Whether more pixels agree with the axes reversed, if the size allows that."""
-    if target.shape != target.shape[::-1]:
-        return False
-    return int(np.count_nonzero(target == labels.T)) > int(np.count_nonzero(target == labels))
 
 
 class Spacings:

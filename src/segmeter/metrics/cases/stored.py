@@ -218,21 +218,13 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTab
     DataError
         As `read_cases`.
     """
-    opened = [_open_summary(path) if is_nnunet(path) else _open(path, objects=objects) for path in paths]
+    opened = [as_table(read_summary(path)[1]) if is_nnunet(path) else _open(path, objects=objects) for path in paths]
     shape = opened[0].counts_shape
-    if len(opened) == 1 and _is_sorted(opened[0].case_ids):
+    if len(opened) == 1 and all(one <= other for one, other in itertools.pairwise(opened[0].case_ids)):
         return opened[0]
     table = pa.concat_tables([one.read(0, len(one)) for one in opened], promote_options="default")
     del opened
     return CaseTable.in_memory(table.take(pc.sort_indices(table["case_id"].cast(pa.binary()))), shape)
-
-
-def _open_summary(path: str | Path) -> CaseTable:
-    return as_table(sorted(read_summary(path)[1], key=lambda row: row.case_id))
-
-
-def _is_sorted(case_ids: list[str]) -> bool:
-    return all(one <= other for one, other in itertools.pairwise(case_ids))
 
 
 def _open(given: str | Path, *, objects: bool) -> CaseTable:
