@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec, counts_shape
+from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
 from segmeter.data.nnunet import read_labels
 from segmeter.errors import ConfigError, DataError
@@ -95,11 +95,6 @@ class LabelsConfig(ClassesConfig):
     def _of_stored_values(cls, invalid: str, given: Given) -> None:
         if invalid == "count" and (given.task == "multilabel" or given.label_map or given.instances):
             raise RuleError("to be error for multilabel, with a label map, or for numbers of objects")
-
-    @property
-    def counts_shape(self) -> tuple[int, ...]:
-        """See `ClassSpec.counts_shape`; building a `ClassSpec` of many classes takes seconds."""
-        return counts_shape(self.task, len(self.classes), count_invalid=self.invalid == "count")
 
     def spec(self) -> ClassSpec:
         return super().spec().replace(count_invalid=self.invalid == "count")

@@ -133,11 +133,12 @@ def find_pairs(
         need("nibabel", "nifti", "NIfTI files")
     pairs = list[MaskPair]()
     for stem in sorted(stems, key=safe_id):
-        found = [files.get(stem, []) for files in (wanted if stem in lacking and not whole else (*wanted, *given))]
-        if all(len(paths) == 1 for paths in found):
-            files = tuple(path for (path,) in found)
-            sides = {"references": files[: len(wanted)], "predictions": files[len(wanted) :]}
-            pairs.append(MaskPair(case_id=safe_id(stem), stem=stem, **sides))
+        sides = wanted if stem in lacking and not whole else [*wanted, *given]
+        held = [files.get(stem, []) for files in sides]
+        if all(len(paths) == 1 for paths in held):
+            chosen, count = tuple(path for (path,) in held), len(wanted)
+            pair = MaskPair(case_id=safe_id(stem), stem=stem, references=chosen[:count], predictions=chosen[count:])
+            pairs.append(pair)
     extra = {stem for files in given for stem in files if stem not in stems}
     return Pairing(pairs=pairs, extra=tuple(sorted(extra)), problems=tuple(dict.fromkeys(problems)))
 
@@ -172,9 +173,13 @@ def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: s
 def hash_pair(pair: MaskPair) -> str:
     """Sha256 over the hashes of all files of a pair; "" if one is gone."""
     try:
-        digests = [hash_map(path) for path in pair.files]
+        return hash_together([hash_map(path) for path in pair.files])
     except (OSError, DataError):
         return ""
+
+
+def hash_together(digests: Sequence[str]) -> str:
+    """Sha256 over the hashes of the files of a case."""
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 

@@ -29,7 +29,6 @@ from segmeter.evaluation.manifest import (
     read_records,
     read_run_manifest,
 )
-from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair, limit_of
 from segmeter.evaluation.spacings import Spacings
 from segmeter.files import write_json
@@ -150,7 +149,6 @@ def score(job: Scoring) -> dict[str, Any]:
     RunError
         A worker process was killed.
     """
-    check_counts(job.spec.counts_shape)
     identity = job.identity()
     manifest = open_manifest(job.folder, identity, job.case_ids, resume=job.resume)
     if manifest.done:
@@ -201,7 +199,7 @@ def _calibrate(job: Scoring, manifest: Manifest, summary: dict[str, Any]) -> tup
     from segmeter.evaluation.probs import measure_probs  # most runs have no probabilities, and start sooner
     from segmeter.metrics.probabilities.stored import NAME, summarise_calibration, write_sums
 
-    sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
+    sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=hashes_of(manifest.records()))
     summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
     write_sums(job.folder, sums)
     return [NAME], hashes

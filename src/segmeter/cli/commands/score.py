@@ -48,9 +48,9 @@ _LOG = logging.getLogger(__name__)
 
 def run(config: ScoreConfig, job: Job) -> float | None:
     """Score, and return the objective, which a sweep may optimise."""
-    check_counts(config.data.counts_shape)
-    nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     spec = config.data.spec()
+    check_counts(spec)
+    nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     config = config.replace(metrics=_completed(config, nnunet, spec))
     objective = find_objective(config.objective, config.metrics, spec)
     pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
