@@ -30,7 +30,6 @@ from segmeter.evaluation.pairing import (
     put_beside,
     read_case_image,
 )
-from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
@@ -60,10 +59,15 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
     shard = _shard(config, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
+    probs: Mapping[str, Path] = {}
+    if config.probs:
+        from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
+
+        probs = find_probs(config.probs, pairing.pairs)
     scoring = replace(
         scoring,
         pairing=put_beside(pairing, images) if images and _looks_at_images(config) else pairing,
-        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
+        probs=probs,
         folder=resumed or Path(),
         resume=resumed is not None,
         shard=shard,

@@ -6,17 +6,14 @@ the statistic. See docs/statistics.md for how often each method contains the tru
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from segmeter.metrics.arrays import FloatArray, divide
-
-Interval = Literal["expanded", "bca", "percentile"]
-INTERVALS: tuple[Interval, ...] = get_args(Interval)
-MIN_UNITS = 5  # of n units, all lie on one side of the true median in a share of 2 / 2**n: 12 % for 4
+from segmeter.metrics.statistics.clusters import MIN_UNITS
+from segmeter.metrics.statistics.columns import Interval
 
 _ROUNDING = 1e-12  # of the estimate: what moves it by less does not move it
 _SAME = 1e-9  # of the mean: a spread below this is rounding

@@ -20,7 +20,6 @@ from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_o
 from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboard
-from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
 
@@ -97,6 +96,11 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         for region in board.regions
     }
     undefined = sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted)
+    parts = _measured(board, dataset, ends) if config.measures else {}
+    if config.slice_by:
+        from segmeter.metrics.summary.slices import summarise_slices  # loads SciPy's sparse arrays
+
+        parts["slices"] = summarise_slices(board)
     return {
         "schema": SCHEMA,
         **compare_conventions(run, spec, config),
@@ -114,8 +118,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
         "per_case": {name: means[name] for name in PER_CASE},
-        **(_measured(board, dataset, ends) if config.measures else {}),
-        **({"slices": summarise_slices(board)} if config.slice_by else {}),
+        **parts,
         "loss": _describe_loss(run),
         "bootstrap": note_resampling(board, effective),
     }
