@@ -81,21 +81,20 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.regions)]
     resampled = [name for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
     ends = board.intervals([*resampled, *further], [*averaged, *measured])
-    total = board.columns.sums()[None]
-    dataset = dict(zip([*whole, *further], board.score(total, [*whole, *further])[0], strict=True))
+    scores = board.score(board.columns.sums()[None], [*whole, *further])[0]
+    dataset = dict(zip([*whole, *further], scores, strict=True))
+    undefined = int(sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted))
     means = {name: _describe(board.values(name)) | {"ci95": _say(ends, "per_case", name)} for name in averaged}
-    support = dict(zip(board.regions, (int(target.sum(dtype=np.int64)) for target in run.margins.target), strict=True))
     regions = {
         region: {
             **{name: plain(dataset[f"{name}/{region}"]) for name in RATIOS},
-            "support": support[region],
+            "support": int(target.sum(dtype=np.int64)),
             "n_effective": effective[region],
             "ci95": {name: _say(ends, "dataset", f"{name}/{region}") for name in _RESAMPLED},
             "per_case": {name: means[f"{name}/{region}"] for name in _RESAMPLED},
         }
-        for region in board.regions
+        for region, target in zip(board.regions, run.margins.target, strict=True)
     }
-    undefined = sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted)
     parts = _measured(board, dataset, ends) if config.measures else {}
     if config.slice_by:
         from segmeter.metrics.summary.slices import summarise_slices  # loads SciPy's sparse arrays
@@ -113,7 +112,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "confusion_matrix": None if spec.is_multilabel else counts[:, : spec.num_classes].tolist(),
         **({"invalid": dict(zip(spec.names, counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
         **({"confusion_matrices": counts.tolist()} if spec.is_multilabel else {}),
-        "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": int(undefined)},
+        "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
         "dataset_ci95": {name: _say(ends, "dataset", name) for name in AGGREGATES},
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
