@@ -81,8 +81,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.regions)]
     resampled = [name for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
     ends = board.intervals([*resampled, *further], [*averaged, *measured])
-    scores = board.score(board.columns.sums()[None], [*whole, *further])[0]
-    dataset = dict(zip([*whole, *further], scores, strict=True))
+    whole += further
+    dataset = dict(zip(whole, board.score(board.columns.sums()[None], whole)[0], strict=True))
     undefined = int(sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted))
     means = {name: _describe(board.values(name)) | {"ci95": _say(ends, "per_case", name)} for name in averaged}
     regions = {
@@ -95,11 +95,6 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         }
         for region, target in zip(board.regions, run.margins.target, strict=True)
     }
-    parts = _measured(board, dataset, ends) if config.measures else {}
-    if config.slice_by:
-        from segmeter.metrics.summary.slices import summarise_slices  # loads SciPy's sparse arrays
-
-        parts["slices"] = summarise_slices(board)
     return {
         "schema": SCHEMA,
         **compare_conventions(run, spec, config),
@@ -117,7 +112,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
         "per_case": {name: means[name] for name in PER_CASE},
-        **parts,
+        **_asked_for(board, dataset, ends),
         "loss": _describe_loss(run),
         "bootstrap": note_resampling(board, effective),
     }
@@ -139,6 +134,16 @@ def _describe(values: FloatArray) -> dict[str, Any]:
         "n_used": int(used.size),
         "n_undefined": int(values.size - used.size),
     }
+
+
+def _asked_for(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
+    """The parts that the configuration asks for: results of measures, and slices."""
+    found = _measured(board, dataset, ends) if board.config.measures else {}
+    if board.config.slice_by:
+        from segmeter.metrics.summary.slices import summarise_slices  # loads SciPy's sparse arrays
+
+        found["slices"] = summarise_slices(board)
+    return found
 
 
 def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
