@@ -74,6 +74,11 @@ class ClassSpec(Config, title="ClassSpec"):
         check_invalid(count_invalid, given.task)
 
     @property
+    def meaning(self) -> dict[str, Any]:
+        """Task, classes and ignored value as plain values: all that results of the same labels share."""
+        return {"task": self.task, "classes": list(self.names), "ignore_index": self.ignore_index}
+
+    @property
     def num_classes(self) -> int:
         """K, background included."""
         return len(self.names)

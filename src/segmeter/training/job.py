@@ -200,8 +200,12 @@ def check_job(job: TrainJob) -> torch.device:
             problems.expect(value is None or validated, key, "to be null where nothing is validated", value)
         problems.expect(len(data.source) > 0, "batch_size", "to leave at least one batch per epoch", len(data.source))
         ours, theirs = card.spec, data.train_cases.spec
-        fits = (ours.task, ours.names, ours.ignore_index) == (theirs.task, theirs.names, theirs.ignore_index)
-        problems.expect(fits, "model", f"to have the data's classes {list(theirs.names)}", list(ours.names))
+        problems.expect(
+            ours.meaning == theirs.meaning,
+            "model",
+            f"to have the data's classes {list(theirs.names)}",
+            list(ours.names),
+        )
         same = data.val_cases is None or data.val_cases.spec == theirs
         problems.expect(same, "data", "to have the same classes for training and validation", "two kinds")
         synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.model.segmenter.modules())

@@ -46,7 +46,7 @@ def compare(
     -------
     dict
         The content of compare.json: what `segmeter.metrics.summary.compare.compare_runs` returns, with ``schema``,
-        ``convention``, ``task``, ``classes``, ``ignore_index``, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
+        ``convention``, the classes' `ClassSpec.meaning`, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
         ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another way.
 
     Raises
@@ -75,10 +75,8 @@ def compare(
     return {
         "schema": SCHEMA,
         "convention": config.convention,
-        "task": spec.task,
-        "classes": list(spec.names),
+        **spec.meaning,
         "mean_classes": boards[0].counted,
-        "ignore_index": spec.ignore_index,
         "folders": {name: known_place(folder) for name, folder in named.items()},
         **order_runs(compared["metrics"], rank_by or headline_of(config, spec)),
         **compared,
@@ -125,8 +123,8 @@ def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
     (first, spec), *others = specs.items()
     problems = []
     for name, other in others:
-        for what, attribute in (("task", "task"), ("classes", "names"), ("ignore_index", "ignore_index")):
-            wanted, given = _shown(getattr(spec, attribute)), _shown(getattr(other, attribute))
+        for what, value in spec.meaning.items():
+            wanted, given = _shown(value), _shown(other.meaning[what])
             if wanted != given:
                 rule = f"to have the same {what}, as {first!r} with {wanted}"
                 problems.append(expected("compare", "runs", rule, f"{given} in {name!r}"))
