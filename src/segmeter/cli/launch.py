@@ -63,7 +63,8 @@ class Shipped:
                 load_plugins(self.plugins)
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
-                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=getattr(error, "exit_code", EXIT_FAULT))
+                code = getattr(error, "exit_code", EXIT_FAULT)
+                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=True)
             except Interrupted as error:
                 stopped = Outcome.of(self.job, error)
             except Exception as error:  # such as a plugin or key that is unknown here

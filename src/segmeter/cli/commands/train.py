@@ -25,8 +25,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
-from segmeter.distributed.ranks import World, find_address, joined
-from segmeter.distributed.watch import watched
+from segmeter.distributed.ranks import World, joined
 from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
@@ -52,7 +51,6 @@ from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training
-from segmeter.training.signals import let_finish
 from segmeter.training.step import time_step
 from segmeter.training.trainer import check_resumed, follow, train
 from segmeter.training.validation import UNLEARNED
@@ -69,12 +67,9 @@ def run(config: TrainConfig, job: Job) -> float | None:
         run_folds(config, job, config.folds)
         return None
     place, minutes = find_place(), config.training.stall_minutes
-    if place is not None:
-        find_address(place)
-    with watched(place, None if minutes is None else 60 * minutes, settle=let_finish) as watch:
-        device = open_device(config.device, place.local if place else 0)
-        with joined(watch, device) as world:
-            return _train(config, job, device, world)
+    device = open_device(config.device, place.local if place else 0)
+    with joined(place, device, None if minutes is None else 60 * minutes) as world:
+        return _train(config, job, device, world)
 
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:

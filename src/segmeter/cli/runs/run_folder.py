@@ -300,9 +300,8 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
     stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)
     if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
         *others, last = error.problems
-        explained = RunError([*others, f"{last} Then {remedy}."])
-        explained.exit_code = error.exit_code
-        return explained
+        kind = PeerError if isinstance(error, PeerError) else RunError
+        return kind([*others, f"{last} Then {remedy}."], exit_code=error.exit_code)
     return error
 
 
