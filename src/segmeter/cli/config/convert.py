@@ -148,7 +148,7 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
         The run's configuration can't be read, or it used plugins that are not named again.
     """
     values, resume = job.values, job.values.get("resume")
-    if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").is_file():
+    if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").exists():
         return values
     saved = _saved(Path(resume) / "config.yaml")
     missing = sorted(set(saved.get("plugins") or ()) - set(values.get("plugins") or ()))
