@@ -83,7 +83,7 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
     checked = [
-        (job, convert(ROOTS[command], job, command=command, folders=request.own_folders, problems=problems))
+        (job, convert(ROOTS[command], job, command=command, problems=problems))
         for job in jobs
         if job.config is not None
     ]
