@@ -115,17 +115,12 @@ def _without_echoes(problems: list[str]) -> list[str]:
 
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
+    """Print the configuration, the last one of a sweep. Keys may still be unset."""
     from segmeter.cli.config.show import yaml_text
 
-    job = _composed(command, request)
-    sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))
-
-
-def _composed(command: str, request: Request) -> Composed:
-    """The configuration to show, the last of a sweep. Keys may still be unset."""
     problems: list[str] = []
     for job in compose_jobs(request, problems):
         problems += unknown_keys(ROOTS[command], job, command=command)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    return job
+    sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))

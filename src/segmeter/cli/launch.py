@@ -210,7 +210,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         summary = merge(merging)
         value = finish_merged(merging, summary, config.report, getattr(config, "objective", None))
         remove(folder / _SHARDS)
-    show_merged(folder, summary, html=config.report.html)
+    show_merged(folder, summary)
     return value
 
 

@@ -74,10 +74,6 @@ def _dispatch(arguments: list[str]) -> None:
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
         raise ConfigError(f"unknown command {command!r}. {nearest(command, COMMANDS)}")
-    return _run(command, rest)
-
-
-def _run(command: str, rest: list[str]) -> None:
     if {"--help", "-h"} & set(rest):
         from segmeter.cli.help import help_text
 
@@ -96,6 +92,7 @@ def _run(command: str, rest: list[str]) -> None:
         from segmeter.cli.app import run_command
 
         run_command(command, rest)
+    return None
 
 
 if __name__ == "__main__":

@@ -173,6 +173,14 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
     write_json(folder / RUN, seal_run(done, folder))
 
 
+def show_files(folder: Path) -> None:
+    """Print where the files of a finished evaluation are."""
+    files = {"figures": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
+    for name, file in (files | {"overlays": "overlays", "report": "report.html"}).items():
+        if (folder / file).exists():
+            sys.stdout.write(f"{name:<9} {folder / file}\n")
+
+
 def run_name(config: Common, job: Job) -> str:
     """The last part of a new folder's name."""
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
