@@ -251,7 +251,7 @@ def joined(place: Place | None, device: torch.device, limit_s: float | None) -> 
     patience = _FOR_EVER if limit_s is None else timedelta(seconds=limit_s)
     part = f"segmeter/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_trainings)}"
     try:
-        whole, _, _ = next(dist.rendezvous("env://", timeout=patience))
+        whole, _, _ = next(dist.rendezvous("env://", timeout=patience))  # type: ignore[attr-defined]
         store = dist.PrefixStore(part, whole)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=patience)
         yield World(place.rank, place.size, store)
