@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place, show
 from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import NnunetLabels, read_labels
@@ -37,7 +36,7 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_o
 from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.worst import LIST, write_worst_list
+from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
 
 NNUNET = "summary.json"
@@ -91,7 +90,8 @@ def run(config: ScoreConfig, job: Job) -> float | None:
             from segmeter.report.html import write_report  # a run without a page starts sooner
 
             write_report(folder, config.report)
-    _show(config, folder, summary)
+    print_summary(summary)
+    show_files(folder)
     return next(iter(found.values()))
 
 
@@ -174,20 +174,6 @@ def _warn(pairing: Pairing, predictions: Path) -> None:
         _LOG.warning("cases without a prediction, scored as background (%s).", some(pairing.missing))
     if pairing.extra:
         _LOG.warning("predictions without a reference in %s (%s).", show(predictions), some(pairing.extra))
-
-
-def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
-    print_summary(summary)
-    lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
-    if config.data.nnunet:
-        lines.append(f"nnU-Net   {folder / NNUNET}")
-    if config.report.worst:
-        lines.append(f"worst     {folder / LIST}")
-    if config.images and config.report.overlays:
-        lines.append(f"overlays  {folder / 'overlays'}")
-    if config.report.html:
-        lines.append(f"report    {folder / 'report.html'}")
-    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
