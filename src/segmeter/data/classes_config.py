@@ -73,7 +73,9 @@ class ClassesConfig(Config, title="data"):
     @classmethod
     def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:
         for key in label_map:
-            if not _is_key(_key(key)):
+            parts = _key(key).split(",")
+            is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
+            if not is_colour and not (len(parts) == 1 and parts[0].lstrip("-").isdigit()):
                 raise RuleError(f"from a value or 'red,green,blue', not from {key!r}")
         top = (2 if given.task == "multilabel" else len(given.classes)) - 1
         for label in label_map.values():
@@ -108,9 +110,3 @@ def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
 
 def _key(key: object) -> str:
     return str(key).replace(" ", "")
-
-
-def _is_key(key: str) -> bool:
-    parts = key.split(",")
-    is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
-    return is_colour or (len(parts) == 1 and key.lstrip("-").isdigit())

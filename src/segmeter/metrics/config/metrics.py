@@ -13,7 +13,7 @@ from segmeter.metrics.config.measures import MEASURES as MEASURES
 from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
 from segmeter.metrics.config.scores import MEAN
 from segmeter.metrics.statistics.clusters import CLUSTER_RULE, TABLES, is_cluster, is_table
-from segmeter.metrics.statistics.intervals import Interval
+from segmeter.metrics.statistics.columns import Interval
 from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, rule
 
 

@@ -14,8 +14,8 @@ from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
 from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled
+from segmeter.metrics.statistics.clusters import MIN_UNITS
 from segmeter.metrics.statistics.columns import Columns, join_means, minus_means, split_means
-from segmeter.metrics.statistics.intervals import MIN_UNITS
 from segmeter.metrics.statistics.paired_tests import add_adjusted
 from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
