@@ -10,6 +10,7 @@ from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
+from segmeter.evaluation.decisions.config import PlanKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -287,6 +288,10 @@ class CompareConfig(Seeded, RequireConfig):
             raise RuleError("to be empty", remedy, key="metrics.measures")
 
 
+class PlanConfig(Seeded, PlanKeys):
+    """`segmeter plan`: how many cases a score or a comparison needs."""
+
+
 ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
@@ -296,4 +301,5 @@ ROOTS: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "compare": CompareConfig,
     "merge": MergeConfig,
+    "plan": PlanConfig,
 }
