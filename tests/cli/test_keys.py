@@ -49,7 +49,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/decisions/config.py": ("plan",),
-    "report/decisions.py": ("plan",),
+    "evaluation/decisions/": ("tune",),
+    "report/decisions.py": ("plan", "tune"),
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),

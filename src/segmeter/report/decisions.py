@@ -1,4 +1,4 @@
-"""Shows what `segmeter plan` found: tables on the terminal and the page, charts, and what a statistician would object.
+"""Shows what `segmeter plan` and `segmeter tune` found: tables, charts, and what a statistician would object.
 
 The page of every decision is made of the same parts, which `Shown` holds.
 """
@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from segmeter.files import write_bytes
 from segmeter.report.drawing import COLOURS, Chart, Curve
-from segmeter.report.figures import UNDEFINED, number, title
-from segmeter.report.tables import Printer, Table
+from segmeter.report.figures import interval, number, signed, title
+from segmeter.report.tables import MOST_ROWS, Printer, Table
 
 _KINDS = {"dataset": "data set", "per_case": "mean over cases"}
 _PLAN_OBJECTIONS = (
@@ -26,6 +26,15 @@ _PLAN_OBJECTIONS = (
     "A spread is harder to know than a mean. Take the upper end of the interval where too few cases would cost more "
     "than too many.",
     "Each of several scores or slices needs its own number, and testing several needs more (Holm).",
+)
+
+_TUNING_OBJECTIONS = (
+    "The interval is of the gain on cases like these. Another site or scanner may need another threshold.",
+    "The best checkpoint was chosen on the same validation cases, which no resample repeats. So the score is still a "
+    "little too good: report that of the test split.",
+    "Tuning again after looking at the test split makes that a validation split too.",
+    "Cases of one patient or sequence are not independent. Set metrics.cluster.",
+    "The optimism is that of these settings. Those that were tried before and left out of the list count too.",
 )
 
 
@@ -148,8 +157,75 @@ def _plan_charts(
         vertical=marks,
         horizontal={"asked": asked},
     )
-    named = UNDEFINED if rows[0]["score"] is None else title(rows[0]["score"])
-    return [(f"{named}: squares are data sets that were drawn from the pilot, lines follow the root law.", chart)]
+    caption = "squares are data sets that were drawn from the pilot, lines follow the root law."
+    return [(f"{title(rows[0]['score'])}: {caption}", chart)]
 
 
-DECISIONS: dict[str, Callable[[Mapping[str, Any]], Shown]] = {"plan.json": show_plan}
+def show_tuned(result: Mapping[str, Any]) -> Shown:
+    """Lay out the content of tune.json."""
+    every, chosen, usual = result["settings"], result["chosen"], result["usual"]
+    sign = -1 if result["better"] == "lower" else 1
+    ranked = sorted(
+        range(len(every)), key=lambda s: -sign * (every[s]["score"] if every[s]["score"] is not None else 0)
+    )
+    kept = list(dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]))
+    heads = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"]
+    rows = []
+    for s in kept:
+        mark = "chosen" if s == chosen else "usual" if s == usual else ""
+        one = every[s]
+        shown = [number(one["score"], 4), interval(one["ci95"], 4), signed(one["gain"]), f"{one['share']:.0%}"]
+        rows.append([*map(str, one["values"].values()), mark, *shown])
+    names = len(every[0]["values"]) + 1
+    words = f"{len(every)} settings by {title(result['by'])} ({_KINDS[result['kind']]}), {result['n_cases']} cases"
+    table = Table(heads=heads, rows=rows, names=names, title=f"{words} of split {result['split']}")
+    notes = [
+        f"gain over the usual setting {signed(result['gain'])}, of which choosing makes {signed(result['optimism'])}: "
+        f"corrected {signed(result['corrected_gain'])} {interval(result['gain_ci95'])}",
+        f"{title(result['by'])} of the chosen setting, corrected for choosing: {number(result['score'])} "
+        f"{interval(result['score_ci95'])}",
+    ]
+    low, high = result["gain_ci95"]
+    if low is not None and low <= 0 <= high:
+        notes.append("These cases can't tell the chosen setting from the usual one.")
+    return Shown(tables=[table], charts=_tuning_chart(result), notes=notes, objections=_TUNING_OBJECTIONS)
+
+
+def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
+    """The score along the key with most numbers, a curve for each combination of the others, the chosen one's first."""
+    every, chosen = result["settings"], result["settings"][result["chosen"]]
+    numbers = {key: {one["values"][key] for one in every if _is_float(one["values"][key])} for key in chosen["values"]}
+    key = max(numbers, key=lambda name: len(numbers[name]))
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for one in every:
+        if _is_float(one["values"][key]) and one["score"] is not None:
+            rest = ", ".join(f"{name}={value}" for name, value in one["values"].items() if name != key)
+            lines.setdefault(rest, []).append(one)
+    own = next((name for name, held in lines.items() if chosen in held), None)
+    drawn = sorted(lines, key=lambda name: name != own)[: len(COLOURS)]
+    if len(numbers[key]) < 2 or own is None:
+        return []
+    curves = []
+    for name, colour in zip(drawn, COLOURS, strict=False):
+        held = sorted(lines[name], key=lambda one: float(one["values"][key]))
+        ends = [(float(one["values"][key]), *one["ci95"]) for one in held if None not in one["ci95"] and name == own]
+        points = [(float(one["values"][key]), one["score"]) for one in held]
+        curves.append(
+            Curve(name=name.removeprefix("postprocess."), points=points, dots=points, band=ends, colour=colour)
+        )
+    marks = {"chosen": float(chosen["values"][key])}
+    shown = f"{len(drawn)} of {len(lines)} curves"
+    caption = f"{shown}. The band is the 95 % interval of each setting on the curve of the chosen one."
+    chart = Chart(curves=curves, x_label=key, y_label=title(result["by"]), vertical=marks)
+    return [(caption, chart)]
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+DECISIONS: dict[str, Callable[[Mapping[str, Any]], Shown]] = {"plan.json": show_plan, "tune.json": show_tuned}

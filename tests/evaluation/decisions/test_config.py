@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
+from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.config import PlanKeys
 from segmeter.metrics.config.metrics import MetricsConfig
 
@@ -29,5 +29,5 @@ def test_one_pilot_with_an_aim_is_accepted(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("resamples", [0, 999])
 def test_too_few_resamples_are_refused(resamples: int) -> None:
-    with pytest.raises(ValidationError, match="1000 or more"):
+    with pytest.raises(ConfigError, match="1000 or more"):
         PlanKeys(runs=RUN, width=0.1, metrics=MetricsConfig(bootstrap=resamples))

@@ -13,6 +13,7 @@ COMMANDS = {
     "score": "measure masks from any tool against their references, without a model",
     "compare": "paired statistics between evaluations of the same cases",
     "plan": "how many cases a score or a comparison needs, from a pilot",
+    "tune": "choose threshold and post-processing on the validation split, with an honest interval",
     "merge": "join the shards of a run, or the folds of a cross-validation",
     "check": "verify a data set before training: list every bad file at once",
     "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
@@ -21,7 +22,7 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
-DECISIONS = ("plan",)  # commands whose modules are in `segmeter.cli.decisions`
+DECISIONS = ("plan", "tune")  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 
 USAGE = {
@@ -31,6 +32,7 @@ USAGE = {
     "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
     "compare": "segmeter compare 'runs=[A,B]'",
     "plan": "segmeter plan run=RUN width=0.05, or 'runs=[A,B]' detect=0.01, or mean=0.78 sd=0.12 width=0.05",
+    "tune": "segmeter tune checkpoint=RUN 'over=[threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
     "check": "segmeter check data=camvid data.root=PATH",
     "export": "segmeter export checkpoint=RUN format=onnx",

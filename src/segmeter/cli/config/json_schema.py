@@ -7,14 +7,15 @@ from pydantic import BaseModel
 from segmeter.checks import nearest
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError
 from segmeter.metrics.summary.plan import Plan
+from segmeter.metrics.summary.tune import Tuned
 from segmeter.schema import Registry
 from segmeter.schema.declared import CHOICES, json_schema_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-RESULTS: dict[str, type[BaseModel]] = {"plan.json": Plan}
+RESULTS: dict[str, type[BaseModel]] = {"plan.json": Plan, "tune.json": Tuned}
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 _LEFT_OUT = ("title", "words", "required", "$defs")  # nothing is required, as a file holds a part of the values
@@ -48,7 +49,7 @@ def json_schema(name: str) -> dict[str, Any]:
         content: dict[str, Any] = {"anyOf": _references(choice.group, definitions)}
     else:
         content = _model(choice, definitions)
-    if name == "eval":  # any key of the kind of data that its checkpoint was trained on
+    if command in WITH_TRAINED_DATA:  # any key of the kind of data that its checkpoint was trained on
         named = {"properties": {"name": {"const": TRAINED}}, "required": ["name"]}
         definitions[f"data.{TRAINED}"] = {"type": "object", **named}
         content["properties"]["data"]["anyOf"].append({"$ref": f"#/$defs/data.{TRAINED}"})

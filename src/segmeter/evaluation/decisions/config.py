@@ -59,3 +59,14 @@ class PlanKeys(Config, title="config"):
         if metrics.measures:
             remedy = "Leave it out: runs are planned for by the measures that they have."
             raise RuleError("to be empty", remedy, key="metrics.measures")
+
+
+class TuneKeys(Config, title="config"):
+    """The settings that `segmeter tune` tries."""
+
+    over: tuple[str, ...]
+    """The settings to try, all combinations: [threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]. After
+    "postprocess." comes a step and its option, such as opening.radius=0|1|2, or a step alone with no|yes. 0 or no
+    leaves the step out. min_size is short for remove_small_objects.min_pixels."""
+    by: str | None = None
+    """The score to choose by; null takes `metrics.headline`."""

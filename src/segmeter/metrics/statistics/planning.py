@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import effective_units
 from segmeter.metrics.statistics.columns import Columns
@@ -142,7 +142,7 @@ def measure_pilot(
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "clusters": clusters}
     drawn = bootstrap_columns(columns, statistic, level=_LEVEL, **options)
     n, pilots = drawn.n_units, list[Pilot]()
-    finite = np.isfinite(drawn.replicates).all(axis=0).tolist()
+    finite: BoolArray = np.all(np.isfinite(drawn.replicates), axis=0)
     for s, weights in enumerate(sizes):
         factor = 1.0 if weights is None else tail_factor(weights)
         spread = float(drawn.influence.spread[s]) * math.sqrt(factor * max(n - 1, 1))
