@@ -17,6 +17,7 @@ from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
+from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predicted import PREDICTIONS
@@ -50,6 +51,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
     dataset, content = _open(config, checkpoint.card)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
     series = open_series(config.export, dataset, config.shard)
+    for line in tuning_warnings([member.folder for member in checkpoint.members], dataset.case_ids):
+        _LOG.warning("%s", line)
     facts = {**checkpoint.facts(), "data": content}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
     predictor = Predictor(checkpoint.load(device), config.inference, device)

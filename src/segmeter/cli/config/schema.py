@@ -10,6 +10,7 @@ from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
+from segmeter.evaluation.decisions.config import PlanKeys, TuneKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -287,6 +288,29 @@ class CompareConfig(Seeded, RequireConfig):
             raise RuleError("to be empty", remedy, key="metrics.measures")
 
 
+class PlanConfig(Seeded, PlanKeys):
+    """`segmeter plan`: how many cases a score or a comparison needs."""
+
+
+class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
+    """`segmeter tune`: choose threshold and post-processing on the validation split."""
+
+    data: Annotated[Any, Component(DATA)]
+    """The data set; its validation split is used."""
+    inference: InferenceConfig
+    """How the model runs over images; the threshold here is the usual one, that others are compared with."""
+    postprocess: PostprocessConfig
+    """Steps that run before those that are tried."""
+    metrics: MetricsConfig
+    """The metrics, and how cases are resampled."""
+
+    @rule("metrics")
+    @classmethod
+    def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
+        if metrics.bootstrap < 1000:
+            raise RuleError("to be 1000 or more", "Fewer make intervals too narrow.", key="metrics.bootstrap")
+
+
 ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
@@ -296,4 +320,6 @@ ROOTS: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "compare": CompareConfig,
     "merge": MergeConfig,
+    "plan": PlanConfig,
+    "tune": TuneConfig,
 }

@@ -19,7 +19,8 @@ from segmeter.models.card import ModelCard
 from segmeter.records import read_run
 from segmeter.schema import REQUIRED, as_plain, defaults
 
-TRAINED = "checkpoint"  # eval's default option of data: the set that the checkpoint was trained on
+TRAINED = "checkpoint"  # the default option of data there: the set that the checkpoint was trained on
+WITH_TRAINED_DATA = ("eval", "tune")
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
 _USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
