@@ -20,6 +20,7 @@ CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
 CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # percentiles that are kept of each image
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
+PlaneAxis = Literal["auto", "axial", "i", "j", "k"]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_by", "group_until")  # decide splits without lists
@@ -145,6 +146,15 @@ class FolderConfig(DataConfig):
     `split_seed`."""
     test_fraction: CaseShare = 0.15
     """Share of the cases for testing; the rest is for training."""
+    planes: PlaneAxis | None = None
+    """Images are volumes, whose planes the network sees. "i", "j" and "k" cut across an axis of the file, "i" being the
+    one that changes fastest. "axial" follows the affine. "auto" cuts across the axis of the coarsest spacing; if there
+    is none, it takes axial planes. null: images are pictures."""
+    context: Annotated[int, Unit("planes")] = Field(0, ge=0, le=8)
+    """Neighbouring planes on each side that the network sees as further channels. At the ends the last plane repeats.
+    """
+    empty_planes: Annotated[float | None, Unit("planes without an object per plane with one")] = Field(0.5, ge=0)
+    """Most planes without an object that training takes per plane with one; null takes them all."""
     sources: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
     """Several data sets of this layout as one: folders under the root, each with its weight, {day: 1, night: 3}.
     Weights decide the shares of the training samples; {} takes the root itself."""
@@ -162,6 +172,18 @@ class FolderConfig(DataConfig):
     without its side (Image_01L, Image_01R)."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
+
+    @rule("planes")
+    @classmethod
+    def _of_labels(cls, planes: PlaneAxis | None, given: Given) -> None:
+        if planes is not None and (given.instances or given.instance_divisor):
+            raise RuleError("to be null for masks of object numbers", "Save class labels for volumes.")
+
+    @rule("context")
+    @classmethod
+    def _of_planes(cls, context: int, given: Given) -> None:
+        if context and given.planes is None:
+            raise RuleError("to be 0 without data.planes", "Set data.planes=auto for volumes.")
 
     @rule("masks")
     @classmethod

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from segmeter.data.files.geometry import Geometry
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
@@ -42,9 +44,14 @@ class Sample:
     `image` is (H, W, C) uint8, uint16 or float32. `target` is (H, W) uint8 or uint16; for multilabel (K, H, W) with 0,
     1 and the ignore index; None without a reference. `instances` is (H, W), the object number of each pixel, 0 being
     none; None unless the masks number their objects.
+
+    For a volume, `target` is (D, H, W) or (K, D, H, W), `image` its middle plane as the network sees it, `plane_axis`
+    the axis of (D, H, W) that counts the planes, and `geometry` tells where the voxels lie.
     """
 
     case_id: str
     image: np.ndarray
     target: np.ndarray | None
     instances: np.ndarray | None = None
+    plane_axis: int | None = None
+    geometry: Geometry | None = None

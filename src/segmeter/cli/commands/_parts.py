@@ -145,13 +145,14 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         The normalised inputs would be far from mean 0 and spread 1.
     """
     mean, std = normalisation(config, seen.intensities, default_normalisation(config.in_channels))
+    planes = 1 + 2 * getattr(config, "context", 0)  # the network sees them side by side, each with all channels
     return ModelCard(
         model=as_plain(model),
         spec=config.spec(),
-        in_channels=config.in_channels,
-        mean=mean,
-        std=std,
-        clip=clip_limits(config, seen.intensities),
+        in_channels=config.in_channels * planes,
+        mean=mean * planes,
+        std=std * planes,
+        clip=clip_limits(config, seen.intensities) * planes,
         data=describe_data(config),
         class_pixels=tuple(int(count) for count in seen.class_pixels),
     )

@@ -70,9 +70,11 @@ def _open(config: PredictConfig, card: ModelCard) -> Dataset:
     return open_images(
         config.input,
         spec=card.spec,
-        in_channels=card.in_channels,
+        in_channels=card.plane_channels,
         max_pixels=config.data.max_pixels,
         orientation=config.data.orientation,
         level=config.data.level,
         timeout_s=config.data.timeout_s,
+        planes=config.data.planes or card.data.get("planes"),
+        context=card.context,
     )

@@ -135,7 +135,8 @@ def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
 
 def _of_card(card: ModelCard) -> dict[str, Any]:
     spec = card.spec.model_dump()
-    known = {**spec, "classes": spec["names"], "in_channels": card.in_channels, "mean": card.mean, "std": card.std}
+    own = card.plane_channels
+    known = {**spec, "classes": spec["names"], "in_channels": own, "mean": card.mean[:own], "std": card.std[:own]}
     return {key: as_plain(known[key]) for key in _CARD}
 
 

@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.config import FolderConfig
+from segmeter.data.config import FolderConfig, PlaneAxis
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
@@ -29,6 +30,7 @@ from segmeter.data.folders.pairing import (
     url_of,
 )
 from segmeter.data.images import Orientation
+from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.data.verification.verify import header_problems, verify
 from segmeter.errors import DataError
@@ -72,7 +74,8 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
 
 
 def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
-    return Dataset(
+    kind = Dataset if config.planes is None else partial(VolumeSet, planes=config.planes, context=config.context)
+    return kind(
         spec=config.spec(),
         in_channels=config.in_channels,
         split=split,
@@ -151,6 +154,8 @@ def open_images(
     orientation: Orientation = "refuse",
     level: int = 0,
     timeout_s: float | None = None,
+    planes: PlaneAxis | None = None,
+    context: int = 0,
 ) -> Dataset:
     """Open a folder of images, or one image, without references.
 
@@ -166,6 +171,8 @@ def open_images(
         The level of pyramids.
     timeout_s
         As for `Dataset`.
+    planes, context
+        As for `VolumeSet`, if the images are volumes.
 
     Raises
     ------
@@ -180,7 +187,8 @@ def open_images(
     if problems:
         raise DataError(problems)
     pairs = [Pair(case_id=safe_id(stem), paths=(str(paths[0]),)) for stem, paths in files.items()]
-    dataset = Dataset(
+    kind = Dataset if planes is None else partial(VolumeSet, planes=planes, context=context)
+    dataset = kind(
         spec=spec,
         in_channels=in_channels,
         split="all",
