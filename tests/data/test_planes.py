@@ -1,7 +1,10 @@
 """Planes of volumes: which axis counts them, what is read, and what is refused in one line."""
 
+import json
+
 import numpy as np
 import pytest
+import tifffile
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.files.geometry import NOWHERE, Geometry
@@ -109,3 +112,63 @@ def test_settings_that_do_not_fit_volumes_are_refused():
         FolderConfig(root="r", classes=CLASSES, context=1)
     with pytest.raises(ConfigError, match=r"`planes` to be null for masks of object numbers"):
         FolderConfig(root="r", classes=CLASSES[:2], task="binary", instances=True, planes="auto")
+
+
+def write_nnunet(root, count=3):
+    names = write_cases(root, count, images="imagesTr", masks="labelsTr")
+    for number, name in enumerate(names):
+        first = root / "imagesTr" / f"{name}.nii.gz"
+        first.rename(root / "imagesTr" / f"{name}_0000.nii.gz")
+        write_nifti(root / "imagesTr" / f"{name}_0001.nii.gz", volume(number)[0] // 2, affine_of(number))
+    labels = {name: number for number, name in enumerate(CLASSES)}
+    content = {"labels": labels, "channel_names": {"0": "T1", "1": "T2"}, "file_ending": ".nii.gz"}
+    (root / "dataset.json").write_text(json.dumps(content))
+
+
+def test_an_nnunet_data_set_says_classes_channels_and_folders(tmp_path):
+    write_nnunet(tmp_path)
+    config = FolderConfig(root="???", nnunet=tmp_path, planes="auto", context=1)
+    data = build_folder(config, split="all")
+    assert (data.spec.names, data.in_channels, len(data)) == (CLASSES, 2, 3)
+    plane, image = data.open_volume(1)[4].image, volume(1)[0].T
+    assert plane.shape == (28, 24, 6)
+    np.testing.assert_array_equal(plane[..., 2], image[4])
+    np.testing.assert_array_equal(plane[..., 5], image[5] // 2)
+    assert not check_splits([data], use_cache=False)[0].warnings
+
+
+def test_channels_on_two_grids_are_refused_in_one_line(tmp_path):
+    write_nnunet(tmp_path)
+    write_nifti(tmp_path / "imagesTr" / "p0_0_0001.nii.gz", volume(0)[0], affine_of(2))
+    data = build_folder(FolderConfig(root="???", nnunet=tmp_path, planes="auto"), split="all")
+    with pytest.raises(DataError, match=r"p0_0_0001.nii.gz: expected `grid` to be that of .*p0_0_0000") as caught:
+        check_splits([data], use_cache=False)
+    assert len(caught.value.problems) == 1
+    (tmp_path / "imagesTr" / "p0_1_0001.nii.gz").unlink()
+    found = build_folder(FolderConfig(root="???", nnunet=tmp_path, planes="auto"), split="all").problems
+    assert len(found) == 1
+    assert "expected `channel _0001` for every name, got none for 1: p0_1" in found[0]
+
+
+@pytest.mark.parametrize("form", ["nii", "mha", "nrrd", "npy", "tif", "zarr"])
+def test_volumes_of_every_format_are_read_by_planes(form, tmp_path):
+    wanted = [each.T for each in volume(0)]
+    for folder, pixels in zip(("images", "masks"), wanted, strict=True):
+        path = tmp_path / folder / f"a.{form}"
+        path.parent.mkdir()
+        if form == "nii":
+            write_nifti(path, pixels.T, affine_of(0))
+        elif form in ("mha", "nrrd"):
+            sitk = pytest.importorskip("SimpleITK")
+            sitk.WriteImage(sitk.GetImageFromArray(pixels), str(path), useCompression=True)
+        elif form == "npy":
+            np.save(path, pixels)
+        elif form == "tif":
+            tifffile.imwrite(path, pixels, metadata={"axes": "ZYX"}, ome=False, imagej=pixels.dtype != np.uint8 or None)
+        else:
+            pytest.importorskip("zarr").create_array(str(path), data=pixels, chunks=(3, 16, 16))
+    data = opened(tmp_path, planes="j")
+    assert check_splits([data], use_cache=False)[0].n_planes == 28
+    plane = data.open_volume(0)[5]
+    np.testing.assert_array_equal(plane.image[..., 0], wanted[0][:, 5])
+    np.testing.assert_array_equal(plane.target, wanted[1][:, 5])

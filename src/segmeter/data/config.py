@@ -1,9 +1,11 @@
 """The configuration of data: one schema per kind of data set."""
 
 import re
-from typing import Annotated, Literal, get_args
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from segmeter.checks import nearest
 from segmeter.classes import Colours
@@ -11,6 +13,7 @@ from segmeter.data import known_classes
 from segmeter.data.classes_config import ClassesConfig as ClassesConfig
 from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
 from segmeter.data.classes_config import check_objects
+from segmeter.data.nnunet import nnunet_folder
 from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
 DATA = Registry("data")
@@ -146,10 +149,15 @@ class FolderConfig(DataConfig):
     `split_seed`."""
     test_fraction: CaseShare = 0.15
     """Share of the cases for testing; the rest is for training."""
+    nnunet: Path | None = None
+    """A dataset.json of nnU-Net, or its folder. It defines root, images (imagesTr), masks (labelsTr), classes, ignored
+    value and channels, unless you set them."""
     planes: PlaneAxis | None = None
     """Images are volumes, whose planes the network sees. "i", "j" and "k" cut across an axis of the file, "i" being the
     one that changes fastest. "axial" follows the affine. "auto" cuts across the axis of the coarsest spacing; if there
     is none, it takes axial planes. null: images are pictures."""
+    channel_files: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Volumes with a file per channel: the text that follows a case's name in each, such as [_0000, _0001]."""
     context: Annotated[int, Unit("planes")] = Field(0, ge=0, le=8)
     """Neighbouring planes on each side that the network sees as further channels. At the ends the last plane repeats.
     """
@@ -172,6 +180,18 @@ class FolderConfig(DataConfig):
     without its side (Image_01L, Image_01R)."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_nnunet(cls, values: Any) -> Any:
+        """Fill in what an nnU-Net data set says and the user doesn't."""
+        return nnunet_folder(values) if isinstance(values, Mapping) else values
+
+    @rule("channel_files")
+    @classmethod
+    def _of_volumes(cls, channel_files: tuple[str, ...], given: Given) -> None:
+        if channel_files and given.planes is None:
+            raise RuleError("to be [] for pictures", "Set data.planes=auto for volumes.")
 
     @rule("planes")
     @classmethod

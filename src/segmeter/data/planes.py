@@ -92,24 +92,34 @@ class VolumeSet(Dataset):
 
     def header_problems(self, index: int) -> list[str]:
         """Find what the headers of a case's files say against them: no planes, other sizes, or another grid."""
-        pair, problems, first = self.pairs[index], list[str](), None
+        pair, problems = self.pairs[index], list[str]()
+        first: tuple[Header, Geometry] | None = None
         for number, path in enumerate(pair.files):
             try:
                 if not has_pixels(path):
                     raise DataError(expected(show(path), "mask", "of a volume to hold voxels", "drawn objects"))
                 header, geometry = self.limit(index)(partial(self._look, index, number))
-                if number:
+                if path in pair.masks:
                     check_mask_header(path, header, label_map=self.label_map)
                 _check_planes(path, header)
                 if first is None:
                     first = header, geometry
                     find_axis(self.planes, geometry, path)
+                    self._check_channels(len(pair.images))
+                elif path not in pair.masks and header.dtype != first[0].dtype:
+                    rule, given = f"to be that of {show(pair.image)}, {first[0].dtype}", header.dtype
+                    raise DataError(expected(show(path), "dtype", rule, given, "Save all channels with one dtype."))
                 found = [geometry.place_problem, geometry.spacing_problem]
                 found += _grid_problem(path, geometry, header, pair.image, *first)
                 problems += filter(None, found)
             except DataError as error:
                 problems += error.problems
         return problems
+
+    def _check_channels(self, files: int) -> None:
+        if files != self.in_channels:
+            rule, remedy = f"to be {files}, one per file of a case", "data.channel_files names the files' ends."
+            raise DataError(expected("data", "in_channels", rule, self.in_channels, remedy))
 
     def open_volume(self, index: int) -> "Volume":
         """Unpack the files of a case; raises as reading it does."""
@@ -125,12 +135,13 @@ class VolumeSet(Dataset):
             places = [self._unpack(index, number, folder) for number in range(len(pair.files))]
             stack.pop_all()
         geometry = next((found for _, found in places if found.known), NOWHERE)
+        masks = 1 + len(pair.masks)
         volume = Volume(
             case_id=pair.case_id,
             spec=self.spec,
-            image=places[0][0],
-            source=pair.image,
-            masks=tuple(path for path, _ in places[1:]),
+            images=tuple(path for path, _ in (places[0], *places[masks:])),
+            sources=pair.images,
+            masks=tuple(path for path, _ in places[1:masks]),
             axis=find_axis(self.planes, geometry, pair.image),
             context=self.context,
             geometry=geometry,
@@ -145,11 +156,12 @@ class VolumeSet(Dataset):
         with open_array(path, settled=True, **self.options(path)) as array:
             if pair.sha256 and array.sha256 != pair.sha256[number]:
                 raise content_changed(path)
-            dtype = self.spec.label_dtype if number else array.dtype
+            is_mask = path in pair.masks
+            dtype = self.spec.label_dtype if is_mask else array.dtype
             stored = open_memmap(target, "w+", dtype, array.shape)
             top = 0
             for block in array.blocks():
-                stored[top : top + len(block)] = check_labels(path, block, self.reading) if number else block
+                stored[top : top + len(block)] = check_labels(path, block, self.reading) if is_mask else block
                 top += len(block)
             return target, array.geometry
 
@@ -164,10 +176,10 @@ class Volume:
         The case.
     spec
         The classes.
-    image, masks
-        Unpacked files, (D, H, W) each; a mask per class for multilabel.
-    source
-        The image's own file, for messages.
+    images, masks
+        Unpacked files, (D, H, W) each: an image per channel, and for multilabel a mask per class.
+    sources
+        The images' own files, for messages.
     axis
         The axis of (D, H, W) that counts the planes.
     context
@@ -178,9 +190,9 @@ class Volume:
 
     case_id: str
     spec: ClassSpec
-    image: Path
+    images: tuple[Path, ...]
     masks: tuple[Path, ...]
-    source: Path
+    sources: tuple[Path, ...]
     axis: int
     context: int
     geometry: Geometry
@@ -188,17 +200,21 @@ class Volume:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """(D, H, W)."""
-        return _mapped(self.image).shape
+        return _mapped(self.images[0]).shape
 
     def __len__(self) -> int:
         return self.shape[self.axis]
 
     def __getitem__(self, number: int) -> Sample:
         """Read a plane with its neighbours as channels, the lowest first."""
-        stored, last = _mapped(self.image), len(self) - 1
+        stored, last = [_mapped(image) for image in self.images], len(self) - 1
         near = [min(max(number + step, 0), last) for step in range(-self.context, self.context + 1)]
-        planes = [plane_of_volume(self.source, np.take(stored, each, self.axis)) for each in near]
-        image = np.concatenate(planes, axis=2)
+        channels = [
+            plane_of_volume(source, np.take(voxels, each, self.axis))
+            for each in near
+            for source, voxels in zip(self.sources, stored, strict=True)
+        ]
+        image = np.concatenate(channels, axis=2)
         return Sample(case_id=self.plane_id(number), image=image, target=self.target_of(number))
 
     def target_of(self, number: int) -> NDArray[Any] | None:
@@ -209,7 +225,7 @@ class Volume:
     @property
     def own_channels(self) -> slice:
         """The channels of a plane itself, between those of its neighbours."""
-        return slice(self.context, self.context + 1)
+        return slice(self.context * len(self.images), (self.context + 1) * len(self.images))
 
     def plane_id(self, number: int) -> str:
         """Name a plane."""

@@ -94,7 +94,7 @@ def plan_training(
     batch = training.batch_size
     if batch == AUTO:
         height, width = _sample(crop, seen)
-        most = MOST_BATCH if crop.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, seen.n_planes))
+        most = MOST_BATCH if crop.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, max(seen.n_cases, seen.n_planes)))
         batch = max(LEAST_BATCH, min(most, round(STEP_PIXELS[device] / (height * width))))
         changes["training"]["batch_size"] = batch
     if training.plan:

@@ -77,4 +77,5 @@ def _open(config: PredictConfig, card: ModelCard) -> Dataset:
         timeout_s=config.data.timeout_s,
         planes=config.data.planes or card.data.get("planes"),
         context=card.context,
+        channel_files=card.data.get("channel_files", ()),
     )

@@ -22,7 +22,7 @@ from segmeter.schema import REQUIRED, as_plain, defaults
 TRAINED = "checkpoint"  # eval's default option of data: the set that the checkpoint was trained on
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
-_USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
+_USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:

@@ -225,8 +225,8 @@ class EvaluatedCases:
             A file is missing, damaged, of another size, or not the one that was evaluated.
         """
         index = self.dataset.number_of(case_id)
-        image, *masks = self.dataset.files_of(case_id)
-        files = {"image": [image], "target": masks}
+        pair = self.dataset.pairs[index]
+        files = {"image": pair.images, "target": pair.masks}
         if self.dataset.is_streamed(self.dataset.header_of(index)):
             return self._reduced(index, files)
         if isinstance(self.dataset, VolumeSet):

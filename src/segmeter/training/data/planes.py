@@ -63,7 +63,7 @@ class PlaneCases:
 
     def kinds(self) -> list[tuple[Any, ...]]:
         shapes = [np.delete(volume.shape, volume.axis).tolist() for volume in self._opened]
-        return [(*shapes[case], self._opened[case].image.name) for case, _ in self.places]
+        return [(*shapes[case], self._opened[case].images[0].name) for case, _ in self.places]
 
 
 def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | None) -> NDArray[np.int64]:
