@@ -80,6 +80,12 @@ def test_volumes_are_measured_in_3d_as_nnunet_and_surface_distance_measure_the_f
     assert min(table.values()) > 0.5, table
 
 
+def test_the_exported_network_takes_planes_with_their_neighbours(in_world, capsys):
+    pytest.importorskip("onnxruntime")
+    main(["export", in_world, "input=scans/images", "cases=2"])
+    assert "of 1344 pixels of 2 images equal segmeter's" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("form", ["auto", "nifti", "mha", "nrrd"])
 def test_label_volumes_lie_where_their_images_lie(form, in_world):
     main(["predict", in_world, "input=scans/images", f"export.labels_format={form}", *QUIET[:3]])

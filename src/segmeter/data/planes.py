@@ -86,6 +86,11 @@ class VolumeSet(Dataset):
         with open_array(path, **self.options(path)) as array:
             return array.header, array.geometry
 
+    def read_image(self, index: int, *, hashed: bool = False) -> tuple[NDArray[Any], str]:
+        """Read the middle plane of a case, as the network sees it."""
+        volume = self.open_volume(index)
+        return volume[len(volume) // 2].image, ""
+
     def options(self, path: Path) -> dict[str, Any]:
         """How a file is opened."""
         return self.reading.options(path) | {"key": self.key}

@@ -9,10 +9,11 @@ import torch
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.config.schema import Trained
+from segmeter.cli.config.schema import ImagesConfig, Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
+from segmeter.data.folders.folder import open_images
 from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.batches import BatchOf, take_batches
@@ -129,6 +130,22 @@ def take_shard(
     part, batches = take_batches(dataset, shard, batch_size=batch_size)
     _LOG.warning("%s", part_warning(shard, len(part), len(dataset)))
     return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
+
+
+def open_card_images(path: Path, card: ModelCard, limits: ImagesConfig) -> Dataset:
+    """Open images for the model of a card, which also says whether they are volumes, and how it saw their planes."""
+    return open_images(
+        path,
+        spec=card.spec,
+        in_channels=card.plane_channels,
+        max_pixels=limits.max_pixels,
+        orientation=limits.orientation,
+        level=limits.level,
+        timeout_s=limits.timeout_s,
+        planes=limits.planes or card.data.get("planes"),
+        context=card.context,
+        channel_files=card.data.get("channel_files", ()),
+    )
 
 
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
