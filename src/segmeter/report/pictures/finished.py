@@ -31,13 +31,14 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
-from segmeter.report.pictures.layers import clean, draw_layers, write_layers
+from segmeter.report.pictures.layers import Layers, clean, draw_layers, write_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, measured_objects, slice_objects
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
 _SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
+_SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls through, an odd number, and their pixels
 _BAND = 256  # rows that are read at once of a case that is larger than memory
 
 
@@ -95,7 +96,9 @@ def draw_run(
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
-            case, title, notes = _flat(case_id, read(case_id), spec)
+            whole = read(case_id)
+            case, title, notes = _flat(case_id, whole, spec)
+            others = _further_planes(case_id, whole, spec, notes) if case_id in drawn and "slice" in notes else []
         except DataError as error:
             return error.problems
         if case_id in drawn:
@@ -105,7 +108,7 @@ def draw_run(
                 layers, title=title, headline=ranking.headline, score=ranking.scores.get(case_id), panel=config.panel
             )
             write_overlay(folder / OVERLAYS, case_id, picture)
-            write_layers(folder, case_id, layers)
+            write_layers(folder, case_id, layers, others)
         if case_id in worst and case.target is not None:
             number = notes["slice"][0] if "slice" in notes else None
             write_crops(
@@ -127,14 +130,30 @@ def draw_run(
         raise DataError(problems)
 
 
-def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, str, dict[str, Any]]:
-    """Reduce a volume to the slice that is worth a picture; also return the title of the picture and its notes."""
+def _further_planes(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
+    """Draw planes along the axis of a volume, the middle one among them, beside the one that `notes` tell of."""
+    chosen, depth = notes["slice"]
+    places = np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int)
+    flat = [_flat(case_id, case, spec, place) for place in places.tolist() if place != chosen - 1]
+    return [
+        draw_layers(
+            plane.image, plane.target, plane.labels, spec, edge=_SCROLLED_EDGE, objects=plane.objects, notes=said
+        )
+        for plane, _, said in flat
+    ]
+
+
+def _flat(
+    case_id: str, case: DrawnCase, spec: ClassSpec, place: int | None = None
+) -> tuple[DrawnCase, str, dict[str, Any]]:
+    """Reduce a volume to one slice, or to that which is worth a picture; also return its title and its notes."""
     notes: dict[str, Any] = {"files": file_names(case.files)}
     depth = len(case.image) if case.image.ndim == 4 else 0
     if not depth:
         return case, case_id, notes
     target, labels = case.target, case.labels
-    place = choose_slice(labels if target is None else target, labels, spec)
+    if place is None:
+        place = choose_slice(labels if target is None else target, labels, spec)
     flat = replace(
         case,
         image=case.image[place],
