@@ -1,10 +1,10 @@
 """Trains on planes of drawn volumes beside a plain loop over the same planes, and measures the memory of a prediction.
 
-    python benchmarks/volumes.py --work FOLDER [--seconds 60]
+    python benchmarks/volumes.py --work FOLDER [--steps 250]
 
-Both train the same U-Net from the same start on the same samples: `segmeter train` for `--seconds`, and a plain loop
-(the focal loss of segmentation-models-pytorch, Adam, float32, no augmentation) for as many seconds of the processor.
-Start, checks, validation and reports count as ours. Each gets one thread.
+Both train the same U-Net on planes that are drawn alike: `segmeter train` for `--steps`, and a plain loop (the focal
+loss of segmentation-models-pytorch, Adam, float32, no augmentation) for as many seconds of the processor. Start,
+checks, validation and reports count as ours. Each gets one thread.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from segmeter.training.data.sampling import SampleSource
 CLASSES = ("background", "organ", "lesion")
 SHAPE, EDGES, SPLITS = (96, 96, 20), (1.0, 1.0, 4.0), {"train": 12, "val": 3, "test": 8}
 BATCH, MEAN, STD = 8, 60.0, 160.0
+DEPTH, DECODER = 3, (32, 16, 8)
 DATA = ["data=folder", "data.planes=k", f"data.classes=[{','.join(CLASSES)}]", "data.in_channels=1", "data.lists=."]
 
 
@@ -92,7 +93,7 @@ def plain_loop(root: Path, seconds: float) -> tuple[torch.nn.Module, int]:
         planes, AugmentConfig(crop=None, balance=1 / 3), batch_size=BATCH, seed=0, presence=planes.presence
     )
     torch.manual_seed(0)
-    network = smp.Unet("resnet18", encoder_weights=None, in_channels=1, classes=len(CLASSES))
+    network = smp.Unet("resnet18", DEPTH, None, in_channels=1, classes=len(CLASSES), decoder_channels=DECODER)
     loss, optimizer = smp.losses.FocalLoss("multiclass"), torch.optim.Adam(network.parameters(), 1e-3)
     start, step = time.process_time(), 0
     while time.process_time() - start < seconds:
@@ -128,13 +129,14 @@ def measure_memory(work: Path, checkpoint: Path) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=250)
     given = parser.parse_args()
     before, root = circumstances("segmentation-models-pytorch"), given.work / "data"
     torch.set_num_threads(1)
     write_cases(root)
-    net = ["model.encoder=resnet18", "model.weights=null", f"data.mean=[{MEAN}]", f"data.std=[{STD}]"]
-    net += [f"training.batch_size={BATCH}", f"training.time_budget={given.seconds}s", f"run.root={given.work}"]
+    net = ["model.encoder=resnet18", "model.weights=null", f"model.depth={DEPTH}"]
+    net += [f"model.decoder_channels={list(DECODER)}".replace(" ", ""), f"data.mean=[{MEAN}]", f"data.std=[{STD}]"]
+    net += [f"training.batch_size={BATCH}", f"training.steps={given.steps}", f"run.root={given.work}"]
     ours_s, _ = segmeter("train", *DATA, f"data.root={root}", *net)
     (run,) = (given.work / "train").iterdir()
     segmeter("eval", f"checkpoint={run}/checkpoints/best", f"run.root={given.work}", "report.html=false")
