@@ -17,6 +17,8 @@ from pydantic import Field
 
 from segmeter.schema import Config, Given, RuleError, rule
 
+# Usual names of a first class without objects. Pictures leave it out, and the other of two classes leads the results
+BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]

@@ -5,15 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from segmeter.classes import ClassSpec, Colours, Task, check_colours, check_ignored, check_names
+from segmeter.classes import BACKGROUNDS, ClassSpec, Colours, Task, check_colours, check_ignored, check_names
 from segmeter.data.known_classes import Preset, default_colours, preset_values
 from segmeter.schema import REQUIRED, Config, Given, RuleError, Unit, rule
 
 Instances = Literal[False, True, "references", "predictions"]
 TimeoutSeconds = Annotated[float | None, Unit("seconds"), Field(gt=0, le=1e6)]
-
-# Usual names of a first class without objects; it is black, so pictures leave it out
-_BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 
 
 def filled(values: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +84,7 @@ class ClassesConfig(Config, title="data"):
         """Return the meaning of the labels."""
         colours = self.colours
         if colours is None:  # without a background no class is black, which an overlay does not show
-            named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
+            named = bool(self.classes) and self.classes[0].casefold() in BACKGROUNDS
             first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
             colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
