@@ -5,11 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
+from segmeter.classes import ClassSpec
 from segmeter.cli.main import main
+from segmeter.data.known_classes import default_colours
+from segmeter.data.planes import VolumeSet
+from segmeter.data.sample import Pair
 from segmeter.errors import SegmeterError
 from segmeter.evaluation import predicted
+from segmeter.export.volumes import write_nifti
 from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.training.data.sampling import SampleSource
 from tests.volumes_made import EDGES, write_cases
 
 nibabel = pytest.importorskip("nibabel")
@@ -36,7 +44,7 @@ def world(tmp_path_factory):
 @pytest.fixture
 def in_world(world, monkeypatch):
     monkeypatch.chdir(world)
-    (run,) = Path("runs/train").iterdir()
+    (run,) = Path("runs/train").glob("*_net")
     return f"checkpoint={run}/checkpoints/best"
 
 
@@ -52,6 +60,7 @@ def test_check_says_what_the_volumes_hold(in_world, capsys):
     assert "planes" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # the peer's own
 def test_volumes_are_measured_in_3d_as_nnunet_and_surface_distance_measure_the_files(in_world):
     surfaces = pytest.importorskip("surface_distance")
     measure = "metrics.measures=[{name: surface, surface: marching_cubes}]"
@@ -69,21 +78,24 @@ def test_volumes_are_measured_in_3d_as_nnunet_and_surface_distance_measure_the_f
         assert row.unit == "mm"
         for label, name in ((1, "organ"), (2, "lesion")):
             one, two = target == label, labels == label
-            dice = 2 * (one & two).sum() / (one.sum() + two.sum())  # nnU-Net: 2 tp / (2 tp + fp + fn)
             tp, fp, fn = ((a & b).sum() for a, b in ((one, two), (~one, two), (one, ~two)))
-            assert dice == 2 * tp / (2 * tp + fp + fn) == pytest.approx(row.scores[f"dice/{name}"], rel=1e-12)
+            dice = 2 * tp / (2 * tp + fp + fn)  # nnU-Net's compute_metrics
+            assert overlap_scores(row.counts, task="multiclass").dice[label] == pytest.approx(dice, rel=1e-12)
+            if not (one.any() and two.any()):
+                continue  # where the peer asks NumPy for a name that it no longer has
             found = surfaces.compute_surface_distances(one, two, EDGES)
             wanted = surfaces.compute_robust_hausdorff(found, 95), surfaces.compute_surface_dice_at_tolerance(found, 1)
-            given = row.scores[f"hd95/{name}"], row.scores[f"nsd@1/{name}"]
-            np.testing.assert_allclose(given, wanted, rtol=1e-6)
+            given = (row.scores[f"{score}/{name}"] for score in ("hd95_marching_cubes", "nsd_marching_cubes@1"))
+            np.testing.assert_allclose(list(given), wanted, rtol=1e-6)
             table[row.case_id, name] = dice
-    assert min(table.values()) > 0.5, table
+    assert len(table) >= 10, "compared surfaces"
+    assert min(dice for (_, name), dice in table.items() if name == "organ") > 0.5, table
 
 
 def test_the_exported_network_takes_planes_with_their_neighbours(in_world, capsys):
     pytest.importorskip("onnxruntime")
     main(["export", in_world, "input=scans/images", "cases=2"])
-    assert "of 1344 pixels of 2 images equal segmeter's" in capsys.readouterr().out
+    assert "labels     100.0000% of 1990 pixels of 2 images equal segmeter's" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["auto", "nifti", "mha", "nrrd"])
@@ -143,3 +155,49 @@ def test_what_volumes_can_not_have_is_refused_in_one_line(option, said, in_world
     lines = [line for line in capsys.readouterr().err.splitlines() if "expected" in line]
     assert len(lines) == 1
     assert said in lines[0]
+
+
+def test_an_interrupted_training_goes_on_to_the_same_weights(in_world, monkeypatch):
+    line = [
+        "train",
+        *DATA,
+        *NET,
+        "training.epochs=3",
+        "training.batch_size=8",
+        "device=cpu",
+        "data.samples_per_epoch=32",
+    ]
+    main([*line, "run.name=whole"])
+    (whole,) = Path("runs/train").glob("*_whole")
+    real = SampleSource.batch
+
+    def stops(self, epoch, *given):
+        if epoch == 2:
+            raise SegmeterError("stopped by the test")
+        return real(self, epoch, *given)
+
+    monkeypatch.setattr(SampleSource, "batch", stops)
+    with pytest.raises(SystemExit):
+        main([*line, "run.name=cut"])
+    monkeypatch.setattr(SampleSource, "batch", real)
+    (cut,) = Path("runs/train").glob("*_cut")
+    main(["train", f"resume={cut}"])
+    one, two = (load_file(run / "checkpoints/last/model.safetensors") for run in (whole, cut))
+    assert one.keys() == two.keys()
+    assert all(one[name].equal(two[name]) for name in one)
+
+
+def test_the_golden_volume_keeps_its_grid_and_its_figures(shared_data, tmp_path):
+    golden = shared_data / "golden" / "spine" / "semantic"
+    classes = int(np.asarray(nibabel.load(golden / "ref.nii.gz").dataobj).max()) + 1
+    names = tuple(f"c{number}" for number in range(classes))
+    spec = ClassSpec(task="multiclass", names=names, colours=default_colours(classes))
+    pair = Pair(case_id="spine", paths=(str(golden / "ref.nii.gz"), str(golden / "pred.nii.gz")))
+    data = VolumeSet(spec=spec, in_channels=1, split="all", pairs=(pair,), planes="auto")
+    volume = data.open_volume(0)
+    assert (volume.axis, volume.shape) == (0, (17, 512, 512)), "across 3.3 mm"
+    place = tmp_path / "spine.nii.gz"
+    write_nifti(place, volume.target(), data.locate("spine"))
+    written, wanted = nibabel.load(place), nibabel.load(golden / "pred.nii.gz")
+    np.testing.assert_array_equal(written.affine, nibabel.load(golden / "ref.nii.gz").affine)
+    np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(wanted.dataobj))

@@ -153,9 +153,9 @@ class FolderConfig(DataConfig):
     """A dataset.json of nnU-Net, or its folder. It defines root, images (imagesTr), masks (labelsTr), classes, ignored
     value and channels, unless you set them."""
     planes: PlaneAxis | None = None
-    """Images are volumes, whose planes the network sees. "i", "j" and "k" cut across an axis of the file, "i" being the
-    one that changes fastest. "axial" follows the affine. "auto" cuts across the axis of the coarsest spacing; if there
-    is none, it takes axial planes. null: images are pictures."""
+    """Images are volumes, whose planes the network sees. The values "i", "j" and "k" are axes of the file to cut across;
+    "i" changes fastest. The value "axial" follows the affine. The value "auto" takes the axis of the coarsest spacing,
+    or axial planes if there is none. null: images are pictures."""
     channel_files: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Volumes with a file per channel: the text that follows a case's name in each, such as [_0000, _0001]."""
     context: Annotated[int, Unit("planes")] = Field(0, ge=0, le=8)
