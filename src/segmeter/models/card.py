@@ -70,6 +70,16 @@ class ModelCard:
             problems.expect(counted, "class_pixels", rule, list(self.class_pixels))
             problems.expect(fits, "clip", f"to be {self.in_channels} pairs of a lower and a higher value", self.clip)
 
+    @property
+    def context(self) -> int:
+        """Neighbouring planes of a volume on each side that are channels of an image, see `data.context`."""
+        return int(self.data.get("context", 0))
+
+    @property
+    def plane_channels(self) -> int:
+        """Channels of one plane; `in_channels` without neighbouring planes."""
+        return self.in_channels // (2 * self.context + 1)
+
     def to_dict(self) -> dict[str, Any]:
         """The card as JSON values."""
         return {**vars(self), "spec": self.spec.model_dump()}

@@ -90,8 +90,11 @@ def run(config: EvalConfig, job: Job) -> float | None:
 
 def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
     """Check what needs no data before any is read, or drawn; give the name of the objective."""
-    if len(config.metrics.spacing or (1, 1)) != 2:
-        raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
+    axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
+    if len(config.metrics.spacing or (1,) * axes) != axes:
+        raise ConfigError(
+            expected("metrics", "spacing", f"to have {axes} values, as {kind} do", config.metrics.spacing)
+        )
     objective = find_objective(config.objective, config.metrics, spec)
     build_steps(config.postprocess.steps, spec)
     return objective

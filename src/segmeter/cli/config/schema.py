@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.data.config import DATA, TimeoutSeconds
+from segmeter.data.config import DATA, PlaneAxis, TimeoutSeconds
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
@@ -173,6 +173,8 @@ class ImagesConfig(Config, title="data"):
     """The level to read of TIFF pyramids and OME-Zarr; 0 is the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """How to treat images whose EXIF tag says that they are rotated."""
+    planes: PlaneAxis | None = None
+    """Images are volumes that are cut across this axis: "auto", "axial", "i", "j" or "k"; null does as in training."""
     timeout_s: TimeoutSeconds = None
     """Most seconds for reading a case, or each part of one that is read in bands. Then the run stops, and `resume`
     continues it. null waits for ever."""

@@ -23,7 +23,7 @@ TRAINED = "checkpoint"  # the default option of data there: the set that the che
 WITH_TRAINED_DATA = ("eval", "tune")
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
-_USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
+_USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -136,7 +136,8 @@ def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
 
 def _of_card(card: ModelCard) -> dict[str, Any]:
     spec = card.spec.model_dump()
-    known = {**spec, "classes": spec["names"], "in_channels": card.in_channels, "mean": card.mean, "std": card.std}
+    own = card.plane_channels
+    known = {**spec, "classes": spec["names"], "in_channels": own, "mean": card.mean[:own], "std": card.std[:own]}
     return {key: as_plain(known[key]) for key in _CARD}
 
 
