@@ -13,12 +13,12 @@ from segmeter.errors import CheckpointError, InputError, RunError
 from segmeter.models.checkpoints import checkpoint as module
 from segmeter.models.checkpoints.checkpoint import (
     Checkpoint,
-    Checkpoints,
     find_checkpoint,
     plain_state,
     read_checkpoint,
     write_checkpoint,
 )
+from segmeter.models.trained import Checkpoints
 from segmeter.records import seal
 from tests.models.parts import TINY, make_card
 
