@@ -15,7 +15,7 @@ from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.uploader import Uploader
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
-from segmeter.errors import DataError, InputError, OverflowedError
+from segmeter.errors import DataError, InputError, OverflowedError, RunError
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.card import ModelCard
 from segmeter.models.ensemble import merge_classes
@@ -236,7 +236,9 @@ class Outbox:
         with self.stages.timed("transfer"):
             try:
                 found = next(labels)
-            except InputError:
+            except InputError as error:
+                if self._card.output != "logits":
+                    raise RunError(f"inference: case {case_id!r}: {error}") from error
                 raise not_finite(case_id, image) from None
             pending = next(probs)
             found_probs = None if pending is None else next(pending.rows())

@@ -1,4 +1,4 @@
-"""`segmeter check checkpoint=...`: shows what is known of a model that others trained, tries it, and writes its card."""
+"""`segmeter check checkpoint=...`: shows the card of a model that others trained, tries it, and writes it."""
 
 import logging
 from dataclasses import replace
@@ -17,7 +17,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import DataReport
 from segmeter.errors import ConfigError
-from segmeter.files import write_bytes
+from segmeter.files import make_folder, write_bytes
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
@@ -95,6 +95,7 @@ def _write(path: Path, described: Described) -> None:
     values = {key: value for key, value in as_plain(described.config).items() if key not in ("card", "weights")}
     known = {key: value for key, value in values.items() if value not in (None, {}, [])}
     guessed = "".join(f"# guessed: {key}\n" for key in described.guessed)
+    make_folder(path.absolute().parent)
     write_bytes(path, (guessed + yaml.safe_dump(known, sort_keys=False, allow_unicode=True)).encode())
 
 

@@ -104,12 +104,8 @@ def refuse_program(path: Path) -> None:
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
-        names = [name.partition("/")[2] for name in archive.namelist()]
-    if (
-        "constants.pkl" in names
-        or "archive_format" in names
-        or "serialized_exported_program.json" in archive.namelist()
-    ):
+        names = {name.rpartition("/")[2] for name in archive.namelist()}
+    if names & {"constants.pkl", "archive_format", "serialized_exported_program.json"}:
         kind = "a TorchScript program" if "constants.pkl" in names else "a torch.export program (.pt2)"
         raise CheckpointError(f"{path}: is {kind}, and opening it could run code; nothing ran. Export it to ONNX.")
 

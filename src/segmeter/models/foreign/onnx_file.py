@@ -215,7 +215,7 @@ def _ultralytics(metadata: dict[str, str], graph: dict[str, Any]) -> dict[str, A
             "multiple": int(metadata.get("stride", 32)) if dynamic else None,
             "backend": "opencv",
         },
-        "output": {"kind": "instances", "score": 0.25, "overlap": 0.7}
+        "output": {"kind": "instances", "score": 0.25, "overlap": 0.7, "activation": "softmax", "axes": "BKHW"}
         if objects
         else {"kind": None, "activation": "softmax", **graph["output"]},
     }
