@@ -36,7 +36,7 @@ def test_the_command_line_overrides_the_card_and_the_card_the_plugin(tmp_path):
     found = describe(find_source("tests-dark"), told)
     assert (found.config.classes, found.config.input.order, found.config.output.kind) == (("e", "f"), "bgr", "labels")
     assert "input.order" not in found.guessed
-    assert "size.fit" in found.guessed
+    assert "input.channels" in found.guessed
     assert found.sha256 != describe(find_source("tests-dark"), ForeignConfig()).sha256
 
 

@@ -51,7 +51,7 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     classes = tuple(str(labels[key]) for key in sorted(labels, key=int)) or None
     names = ("config.json", "preprocessor_config.json", "processor_config.json")
     files = [folder / name for name in names if (folder / name).is_file()]
-    output = {"kind": "probs" if universal else "logits", "activation": "softmax", "axes": "BKHW"}
+    output = {"kind": "probs" if universal else "logits", "activation": "softmax"}
     return Facts(
         values={"classes": classes, "output": output, **_processor(folder)}, guesses={}, files=(*files, *weights)
     )

@@ -171,7 +171,7 @@ def _of_graph(graph: Any, told: ForeignConfig) -> tuple[dict[str, Any], dict[str
     fixed = isinstance(height, int) and isinstance(width, int)
     values: dict[str, Any] = {"input": {"channels": channels if isinstance(channels, int) else None}}
     labels = outputs[name].type.tensor_type.elem_type in (2, 3, 4, 5, 6, 7)  # TensorProto's integers
-    values["output"] = {"kind": "labels" if labels else None, "axes": "BHW" if labels else None}
+    values["output"] = {"kind": "labels" if labels else None}
     values["size"] = {"fit": f"fixed:{height}x{width}" if fixed else None}
     single = not labels and len(found) == 4 and found[1] == 1
     guesses = {"input": {"axes": "BHWC" if last else "BCHW"}, "size": {"fit": "any"}}
@@ -215,7 +215,7 @@ def _ultralytics(metadata: dict[str, str], graph: dict[str, Any]) -> dict[str, A
             "multiple": int(metadata.get("stride", 32)) if dynamic else None,
             "backend": "opencv",
         },
-        "output": {"kind": "instances", "score": 0.25, "overlap": 0.7, "activation": "softmax", "axes": "BKHW"}
+        "output": {"kind": "instances", "score": 0.25, "overlap": 0.7, "activation": "softmax"}
         if objects
         else {"kind": None, "activation": "softmax", **graph["output"]},
     }

@@ -28,11 +28,11 @@ CARD = "model.yaml"
 _USUAL = {  # where nobody says otherwise; not worth a word
     "input": {"axes": "BCHW"},
     "size": {"filter": "bilinear", "antialias": True, "backend": "torchvision"},
-    "output": {"score": 0.5, "overlap": 0.7},
+    "output": {"score": 0.5, "overlap": 0.7, "axes": "BKHW"},
 }
 _GUESSED = {
     "input": {"channels": 3, "order": "rgb"},
-    "output": {"kind": "logits", "activation": "softmax", "axes": "BKHW"},
+    "output": {"kind": "logits", "activation": "softmax"},
 }
 
 
@@ -106,6 +106,8 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     guesses = overlay(_GUESSED, facts.guesses)
     guessed = sorted(leaves(guesses).keys() - leaves(values).keys())
     config = ForeignConfig(**overlay(overlay(_USUAL, guesses), values))
+    if config.output.kind in ("labels", "instances"):
+        guessed = [key for key in guessed if key != "output.activation"]  # which these have none of
     lacking = {
         "classes": config.classes is None,
         "size.fit": config.size.fit is None,
@@ -200,8 +202,8 @@ def _read_card(source: Source, told: ForeignConfig) -> dict[str, Any]:
 
 def _describe_plugin(place: str, told: ForeignConfig) -> Facts:
     plugin = PLUGINS[place]
-    guesses = {"input": {"scale": 1.0, "mean": ()}, "size": {"fit": "any"}}  # images as they are stored
-    return Facts(values=plugin.card.model_dump(mode="json"), guesses=guesses, files=(plugin.file,))
+    stored = {"input": {"scale": 1.0, "mean": (), "order": "rgb"}, "size": {"fit": "any"}}  # images as they are
+    return Facts(values=overlay(stored, plugin.card.model_dump(mode="json")), guesses={}, files=(plugin.file,))
 
 
 class _Called(nn.Module):
