@@ -37,10 +37,12 @@ images = [(150 - 80 * target + rng.normal(0, 40, target.shape)).clip(0, 255).ast
 results = {}
 for name in ("threshold", "smoothed"):
     model = segmeter.load(name)
-    pairs = [(f"image{i:02}", target, model(image)) for i, (target, image) in enumerate(zip(targets, images, strict=True))]
+    pairs = [
+        (f"image{i:02}", target, model(image)) for i, (target, image) in enumerate(zip(targets, images, strict=True))
+    ]
     results[name] = segmeter.evaluate(pairs, classes=["background", "cell"], task="multiclass")
 
-iou = {name: np.array(found.cases["iou_cell"]) for name, found in results.items()}
+iou = {name: np.array(each.cases["iou_cell"]) for name, each in results.items()}
 change = segmeter.mean_interval(iou["smoothed"] - iou["threshold"])
 print(f"smoothed - threshold: {change.mean:+.3f}, 95 % interval {change.low:+.3f} to {change.high:+.3f}")
 

@@ -26,6 +26,7 @@ from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import mean_interval
 from segmeter.models.foreign.config import class_numbers, leaves, propose
 from segmeter.models.foreign.opened import CARD, Described, describe, find_source, open_foreign
+from segmeter.models.trained import Checkpoints
 from segmeter.report.pictures.flatten import draw_overlay, write_overlay
 from segmeter.schema import as_plain
 
@@ -58,7 +59,7 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     found = open_foreign(described, spec)
     for line in mismatch_warnings(report.intensities, found.card.mean, found.card.std):
         _LOG.warning("%s", line)
-    predictor = Predictor(found.load_segmenter(), InferenceConfig(), torch.device("cpu"))
+    predictor = Predictor(Checkpoints((found,)).load(), InferenceConfig(), torch.device("cpu"))
     samples = [dataset[int(i)] for i in np.unique(np.linspace(0, len(dataset) - 1, _CASES).astype(int))]
     predictions = list(predictor.predict(samples))
     first = predictions[0]

@@ -126,7 +126,7 @@ class Foreign(Config):
     """Keys of every command that runs a model that others trained."""
 
     model: ForeignConfig = ForeignConfig()
-    """What is to be known of a model that others trained; a checkpoint of ours has it itself."""
+    """The card of a model that others trained; a checkpoint of ours has its own."""
 
 
 class TrainConfig(Modelled, Seeded, Launched):

@@ -56,7 +56,7 @@ class SizeConfig(Config, title="model.size"):
     antialias: bool | None = None
     """Whether images are smoothed where resizing makes them smaller."""
     backend: Literal["torchvision", "opencv"] | None = None
-    """Whose arithmetic resizes the stored values: their results differ by one grey level in places."""
+    """The library whose arithmetic resizes the stored values; their results differ by one grey level in places."""
 
     @rule("fit")
     @classmethod
@@ -66,7 +66,7 @@ class SizeConfig(Config, title="model.size"):
 
 
 class OutputConfig(Config, title="model.output"):
-    """What the network gives."""
+    """The output of the network."""
 
     kind: OutputKind | None = None
     """"logits", "probs", "labels" (class numbers), or "instances" (masks of objects with scores and classes)."""
@@ -103,14 +103,14 @@ class ForeignConfig(Config, title="model"):
     size: SizeConfig = SizeConfig()
     """The sizes that it takes."""
     output: OutputConfig = OutputConfig()
-    """What it gives."""
+    """The output of the network."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of segmentation-models-pytorch's network, such as decoder_channels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a model's own files say as values of a card, what its library's conventions suggest, and those files."""
+    """Values of a card: those that a model's own files say, those that its library's conventions suggest, and the files."""
 
     values: dict[str, Any]
     guesses: dict[str, Any]
