@@ -36,6 +36,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "inference/": ("train", "eval", "predict"),
     "export/": ("eval", "predict"),
     "deploy/": ("export",),
+    "cli/commands/_foreign.py": ("check",),
     "cli/commands/export.py": ("export",),
     "postprocess/": ("eval", "predict"),
     "metrics/summary/compare.py": ("compare",),

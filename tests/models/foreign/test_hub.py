@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from segmeter.data.sample import Sample
 
@@ -13,7 +14,16 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.mark.parametrize("family", ["segformer", "upernet", "dpt", "mask2former"])
 def test_labels_are_those_of_the_tools_own_pipeline(tmp_path: Path, family: str) -> None:
-    folder, cases = save_hub(tmp_path, family), images()
+    check_family(save_hub(tmp_path, family), family, images())
+
+
+def test_labels_of_crops_of_camvid_are_those_of_the_tool(tmp_path: Path, shared_data: Path) -> None:
+    files = sorted((shared_data / "camvid/images").glob("*.jpg"))[::200]
+    crops = [np.asarray(Image.open(path))[20:217, 30 : 300 + i] for i, path in enumerate(files)]
+    check_family(save_hub(tmp_path, "segformer"), "segformer", crops)
+
+
+def check_family(folder: Path, family: str, cases: list[np.ndarray]) -> None:
     ours = predictor(f"hf:{folder}").predict(
         [Sample(case_id=str(i), image=x, target=None) for i, x in enumerate(cases)]
     )

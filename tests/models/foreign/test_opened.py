@@ -11,7 +11,6 @@ from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.models.foreign.config import ForeignConfig
 from segmeter.models.foreign.opened import describe, find_source, open_foreign
 from segmeter.models.foreign.registry import register_model
-from segmeter.models.trained import read_checkpoints
 
 from .parts import CLASSES, predictor, save_hub
 
@@ -44,11 +43,6 @@ def test_a_missing_class_map_is_one_line_with_both_sides():
     spec = ClassSpec(task="multiclass", names=("x", "y"), colours=((0, 0, 0),) * 2)
     with pytest.raises(ConfigError, match=r"says nothing of the model's classes a, b.*\n.*\n.*a, b \| x, y"):
         open_foreign(describe(find_source("tests-dark"), ForeignConfig()), spec)
-
-
-def test_models_of_others_are_not_averaged():
-    with pytest.raises(ConfigError, match="single model"):
-        read_checkpoints([Path("tests-dark"), Path("hf:x/y")])
 
 
 def test_a_task_that_the_model_can_t_have_is_refused():

@@ -31,7 +31,7 @@ class InputConfig(Config, title="model.input"):
     times."""
     dtype: Literal["uint8", "uint16", "float32"] | None = None
     """The dtype of the stored images that the model was trained on; images of another are refused. null takes any."""
-    scale: float | None = Field(None, gt=0)
+    scale: Annotated[float | None, Unit("times")] = Field(None, gt=0)
     """The stored values are multiplied by this first; null divides by the largest value of their dtype (255, 65535)."""
     mean: Values | None = None
     """Subtracted from the scaled values, per channel; [] subtracts nothing."""
@@ -110,7 +110,7 @@ class ForeignConfig(Config, title="model"):
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Values of a card: those that a model's own files say, those that its library's conventions suggest, and the files."""
+    """Values of a card that a model's own files say, those that its library's conventions suggest, and its files."""
 
     values: dict[str, Any]
     guesses: dict[str, Any]
