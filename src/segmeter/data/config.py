@@ -153,7 +153,7 @@ class FolderConfig(DataConfig):
     """A dataset.json of nnU-Net, or its folder. It defines root, images (imagesTr), masks (labelsTr), classes, ignored
     value and channels, unless you set them."""
     planes: PlaneAxis | None = None
-    """Images are volumes, whose planes the network sees. The values "i", "j" and "k" are axes of the file to cut across;
+    """Images are volumes, whose planes the network sees. The values "i", "j" and "k" name axes to cut across;
     "i" changes fastest. The value "axial" follows the affine. The value "auto" takes the axis of the coarsest spacing,
     or axial planes if there is none. null: images are pictures."""
     channel_files: tuple[Annotated[str, Field(min_length=1)], ...] = ()

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -186,6 +186,9 @@ def finish(job: CaseRun, writer: Writer, prediction: Prediction, measure: Measur
     with job.predictor.stages.timed("post-process"):
         axis = prediction.sample.plane_axis
         cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec, plane_axis=axis)
+        if prediction.instances is not None and cleaned.instances is None:  # a pixel of another class has no object
+            kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
+            cleaned = replace(cleaned, instances=kept)
     image, volume = prediction.sample.image, [] if axis is None else ["volume", prediction.sample.case_id]
     return _finished(job, writer, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype), *volume])
 

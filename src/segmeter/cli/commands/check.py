@@ -52,6 +52,11 @@ def run(config: CheckConfig, job: Job) -> None:
         )
     )
     console.print(_values(reports, config.data))
+    if config.checkpoint is not None:
+        from segmeter.cli.commands._foreign import check_model  # imports torch
+
+        check_model(config, datasets[0], reports[0], console)
+        return
     folds = _count_folds(config.data, datasets, reports)
     if folds:
         console.print(_folds(folds))

@@ -28,7 +28,7 @@ from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 from segmeter.report.pictures.worst import write_worst_list
@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints)
+    checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
     metrics = with_objects(config.metrics) if config.data.instances else config.metrics
     check_metrics(metrics, checkpoint.card.spec)
     config = config.replace(metrics=settle_headline(metrics, checkpoint.card.spec))
@@ -65,7 +65,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
             Evaluation(
                 predictor=predictor,
                 dataset=dataset,
-                loss=loss.to(device),
+                loss=loss.to(device) if checkpoint.card.output == "logits" else None,  # labels have none
                 export=config.export,
                 postprocess=config.postprocess,
                 metrics=config.metrics,

@@ -16,7 +16,7 @@ from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.threads import share_cores
 
 
@@ -25,6 +25,8 @@ def run(config: DeployConfig, job: Job) -> None:
     check_tools()
     share_cores()
     found = read_checkpoints(config.checkpoints)
+    if found.card.foreign:
+        raise ConfigError("export: writes models that segmeter trained. Export this one with the tool that trained it.")
     dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(

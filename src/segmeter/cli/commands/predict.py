@@ -22,7 +22,7 @@ from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 
@@ -30,7 +30,7 @@ from segmeter.report.html import write_report
 def run(config: PredictConfig, job: Job) -> None:
     """Predict an image or every image of a folder."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints)
+    checkpoint = read_checkpoints(config.checkpoints, told=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)

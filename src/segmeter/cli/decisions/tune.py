@@ -11,7 +11,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.report.decisions import print_shown, show_tuned, write_shown
 from segmeter.report.html import write_report
 
