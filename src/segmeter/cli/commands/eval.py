@@ -51,7 +51,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
     dataset, content = _open(config, checkpoint.card)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
     series = open_series(config.export, dataset, config.shard)
-    for line in tuning_warnings([member.folder for member in checkpoint.members], dataset.case_ids):
+    for line in tuning_warnings(checkpoint.folders, dataset.case_ids):
         _LOG.warning("%s", line)
     facts = {**checkpoint.facts(), "data": content}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)

@@ -44,7 +44,7 @@ def run(config: TuneConfig, job: Job) -> None:
         tuned = folder / "tuned" / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."
         write_tuned(tuned, settings.every[result["chosen"]], note)
-        note_tuned([member.folder for member in checkpoint.members], tuned, result, dataset)
+        note_tuned(checkpoint.folders, tuned, result, dataset)
         shown = show_tuned(result)
         write_shown(folder, "tune", shown)
         note_done(folder, {result["by"]: result["score"]})
