@@ -40,7 +40,8 @@ from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.pictures.chosen import Ranking
-from segmeter.report.pictures.finished import DrawnCase, draw_run
+from segmeter.report.pictures.drawn import DrawnCase
+from segmeter.report.pictures.finished import draw_run
 from segmeter.report.pictures.objects import measured_objects
 from segmeter.report.pictures.worst import LIST, write_worst_list
 from segmeter.report.summary import print_summary
