@@ -1,6 +1,7 @@
 """Writes terminal help and the reference page from the schemas, so that neither can disagree with the program."""
 
 import re
+import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -177,7 +178,8 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 1)).columns)
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
 
 
 def reference() -> str:
