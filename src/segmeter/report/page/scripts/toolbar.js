@@ -18,18 +18,6 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = el("textarea", { "aria-hidden": "true" }, text);
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-}
-
 const optionsOf = (columns) => columns.map((column) => ({ value: column.key, label: column.title, group: column.group }));
 
 class Toolbar {
@@ -54,26 +42,15 @@ class Toolbar {
   classes() {
     const statuses = this.page.columns.filter((column) => column.key.startsWith("status/"));
     if (!statuses.length) return null;
-    const options = [{ value: "", label: "any class" }, ...statuses.map((column) => ({ value: column.key, label: column.label }))];
-    const words = ["in the target", "found", "missed", "false alarm", "absent"];
-    const set = () => {
-      const word = status.value;
-      status.disabled = !chosen.value;
-      const state = this.cleared(State.here(), (name) => name === "has" || name.startsWith("is.status/"));
-      if (!chosen.value) return state.go();
-      const name = word === words[0] ? "has" : `is.${chosen.value}`;
-      state.with({ [name]: word === words[0] ? chosen.value.slice("status/".length) : word }).go();
-    };
-    const chosen = select("class", options, "", set);
-    const status = select("what became of the class", words.map((word) => ({ value: word, label: word })), words[0], set);
-    status.disabled = true;
-    this.reflect = (state) => {
-      const [name, value] = state.entries().find(([key]) => key === "has" || key.startsWith("is.status/")) ?? ["", ""];
-      chosen.value = name === "has" ? `status/${value}` : name.slice("is.".length);
-      status.value = name && name !== "has" ? value : words[0];
-      status.disabled = !chosen.value;
-    };
-    return el("span", { class: "pair" }, chosen, status);
+    const optionsFor = ({ key, label }) => [{ value: `has=${key.slice("status/".length)}`, label: `${label}: in the target`, group: label }, ...["found", "missed", "false alarm", "absent"].map((word) => ({ value: `is.${key}=${word}`, label: `${label}: ${word}`, group: label }))];
+    const ofClass = (name) => name === "has" || name.startsWith("is.status/");
+    const chosen = select("class", [{ value: "", label: "any class" }, ...statuses.flatMap(optionsFor)], "", (value) => {
+      const state = this.cleared(State.here(), ofClass);
+      const mark = value.indexOf("=");
+      (value ? state.with({ [value.slice(0, mark)]: value.slice(mark + 1) }) : state).go();
+    });
+    this.reflect = (state) => (chosen.value = state.entries().find(([name]) => ofClass(name))?.join("=") ?? "");
+    return chosen;
   }
 
   // cases by the other columns of few texts, such as the cluster
@@ -102,7 +79,7 @@ class Toolbar {
   }
 
   async copyIds() {
-    await copy(this.order.map((i) => this.page.column.get("id").raw[i]).join("\n"));
+    await navigator.clipboard.writeText(this.order.map((i) => this.page.column.get("id").raw[i]).join("\n"));
     say(`${plural(this.order.length, "id")} copied`);
   }
 
@@ -124,17 +101,11 @@ class Toolbar {
     const shown = new Set(columns.map((column) => column.key));
     const box = this.chooser.querySelector(".choices");
     const filled = () => {
-      const groups = Map.groupBy ? Map.groupBy(this.page.columns, (column) => column.group) : this.grouped();
+      const groups = new Map(this.page.columns.map((column) => [column.group, this.page.columns.filter((other) => other.group === column.group)]));
       box.replaceChildren(...[...groups].map(([group, members]) => el("fieldset", {}, el("legend", {}, group), ...members.map((column) => this.choice(column, shown)))));
     };
     this.chooser.ontoggle = () => this.chooser.open && filled();
     if (this.chooser.open) for (const input of box.querySelectorAll("input")) input.checked = shown.has(input.value);
-  }
-
-  grouped() {
-    const groups = new Map();
-    for (const column of this.page.columns) groups.set(column.group, [...(groups.get(column.group) ?? []), column]);
-    return groups;
   }
 
   choice(column, shown) {
