@@ -49,7 +49,7 @@ class Toolbar {
       const mark = value.indexOf("=");
       (value ? state.with({ [value.slice(0, mark)]: value.slice(mark + 1) }) : state).go();
     });
-    this.reflect = (state) => (chosen.value = state.entries().find(([name]) => ofClass(name))?.join("=") ?? "");
+    this.reflect = (state) => (chosen.value = [...state].find(([name]) => ofClass(name))?.join("=") ?? "");
     return chosen;
   }
 
@@ -75,7 +75,7 @@ class Toolbar {
   }
 
   cleared(state, matches) {
-    return state.with(Object.fromEntries(state.entries().filter(([name]) => matches(name)).map(([name]) => [name, null])));
+    return state.with(Object.fromEntries([...state].filter(([name]) => matches(name)).map(([name]) => [name, null])));
   }
 
   async copyIds() {
