@@ -13,7 +13,8 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.statistics.clusters import MIN_UNITS
-from segmeter.metrics.statistics.columns import Interval
+from segmeter.metrics.statistics.columns import INTERVALS as INTERVALS
+from segmeter.metrics.statistics.columns import Interval as Interval
 
 _ROUNDING = 1e-12  # of the estimate: what moves it by less does not move it
 _SAME = 1e-9  # of the mean: a spread below this is rounding
