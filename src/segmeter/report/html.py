@@ -10,14 +10,14 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import link_error, write_bytes
-from segmeter.records import Form, Summary
+from segmeter.records import Form, Summary, read_json_lines
 from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
 from segmeter.report.decisions import DECISIONS, decision_values
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
-from segmeter.report.page.render import config_text, load_json, load_lines, load_run, render
+from segmeter.report.page.render import config_text, if_there, load_json, load_run, render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
@@ -72,7 +72,10 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     if comparison is not None:
         values = _checked(run_folder, "compare.json", lambda: comparison_values(run_folder, comparison, config))
         return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
-    summary, history = load_json(run_folder / "metrics.json", Summary), load_lines(run_folder / "history.jsonl")
+    summary, history = (
+        load_json(run_folder / "metrics.json", Summary),
+        if_there(read_json_lines, run_folder / "history.jsonl"),
+    )
     if summary is not None:
         if (run_folder / "cases.parquet").is_symlink():  # pyarrow would follow it
             raise link_error(run_folder / "cases.parquet")

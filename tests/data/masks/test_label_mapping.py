@@ -52,6 +52,14 @@ def test_negative_values_are_labels_only_where_the_map_names_them():
         to_labels(PATH, values, spec=THREE, label_map={"4": 1})
 
 
+def test_a_map_from_stored_values_is_not_for_masks_that_hold_labels():
+    """As a bilevel PNG does, which is read as 0 and 1."""
+    with pytest.raises(
+        DataError, match=r"0; 255, got 1 \(2 pixels\). The values are labels already: leave data.label_map"
+    ):
+        to_labels(PATH, np.uint8([[0, 1, 1]]), spec=THREE, label_map={"0": 0, "255": 1})
+
+
 def test_colours_that_share_two_channels_are_told_apart():
     values = np.uint8([[[1, 2, 3], [3, 2, 1], [1, 2, 4], [1, 3, 3]]])
     label_map = {"1,2,3": 0, "3,2,1": 1, "1,2,4": 2, "1,3,3": 255}

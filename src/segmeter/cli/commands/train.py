@@ -291,7 +291,7 @@ def draw_batch(
     picture = compose(
         panels,
         title="first batch, as the network is given it",
-        figure=f"{images.shape[2]} x {images.shape[1]} pixels",
+        figure=f"{images.shape[1]} x {images.shape[2]} pixels",
         legend=[[*class_legend(drawn), *([("ignored", None)] if hatched else [])]],
     )
     return write_overlay(folder, Path(FIRST_BATCH).stem, picture)

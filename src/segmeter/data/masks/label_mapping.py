@@ -243,6 +243,8 @@ def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
 
 def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     """Return advice by the likeliest cause of these values."""
+    if label_map and set(found.tolist()) <= set(allowed_labels(spec)):
+        return "The values are labels already: leave data.label_map out, or name all of them in it."
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:
