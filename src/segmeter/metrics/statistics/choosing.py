@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from segmeter.metrics.arrays import FloatArray
-from segmeter.metrics.statistics.intervals import MIN_UNITS
+from segmeter.metrics.statistics.clusters import MIN_UNITS
 
 _SAME = 1e-12  # scores that are equal but for rounding tie
 

@@ -15,9 +15,9 @@ from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
 from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
-from segmeter.metrics.statistics.clusters import effective_units
+from segmeter.metrics.statistics.clusters import MIN_UNITS, effective_units
 from segmeter.metrics.statistics.columns import Columns
-from segmeter.metrics.statistics.intervals import MIN_UNITS, Interval, degrees_of_freedom
+from segmeter.metrics.statistics.intervals import Interval, degrees_of_freedom
 
 LEAST_EFFECTIVE = 20  # Kish's number of units, below which a pilot can't tell the spread of a score of sums
 MOST_PLANNED = 10**7  # units
