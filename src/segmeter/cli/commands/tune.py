@@ -11,7 +11,7 @@ from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.report.decisions import print_shown, show_tuned, write_shown
 from segmeter.report.html import write_report
 
@@ -44,7 +44,7 @@ def run(config: TuneConfig, job: Job) -> None:
         tuned = folder / "tuned" / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."
         write_tuned(tuned, settings.every[result["chosen"]], note)
-        note_tuned([member.folder for member in checkpoint.members], tuned, result, dataset)
+        note_tuned(checkpoint.folders, tuned, result, dataset)
         shown = show_tuned(result)
         write_shown(folder, "tune", shown)
         note_done(folder, {result["by"]: result["score"]})
