@@ -22,7 +22,7 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
-DECISIONS = ("plan",)  # commands whose modules are in `segmeter.cli.decisions`
+DECISIONS = ("plan", "tune")  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 
 USAGE = {
