@@ -51,6 +51,9 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/finished/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
+    "evaluation/decisions/config.py": ("plan",),
+    "evaluation/decisions/": ("tune",),
+    "report/decisions.py": ("plan", "tune"),
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),

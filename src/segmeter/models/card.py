@@ -84,6 +84,16 @@ class ModelCard:
             problems.expect(fits, "clip", f"to be {self.in_channels} pairs of a lower and a higher value", self.clip)
 
     @property
+    def context(self) -> int:
+        """Neighbouring planes of a volume on each side that are channels of an image, see `data.context`."""
+        return int(self.data.get("context", 0))
+
+    @property
+    def plane_channels(self) -> int:
+        """Channels of one plane; `in_channels` without neighbouring planes."""
+        return self.in_channels // (2 * self.context + 1)
+
+    @property
     def runs_whole(self) -> bool:
         """Whether it takes whole images alone: resized tiles see other sizes, and labels can't be blended."""
         return self.resizes or self.output != "logits"

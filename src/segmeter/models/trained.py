@@ -49,6 +49,11 @@ class Checkpoints:
         counts = known.pop()
         return np.array(counts, np.int64) if counts and not known else None
 
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of our own checkpoints; a model that others trained has none where we may write."""
+        return [member.folder for member in self.members if isinstance(member, Checkpoint)]
+
     def facts(self) -> dict[str, Any]:
         """The entries of run.json about these checkpoints."""
         folders = [

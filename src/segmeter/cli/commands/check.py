@@ -155,6 +155,8 @@ def _classes(
     table.add_row("cases", *(str(report.n_cases) for report in reports))
     table.add_row("unchanged, not read again", *(str(report.n_known) for report in reports))
     table.add_row("ignored, %", *(f"{100 * report.ignored_pixels / report.total_pixels:.2f}" for report in reports))
+    if any(report.n_planes > report.n_cases for report in reports):
+        table.add_row("planes of volumes", *(str(report.n_planes) for report in reports))
     table.add_row("height x width", *(_sizes(report) for report in reports))
     table.add_row("content", *(report.content_sha256[:12] for report in reports))
     table.add_row("from", *(dataset.source for dataset in datasets))

@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.data.config import DATA, TimeoutSeconds
+from segmeter.data.config import DATA, PlaneAxis, TimeoutSeconds
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
+from segmeter.evaluation.decisions.config import PlanKeys, TuneKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -181,6 +182,8 @@ class ImagesConfig(Config, title="data"):
     """The level to read of TIFF pyramids and OME-Zarr; 0 is the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """How to treat images whose EXIF tag says that they are rotated."""
+    planes: PlaneAxis | None = None
+    """Images are volumes that are cut across this axis: "auto", "axial", "i", "j" or "k"; null does as in training."""
     timeout_s: TimeoutSeconds = None
     """Most seconds for reading a case, or each part of one that is read in bands. Then the run stops, and `resume`
     continues it. null waits for ever."""
@@ -303,6 +306,29 @@ class CompareConfig(Seeded, RequireConfig):
             raise RuleError("to be empty", remedy, key="metrics.measures")
 
 
+class PlanConfig(Seeded, PlanKeys):
+    """`segmeter plan`: how many cases a score or a comparison needs."""
+
+
+class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
+    """`segmeter tune`: choose threshold and post-processing on the validation split."""
+
+    data: Annotated[Any, Component(DATA)]
+    """The data set; its validation split is used."""
+    inference: InferenceConfig
+    """How the model runs over images; the threshold here is the usual one, that others are compared with."""
+    postprocess: PostprocessConfig
+    """Steps that run before those that are tried."""
+    metrics: MetricsConfig
+    """The metrics, and how cases are resampled."""
+
+    @rule("metrics")
+    @classmethod
+    def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
+        if metrics.bootstrap < 1000:
+            raise RuleError("to be 1000 or more", "Fewer make intervals too narrow.", key="metrics.bootstrap")
+
+
 ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
@@ -312,4 +338,6 @@ ROOTS: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "compare": CompareConfig,
     "merge": MergeConfig,
+    "plan": PlanConfig,
+    "tune": TuneConfig,
 }

@@ -20,10 +20,11 @@ from segmeter.models.foreign.config import ForeignConfig
 from segmeter.records import read_run
 from segmeter.schema import REQUIRED, as_plain, defaults
 
-TRAINED = "checkpoint"  # eval's default option of data: the set that the checkpoint was trained on
+TRAINED = "checkpoint"  # the default option of data there: the set that the checkpoint was trained on
+WITH_TRAINED_DATA = ("eval", "tune")
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
-_USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
+_USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -156,7 +157,8 @@ def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
 
 def _of_card(card: ModelCard) -> dict[str, Any]:
     spec = card.spec.model_dump()
-    known = {**spec, "classes": spec["names"], "in_channels": card.in_channels, "mean": card.mean, "std": card.std}
+    own = card.plane_channels
+    known = {**spec, "classes": spec["names"], "in_channels": own, "mean": card.mean[:own], "std": card.std[:own]}
     return {key: as_plain(known[key]) for key in _CARD}
 
 
