@@ -35,7 +35,7 @@ from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
+from segmeter.postprocess.pipeline import Bands, Cleaned, needs_probs, run_steps
 from segmeter.threads import count_cores
 
 PREDICTIONS = "predictions"
@@ -125,7 +125,7 @@ def run_cases(
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
     in_full = probs or job.export.confidence  # otherwise they cross to the host in the dtype of their file
     dtype = "float32" if in_full else job.export.probs_dtype
-    probs = job.export.needs_probs or probs
+    probs = job.export.needs_probs or probs or needs_probs(job.postprocess.steps)
     if job.resume and streamed.intersection(rest):
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
         _LOG.warning(kept, done, len(job.dataset))
@@ -177,7 +177,7 @@ def _finish_all(
 def finish(job: CaseRun, writer: Writer, prediction: Prediction, measure: Measuring | None) -> Entry:
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
-        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec)
+        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec, prediction.probs)
     image = prediction.sample.image
     return _finished(job, writer, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype)])
 

@@ -6,18 +6,20 @@ memory is one band.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.postprocess.config import STEPS, ClosingConfig, OpeningConfig
+from segmeter.postprocess.config import STEPS, ClosingConfig, CoresConfig, OpeningConfig
 from segmeter.postprocess.instances import InstanceArray, Split
 from segmeter.postprocess.planes import LabelArray, class_indices
 
-Step = Callable[[LabelArray], LabelArray | Split]
+Step = Callable[..., LabelArray | Split]  # of labels, and for `cores` with `probs`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ def build_steps(configs: Sequence[Any], spec: ClassSpec) -> list[tuple[str, Step
     return [(label, STEPS.build(config, spec=spec)) for label, config in zip(labels, configs, strict=True)]
 
 
-def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec) -> Cleaned:
+def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec, probs: NDArray[Any] | None = None) -> Cleaned:
     """Run the configured steps on one label map; the input is not changed.
 
     Parameters
@@ -59,16 +61,19 @@ def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec) -> Clea
         Step configurations, as in ``PostprocessConfig.steps``.
     spec
         The classes.
+    probs : (num_channels, H, W), float, or uint8 of which 255 is 1
+        Probabilities of the prediction, which the step `cores` needs.
 
     Raises
     ------
     InputError
-        Labels of another dtype or shape, or with a value that is not a class.
+        A step needs probabilities and none are given. Labels of another dtype or shape, or with a value that is not a
+        class.
     ConfigError
         A step or class name that does not exist.
     """
     _check(labels, spec)
-    bands = Bands(steps, spec, height=labels.shape[-2])
+    bands = Bands(steps, spec, height=labels.shape[-2], probs=probs)
     cleaned = bands.push(labels)
     return Cleaned(labels=cleaned, instances=bands.instances, changed=bands.changed)
 
@@ -84,6 +89,8 @@ class Bands:
         The classes.
     height
         Lines of the map.
+    probs
+        As for `run_steps`; the first band is then the whole map.
 
     Attributes
     ----------
@@ -91,8 +98,11 @@ class Bands:
         As in `Cleaned`, of what has been returned so far.
     """
 
-    def __init__(self, steps: Sequence[Any], spec: ClassSpec, *, height: int) -> None:
-        self._steps = build_steps(steps, spec)
+    def __init__(
+        self, steps: Sequence[Any], spec: ClassSpec, *, height: int, probs: NDArray[Any] | None = None
+    ) -> None:
+        built = zip(steps, build_steps(steps, spec), strict=True)
+        self._steps = [(name, partial(step, probs=probs) if needs_probs([of]) else step) for of, (name, step) in built]
         self._reach = sum(reach_of(config, spec) or 0 for config in steps)
         self._height = height
         self._held: LabelArray | None = None
@@ -120,6 +130,11 @@ class Bands:
                 labels = result
             self.changed[name] += int(np.count_nonzero(before[..., core, :] != labels[..., core, :]))
         return labels[..., core, :]
+
+
+def needs_probs(steps: Sequence[Any]) -> bool:
+    """Whether a step works on the probabilities of a prediction beside its labels."""
+    return any(isinstance(step, CoresConfig) for step in steps)
 
 
 def reach_of(config: Any, spec: ClassSpec) -> int | None:
