@@ -6,7 +6,7 @@ Two touching cells that are found as one cost almost no IoU, as nearly all pixel
 result is wrong. Panoptic quality (PQ) sees it.
 
 A model that learned only "cell or not" gives high probabilities all the way across the border. After
-``data=instances`` it is sure (above 0.95) in the cores of cells alone, and the step ``cores`` makes an object of each.
+``data=instances`` it is sure (above 0.97) in the cores of cells alone, and the step ``cores`` makes an object of each.
 The labels, and so the IoU, are the same.
 """
 

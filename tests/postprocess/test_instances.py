@@ -164,7 +164,7 @@ def test_objects_are_split_by_their_cores_and_labels_stay():
     labels[1:4, 1:10] = labels[1:4, 12:15] = 1
     probs = np.where(labels > 0, 0.8, 0.1)[None].astype(np.float32)
     probs[0, 1:4, 1:4] = probs[0, 1:4, 7:10] = 0.99
-    probs[0, 2, 5] = probs[0, 2, 13] = 0.96
+    probs[0, 2, 5] = probs[0, 2, 13] = 0.98
     wanted = np.zeros((5, 16), int)
     wanted[1:4, 1:6], wanted[1:4, 6:10], wanted[1:4, 12:15] = 1, 2, 3
     for given in (probs, np.rint(255 * probs).astype(np.uint8)):
