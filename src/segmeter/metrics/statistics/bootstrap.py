@@ -138,8 +138,13 @@ def bootstrap(
     True
     """
     known_kind("bootstrap", "test", test, bool)
+    given = _as_columns(columns)
+    resamples, seed = check_draws("bootstrap", resamples, seed)
+    _check_options(level=level, interval=interval, clusters=clusters, count=given.count)
+    if not callable(statistic):
+        raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "level": level, "test": test}
-    return bootstrap_columns(_as_columns(columns), statistic, clusters=clusters, **options)
+    return bootstrap_columns(given, statistic, clusters=clusters, **options)
 
 
 def bootstrap_columns(
@@ -153,9 +158,7 @@ def bootstrap_columns(
     clusters: Sequence[str] | NDArray[Any] | None = None,
     test: bool = False,
 ) -> Resampled:
-    """Do what `bootstrap` does for columns that are computed one at a time."""
-    resamples, seed = check_draws("bootstrap", resamples, seed)
-    _check_options(level=level, interval=interval, clusters=clusters, count=columns.count)
+    """Do what `bootstrap` does for columns that are computed one at a time; options are checked already."""
     score = _of_sums(columns, statistic)
     quietly = np.errstate(divide="ignore", invalid="ignore")(score)  # a unit alone often has nothing to divide by
     units, places, n_units = _gather_units(columns, clusters, seed)
@@ -307,8 +310,6 @@ def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> N
 def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
     """Wrap the statistic so that it takes flat float64 sums (R, M), in the shape and kind of number of the columns."""
     whole = columns.dtype.kind in "biu"
-    if not callable(statistic):
-        raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
 
     def score(sums: FloatArray) -> FloatArray:
         found = statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape))
