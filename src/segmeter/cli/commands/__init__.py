@@ -12,6 +12,8 @@ COMMANDS = {
     "predict": "write label maps for images without a reference",
     "score": "measure masks from any tool against their references, without a model",
     "compare": "paired statistics between evaluations of the same cases",
+    "plan": "how many cases a score or a comparison needs, from a pilot",
+    "tune": "choose threshold and post-processing on the validation split, with an honest interval",
     "merge": "join the shards of a run, or the folds of a cross-validation",
     "check": "verify a data set before training: list every bad file at once",
     "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
@@ -20,6 +22,7 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
+DECISIONS = ("plan", "tune")  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 
 USAGE = {
@@ -28,6 +31,8 @@ USAGE = {
     "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
     "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
     "compare": "segmeter compare 'runs=[A,B]'",
+    "plan": "segmeter plan run=RUN width=0.05, or 'runs=[A,B]' detect=0.01, or mean=0.78 sd=0.12 width=0.05",
+    "tune": "segmeter tune checkpoint=RUN 'over=[threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
     "check": "segmeter check data=camvid data.root=PATH",
     "export": "segmeter export checkpoint=RUN format=onnx",
@@ -50,4 +55,5 @@ FLAGS = {
 
 def command_module(name: str) -> Any:
     """Import the module of a command; its `run` runs it."""
-    return import_module(f"segmeter.cli.commands.{name}")
+    room = "decisions" if name in DECISIONS else "commands"
+    return import_module(f"segmeter.cli.{room}.{name}")

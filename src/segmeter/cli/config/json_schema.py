@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas by which editors complete and check YAML files: one per command and one per group."""
+"""Writes the JSON Schemas by which editors complete and check YAML files, and those of results."""
 
 from typing import Any
 
@@ -7,39 +7,55 @@ from pydantic import BaseModel
 from segmeter.checks import nearest
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError
 from segmeter.schema import Registry
 from segmeter.schema.declared import CHOICES, json_schema_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+RESULTS = ("plan.json", "tune.json")  # files that commands write
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 _LEFT_OUT = ("title", "words", "required", "$defs")  # nothing is required, as a file holds a part of the values
 
 
 def names() -> list[str]:
-    """The names of all JSON Schemas: every command with a configuration, and every group."""
+    """The names of the JSON Schemas of configurations: every command that has one, and every group."""
     return [*_COMMANDS, *GROUPS]
 
 
+def _result_models() -> dict[str, type[BaseModel]]:
+    """The models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
+    from segmeter.metrics.summary.plan import Plan
+    from segmeter.metrics.summary.tune import Tuned
+
+    return dict(zip(RESULTS, (Plan, Tuned), strict=True))
+
+
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a command's configuration ("train") or of the options of a group ("loss").
+    """The JSON Schema of a command's configuration ("train"), a group's options ("loss") or a result ("plan.json").
 
     Raises
     ------
     ConfigError
         There is no such command or group.
     """
-    if name not in names():
-        raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, names())}")
+    if name not in (*names(), *RESULTS):
+        raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, [*names(), *RESULTS])}")
+    if name in RESULTS:
+        return {
+            "$schema": DIALECT,
+            "$defs": {},
+            **_result_models()[name].model_json_schema(by_alias=True),
+            "title": f"segmeter: {name}",
+        }
     command, definitions = _COMMANDS.get(name), dict[str, Any]()
     choice = ROOTS[command] if command else GROUPS[name]
     if isinstance(choice, Registry):
         content: dict[str, Any] = {"anyOf": _references(choice.group, definitions)}
     else:
         content = _model(choice, definitions)
-    if name == "eval":  # any key of the kind of data that its checkpoint was trained on
+    if command in WITH_TRAINED_DATA:  # any key of the kind of data that its checkpoint was trained on
         named = {"properties": {"name": {"const": TRAINED}}, "required": ["name"]}
         definitions[f"data.{TRAINED}"] = {"type": "object", **named}
         content["properties"]["data"]["anyOf"].append({"$ref": f"#/$defs/data.{TRAINED}"})

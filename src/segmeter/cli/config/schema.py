@@ -5,17 +5,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from segmeter.data.config import DATA, TimeoutSeconds
+from segmeter.data.config import DATA, PlaneAxis, TimeoutSeconds
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
+from segmeter.evaluation.decisions.config import PlanKeys, TuneKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import RequireConfig
 from segmeter.models.config import MODELS
+from segmeter.models.foreign.config import ForeignConfig
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.report.config import ReportConfig
 from segmeter.schema import Component, Config, Given, RuleError, Unit, rule
@@ -112,12 +114,20 @@ class Trained(Common):
 
     checkpoint: Path | tuple[Path, ...]
     """A run folder (its best checkpoint), a checkpoint folder, or a file in one; [A,B,C] averages the probabilities of
-    several."""
+    several. Or a model that others trained: FILE.onnx, hf:FOLDER, torchvision:NAME, smp:ARCHITECTURE/ENCODER, or a
+    plugin's name (docs/any-model.md)."""
 
     @property
     def checkpoints(self) -> tuple[Path, ...]:
         """The checkpoints, one or several."""
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
+
+
+class Foreign(Config):
+    """Keys of every command that runs a model that others trained."""
+
+    model: ForeignConfig = ForeignConfig()
+    """The card of a model that others trained; a checkpoint of ours has its own."""
 
 
 class TrainConfig(Modelled, Seeded, Launched):
@@ -148,7 +158,7 @@ class TrainConfig(Modelled, Seeded, Launched):
     """Where curves are written in addition to history.jsonl."""
 
 
-class EvalConfig(Trained, Modelled, Measured):
+class EvalConfig(Foreign, Trained, Modelled, Measured):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
     data: Annotated[Any, Component(DATA)]
@@ -172,12 +182,14 @@ class ImagesConfig(Config, title="data"):
     """The level to read of TIFF pyramids and OME-Zarr; 0 is the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """How to treat images whose EXIF tag says that they are rotated."""
+    planes: PlaneAxis | None = None
+    """Images are volumes that are cut across this axis: "auto", "axial", "i", "j" or "k"; null does as in training."""
     timeout_s: TimeoutSeconds = None
     """Most seconds for reading a case, or each part of one that is read in bands. Then the run stops, and `resume`
     continues it. null waits for ever."""
 
 
-class PredictConfig(Trained, Modelled, Sharded):
+class PredictConfig(Foreign, Trained, Modelled, Sharded):
     """`segmeter predict`: write label maps for images without a reference."""
 
     input: Path
@@ -210,8 +222,15 @@ class DeployConfig(Trained):
     """How images are read."""
 
 
-class CheckConfig(Command):
-    """`segmeter check`: verify a data set before training. It leaves no run folder."""
+class CheckConfig(Foreign, Command):
+    """`segmeter check`: verify a data set before training, or a model that others trained on it. It leaves no run
+    folder.
+    """
+
+    checkpoint: Path | None = None
+    """A model that others trained, to try on the first split: shows what is known of it and writes its card."""
+    card: Path | None = None
+    """Where the model's card is written; null takes model.yaml beside the model. A card that is there stays."""
 
     data: Annotated[Any, Component(DATA)]
     """The data set."""
@@ -287,6 +306,29 @@ class CompareConfig(Seeded, RequireConfig):
             raise RuleError("to be empty", remedy, key="metrics.measures")
 
 
+class PlanConfig(Seeded, PlanKeys):
+    """`segmeter plan`: how many cases a score or a comparison needs."""
+
+
+class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
+    """`segmeter tune`: choose threshold and post-processing on the validation split."""
+
+    data: Annotated[Any, Component(DATA)]
+    """The data set; its validation split is used."""
+    inference: InferenceConfig
+    """How the model runs over images; the threshold here is the usual one, that others are compared with."""
+    postprocess: PostprocessConfig
+    """Steps that run before those that are tried."""
+    metrics: MetricsConfig
+    """The metrics, and how cases are resampled."""
+
+    @rule("metrics")
+    @classmethod
+    def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
+        if metrics.bootstrap < 1000:
+            raise RuleError("to be 1000 or more", "Fewer make intervals too narrow.", key="metrics.bootstrap")
+
+
 ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
@@ -296,4 +338,6 @@ ROOTS: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "compare": CompareConfig,
     "merge": MergeConfig,
+    "plan": PlanConfig,
+    "tune": TuneConfig,
 }

@@ -27,7 +27,7 @@ from segmeter.metrics.statistics.columns import (
     mean_of_columns,
     to_grid,
 )
-from segmeter.metrics.statistics.intervals import INTERVALS, Interval, find_ends, find_p, measure_influence
+from segmeter.metrics.statistics.intervals import INTERVALS, Influence, Interval, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
@@ -57,6 +57,8 @@ class Resampled:
     p_of_zero : as the estimate
         Two-sided p-values of the value 0, below 0.05 if the 95 % interval excludes it; NaN unless requested, and
         without an interval.
+    influence
+        How much single units decide each statistic, in the order of the flat `estimate`.
     """
 
     estimate: FloatArray
@@ -65,6 +67,7 @@ class Resampled:
     replicates: FloatArray
     n_units: int
     p_of_zero: FloatArray
+    influence: Influence
 
     def ends(self, place: Any) -> list[float | str | None]:
         """Return the interval of one of the statistics for JSON."""
@@ -181,6 +184,7 @@ def bootstrap_columns(
         replicates=replicates.reshape(resamples, *shape),
         n_units=n_units,
         p_of_zero=p_of_zero,
+        influence=influence,
     )
 
 
