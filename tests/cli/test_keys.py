@@ -48,6 +48,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/finished/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
+    "evaluation/decisions/agree.py": ("agree",),
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),

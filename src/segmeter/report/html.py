@@ -10,6 +10,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import link_error, write_bytes
+from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import Form, Summary
 from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
@@ -21,6 +22,7 @@ from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
+from segmeter.report.readers import AGREED, agreement_values
 
 
 class _Comparison(Form):
@@ -40,8 +42,8 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     """Write report.html from the files in the run's folder. An older report stays until the new one is complete.
 
     An evaluation has metrics.json, cases.parquet and pictures/, a training history.jsonl, a comparison compare.json,
-    and a prediction predictions/ and pictures/. The page also shows run.json and config.yaml, if they exist. It loads
-    nothing, and its content policy allows only its own style and script.
+    an agreement agree.json, and a prediction predictions/ and pictures/. The page also shows run.json and config.yaml,
+    if they exist. It loads nothing, and its content policy allows only its own style and script.
 
     Parameters
     ----------
@@ -67,6 +69,10 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     if comparison is not None:
         values = _checked(run_folder, "compare.json", lambda: comparison_values(run_folder, comparison, config))
         return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
+    agreement = load_json(run_folder / AGREED, Agreement)
+    if agreement is not None:
+        values = _checked(run_folder, AGREED, lambda: agreement_values(run_folder, agreement))
+        return _write(run_folder, "agree.html", values, scripts=("dom", "sorting"), config=config)
     summary, history = load_json(run_folder / "metrics.json", Summary), load_lines(run_folder / "history.jsonl")
     if summary is not None:
         if (run_folder / "cases.parquet").is_symlink():  # pyarrow would follow it
@@ -109,7 +115,7 @@ def _write(
         config_text=config_text(folder / "config.yaml"),
         **values,
     )
-    path = folder / ("compare.html" if template == "compare.html" else "report.html")
+    path = folder / (template if template in ("compare.html", "agree.html") else "report.html")
     write_bytes(path, page)
     return path
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "score": "measure masks from any tool against their references, without a model",
     "compare": "paired statistics between evaluations of the same cases",
     "merge": "join the shards of a run, or the folds of a cross-validation",
+    "agree": "tell how far several readers or models agree, and who stands apart",
     "check": "verify a data set before training: list every bad file at once",
     "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
     "report": "rebuild the HTML report of a run, or write an index of all runs below a folder",
@@ -20,6 +21,7 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
+DECISIONS = ("agree",)  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 
 USAGE = {
@@ -29,6 +31,7 @@ USAGE = {
     "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
     "compare": "segmeter compare 'runs=[A,B]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
+    "agree": "segmeter agree 'folders=[A,B,C]' 'data.classes=[background,cell]'",
     "check": "segmeter check data=camvid data.root=PATH",
     "export": "segmeter export checkpoint=RUN format=onnx",
     "report": "segmeter report run=RUN, or runs=ROOT",
@@ -50,4 +53,5 @@ FLAGS = {
 
 def command_module(name: str) -> Any:
     """Import the module of a command; its `run` runs it."""
-    return import_module(f"segmeter.cli.commands.{name}")
+    room = "decisions" if name in DECISIONS else "commands"
+    return import_module(f"segmeter.cli.{room}.{name}")

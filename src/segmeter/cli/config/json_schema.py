@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas by which editors complete and check YAML files: one per command and one per group."""
+"""Writes the JSON Schemas by which editors complete and check YAML files, and those of results."""
 
 from typing import Any
 
@@ -9,22 +9,24 @@ from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
+from segmeter.metrics.summary.agreement import Agreement
 from segmeter.schema import Registry
 from segmeter.schema.declared import CHOICES, json_schema_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+RESULTS: dict[str, type[BaseModel]] = {"agree.json": Agreement}
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 _LEFT_OUT = ("title", "words", "required", "$defs")  # nothing is required, as a file holds a part of the values
 
 
 def names() -> list[str]:
-    """The names of all JSON Schemas: every command with a configuration, and every group."""
-    return [*_COMMANDS, *GROUPS]
+    """The names of all JSON Schemas: every command with a configuration, every group, and files of results."""
+    return [*_COMMANDS, *GROUPS, *RESULTS]
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a command's configuration ("train") or of the options of a group ("loss").
+    """The JSON Schema of a command's configuration ("train"), a group's options ("loss") or a result ("agree.json").
 
     Raises
     ------
@@ -33,6 +35,13 @@ def json_schema(name: str) -> dict[str, Any]:
     """
     if name not in names():
         raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, names())}")
+    if name in RESULTS:
+        return {
+            "$schema": DIALECT,
+            "$defs": {},
+            **RESULTS[name].model_json_schema(by_alias=True),
+            "title": f"segmeter: {name}",
+        }
     command, definitions = _COMMANDS.get(name), dict[str, Any]()
     choice = ROOTS[command] if command else GROUPS[name]
     if isinstance(choice, Registry):

@@ -1,18 +1,21 @@
 """Declares the root configuration of each command: its own keys, and the groups that it takes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from segmeter.data.config import DATA, TimeoutSeconds
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
+from segmeter.evaluation.decisions.config import AgreeKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
+from segmeter.metrics.cases.stored import read_spec
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import RequireConfig
 from segmeter.models.config import MODELS
@@ -287,6 +290,39 @@ class CompareConfig(Seeded, RequireConfig):
             raise RuleError("to be empty", remedy, key="metrics.measures")
 
 
+class AgreeConfig(Seeded, AgreeKeys):
+    """`segmeter agree`: how far several readers agree, without a reference."""
+
+    data: LabelsConfig
+    """The meaning of the values in masks. Without classes, those of the first run of eval are taken."""
+    metrics: MetricsConfig
+    """The metrics to compute, in both directions of each pair."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_runs(cls, values: Any) -> Any:
+        """Take the classes of the runs where none are given."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("data"), Mapping):
+            return values
+        known = [Path(run) for run in values.get("runs") or () if (Path(run) / "cases.parquet").is_file()]
+        if not known:
+            return values
+        spec = read_spec(known[0])
+        named = {"classes": spec.names, "task": spec.task, "colours": spec.colours, "ignore_index": spec.ignore_index}
+        given = values["data"]
+        return values if given.get("classes") or given.get("num_classes") else {**values, "data": {**given, **named}}
+
+    @rule("data")
+    @classmethod
+    def _of_labels(cls, data: LabelsConfig, given: Given) -> None:
+        if data.invalid == "count":
+            raise RuleError("to be error: every value of a reader is a class", key="data.invalid")
+        if data.instances in ("references", "predictions"):
+            raise RuleError("to be true or false, as readers have no sides", key="data.instances")
+        if data.resample != "refuse":
+            raise RuleError("to be refuse, as no reader's grid is the reference", key="data.resample")
+
+
 ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
@@ -296,4 +332,5 @@ ROOTS: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "compare": CompareConfig,
     "merge": MergeConfig,
+    "agree": AgreeConfig,
 }

@@ -1,0 +1,1 @@
+"""Answers questions that need more than one run's metrics: who agrees with whom, and which labels are wrong."""
