@@ -23,6 +23,7 @@ from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
 from segmeter.report.readers import AGREED, agreement_values
+from segmeter.report.suspects import LABEL_NEXT, SUSPECTS, label_next_values, suspects_values
 
 
 class _Comparison(Form):
@@ -73,6 +74,13 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     if agreement is not None:
         values = _checked(run_folder, AGREED, lambda: agreement_values(run_folder, agreement))
         return _write(run_folder, "agree.html", values, scripts=("dom", "sorting"), config=config)
+    suspects, ranked = load_json(run_folder / SUSPECTS), load_json(run_folder / LABEL_NEXT)
+    if suspects is not None:
+        values = _checked(run_folder, SUSPECTS, lambda: suspects_values(run_folder, suspects))
+        return _write(run_folder, "suspects.html", values, scripts=("dom", "sorting", "suspects"), config=config)
+    if ranked is not None:
+        values = _checked(run_folder, LABEL_NEXT, lambda: label_next_values(ranked))
+        return _write(run_folder, "label_next.html", values, scripts=("dom", "sorting"), config=config)
     summary, history = load_json(run_folder / "metrics.json", Summary), load_lines(run_folder / "history.jsonl")
     if summary is not None:
         if (run_folder / "cases.parquet").is_symlink():  # pyarrow would follow it
@@ -115,7 +123,7 @@ def _write(
         config_text=config_text(folder / "config.yaml"),
         **values,
     )
-    path = folder / (template if template in ("compare.html", "agree.html") else "report.html")
+    path = folder / ("report.html" if template == "train.html" else template)
     write_bytes(path, page)
     return path
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "compare": "paired statistics between evaluations of the same cases",
     "merge": "join the shards of a run, or the folds of a cross-validation",
     "agree": "tell how far several readers or models agree, and who stands apart",
+    "suspects": "rank labels that are likely wrong, or images to label next",
     "check": "verify a data set before training: list every bad file at once",
     "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
     "report": "rebuild the HTML report of a run, or write an index of all runs below a folder",
@@ -21,7 +22,7 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
-DECISIONS = ("agree",)  # commands whose modules are in `segmeter.cli.decisions`
+DECISIONS = ("agree", "suspects")  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 
 USAGE = {
@@ -32,6 +33,7 @@ USAGE = {
     "compare": "segmeter compare 'runs=[A,B]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
     "agree": "segmeter agree 'folders=[A,B,C]' 'data.classes=[background,cell]'",
+    "suspects": "segmeter suspects 'runs=[EVAL,EVAL]', of evaluations with export.probs=true",
     "check": "segmeter check data=camvid data.root=PATH",
     "export": "segmeter export checkpoint=RUN format=onnx",
     "report": "segmeter report run=RUN, or runs=ROOT",

@@ -9,12 +9,18 @@ from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
+from segmeter.evaluation.decisions.label_next import LabelNext
+from segmeter.evaluation.decisions.suspects import Suspects
 from segmeter.metrics.summary.agreement import Agreement
 from segmeter.schema import Registry
 from segmeter.schema.declared import CHOICES, json_schema_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-RESULTS: dict[str, type[BaseModel]] = {"agree.json": Agreement}
+RESULTS: dict[str, type[BaseModel]] = {
+    "agree.json": Agreement,
+    "suspects.json": Suspects,
+    "label_next.json": LabelNext,
+}
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 _LEFT_OUT = ("title", "words", "required", "$defs")  # nothing is required, as a file holds a part of the values

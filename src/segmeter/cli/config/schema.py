@@ -11,7 +11,7 @@ from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
-from segmeter.evaluation.decisions.config import AgreeKeys
+from segmeter.evaluation.decisions.config import AgreeKeys, SuspectsKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -323,6 +323,10 @@ class AgreeConfig(Seeded, AgreeKeys):
             raise RuleError("to be refuse, as no reader's grid is the reference", key="data.resample")
 
 
+class SuspectsConfig(Seeded, SuspectsKeys):
+    """`segmeter suspects`: which labels are likely wrong, or which images to label next."""
+
+
 ROOTS: dict[str, type[Config]] = {
     "train": TrainConfig,
     "eval": EvalConfig,
@@ -333,4 +337,5 @@ ROOTS: dict[str, type[Config]] = {
     "compare": CompareConfig,
     "merge": MergeConfig,
     "agree": AgreeConfig,
+    "suspects": SuspectsConfig,
 }

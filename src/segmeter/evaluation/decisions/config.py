@@ -1,10 +1,12 @@
 """Declares the keys of the commands that help to decide."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from segmeter.metrics.pixels.consensus import Consensus
-from segmeter.schema import Config, Given, RuleError, rule
+from segmeter.schema import Config, Given, RuleError, Unit, rule
 
 
 class AgreeKeys(Config, title="config"):
@@ -29,3 +31,24 @@ class AgreeKeys(Config, title="config"):
     def _each_once(cls, consensus: tuple[str, ...], given: Given) -> None:
         if len(set(consensus)) < len(consensus):
             raise RuleError("to name each kind once")
+
+
+class SuspectsKeys(Config, title="config"):
+    """The probabilities in which `segmeter suspects` looks for wrong labels, or for images to label next."""
+
+    runs: tuple[Path, ...]
+    """Finished runs of eval on cases that their model never saw, with export.probs=true: a held-out split, or the folds
+    of a cross-validation. With order=label_next, runs of predict on the same images."""
+    order: Literal["suspects", "label_next"] = "suspects"
+    """The list to make: "suspects" ranks objects by the chance that their reference is wrong, "label_next" ranks images
+    without a reference by how much their labels would tell."""
+    shown: Annotated[int, Unit("suspects")] = Field(60, ge=1, le=1000)
+    """Suspects with pictures on the page."""
+    exported: Annotated[int, Unit("suspects")] = Field(300, ge=1, le=100_000)
+    """Suspects in suspects.json and in the files for annotation tools; suspects.parquet has all of them."""
+
+    @rule("runs")
+    @classmethod
+    def _at_least_one(cls, runs: tuple[Path, ...], given: Given) -> None:
+        if not runs:
+            raise RuleError("to name a run or more")
