@@ -1,6 +1,6 @@
-"""Writes into each wheel what is generated from the schemas: JSON Schemas for editors and the index of tab completion.
+"""Puts the configurations into each wheel, with what is generated from the schemas: JSON Schemas and tab completion.
 
-Nothing generated stands in git. An editable install does without these files.
+Nothing generated stands in git. An editable install does without those files, and reads the checkout's configurations.
 """
 
 import json
@@ -11,17 +11,18 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = Path(__file__).parent / "src"
+ROOT = Path(__file__).parent
 
 
 class GeneratedFiles(BuildHookInterface):
-    """Adds the generated files to a wheel."""
+    """Adds configurations and generated files to a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Generate the files, unless the install is an editable one."""
+        """Add the files, unless the install is an editable one."""
         if self.target_name != "wheel" or version == "editable":
             return
-        sys.path.insert(0, str(SOURCE))
+        build_data["force_include"][str(ROOT / "configs")] = "segmeter/configs"
+        sys.path.insert(0, str(ROOT / "src"))
         from segmeter.cli.completion import completion_index
         from segmeter.cli.config.json_schema import json_schema, names
 

@@ -129,13 +129,12 @@ def describe(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def code() -> str:
-    """The start of a hash over all that decides what a part does; src/segmeter/configs is a link to configs."""
+    """The start of a hash over all that decides what a part does."""
     paths = {path for folder in ("src", "configs", "tests") for path in (ROOT / folder).rglob("*") if path.is_file()}
     paths |= {*HERE.glob("*.py"), ROOT / "pyproject.toml"}
-    left_out = {"__pycache__", "segmeter/configs"}
     digest = hashlib.sha256()
     for path in sorted(paths):
-        if not any(name in path.as_posix() for name in left_out):
+        if "__pycache__" not in path.parts:
             digest.update(f"{path.relative_to(ROOT)}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:12]
 

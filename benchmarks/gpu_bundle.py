@@ -69,9 +69,7 @@ def source() -> Iterator[tuple[str, bytes]]:
     """Tracked and new files of the parts, the commit, and records of earlier stages."""
     yield "files/commit", git("describe", "--always", "--dirty", "--abbrev=40").strip().encode()
     listed = git("ls-files", "--cached", "--others", "--exclude-standard", "-z", *SOURCE).split("\0")
-    paths = {ROOT / name for name in listed if name}
-    linked = {file for path in paths if path.is_dir() for file in path.rglob("*")}  # src/segmeter/configs is a link
-    for path in sorted(paths | linked):
+    for path in sorted(ROOT / name for name in listed if name):
         name = path.relative_to(ROOT).as_posix()
         other = name.startswith("benchmarks/results/") and not name.startswith("benchmarks/results/gpu")
         if path.is_file() and not other:

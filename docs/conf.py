@@ -5,8 +5,10 @@ import sys
 import warnings
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # Sphinx runs this file from elsewhere
+from reference_page import MARK, reference
+
 import segmeter
-from segmeter.cli.help import MARK, reference
 
 project = "segmeter"
 author = "The segmeter developers"

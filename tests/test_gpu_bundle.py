@@ -110,7 +110,7 @@ def test_the_source_comes_with_earlier_records_and_no_others(module):
         "files/src/segmeter/__init__.py",
         "files/pyproject.toml",
     } <= names
-    assert "files/src/segmeter/configs/train.yaml" in names, "where segmeter looks for them"
+    assert "files/configs/train.yaml" in names
     results = {name for name in names if name.startswith("files/benchmarks/results/")}
     assert all(name.startswith("files/benchmarks/results/gpu") for name in results)
 

@@ -34,7 +34,6 @@ OTHERS = {
     "provenance.py": "values of this process, written and read back",
     "report/columns.py": "a block of a page of ours",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
-    "distributed/faults.py": "what processes of one training tell each other",
     "data/verification/cache.py": "our own cache of verified files",
     "data/masks/annotations.py": "masks that the user names",
     "data/masks/outlines.py": "masks that the user names",

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,6 @@ from segmeter.threads import (
     control_groups,
     count_cores,
     describe_waiting,
-    leave_busy_cores,
     share_cores,
     sleep_while_waiting,
 )
@@ -113,41 +111,6 @@ def test_a_core_of_its_own_gives_one_thread() -> None:
     pinned = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}}); {LOADED}"
     counted = f"{pinned}; from segmeter.threads import count_cores; print(count_cores())"
     assert python("-c", counted).stdout.splitlines() == [f"{ASLEEP} 1", "1"]
-
-
-@pytest.mark.slow
-def test_cores_that_other_programs_keep_busy_are_left_to_them() -> None:
-    """Mutation seen to fail: the time of this process counted as that of others."""
-    code = "import torch; from segmeter.threads import *; print(leave_busy_cores() > 0.5, torch.get_num_threads())"
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count_cores())]
-    try:
-        assert python("-c", code).stdout.split() == ["True" if count_cores() > 1 else "False", "1"]
-    finally:
-        for program in spinning:
-            program.kill()
-            program.wait()
-    assert python("-c", code, OMP_NUM_THREADS="2").stdout.split() == ["False", "2"], "the user has chosen"
-
-
-def test_a_busy_core_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two looks the quieter one counts, so that a moment's work of another program changes nothing."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads, "count_cores", lambda: 8)
-    looks, chosen = iter([3.2, 1.1]), []
-    monkeypatch.setattr(threads, "_busy_cores", lambda seconds: next(looks))
-    torch = SimpleNamespace(get_num_threads=lambda: 8, set_num_threads=chosen.append)
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    assert leave_busy_cores() == 1.1
-    assert chosen == [7]
-
-
-def test_cores_that_a_container_numbers_anew_count_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutation seen to fail: cores 6 and 7 are looked up among the two that the container shows."""
-    idle = SimpleNamespace(idle=0.0)
-    monkeypatch.setattr("psutil.cpu_times", lambda percpu: [idle, idle])
-    monkeypatch.setattr("psutil.Process", lambda: SimpleNamespace(cpu_affinity=lambda: [6, 7]))
-    assert threads._busy_cores(10.0) == 0.0
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from pydantic import Field
 
 from segmeter.schema import Config, Given, RuleError, rule
 
+# Usual names of a first class without objects. Pictures leave it out, and the other of two classes leads the results
+BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 Task = Literal["binary", "multiclass", "multilabel"]
 TASKS: tuple[Task, ...] = get_args(Task)
 Colour = tuple[int, int, int]
@@ -24,11 +26,6 @@ Byte = Annotated[int, Field(ge=0, le=255)]
 Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
 _MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outside the classes
-
-
-def counts_shape(task: Task, num_classes: int, *, count_invalid: bool) -> tuple[int, ...]:
-    """See `ClassSpec.counts_shape`."""
-    return (num_classes, 2, 2) if task == "multilabel" else (num_classes, num_classes + count_invalid)
 
 
 def label_dtype(highest: int) -> np.dtype:
@@ -77,6 +74,11 @@ class ClassSpec(Config, title="ClassSpec"):
         check_invalid(count_invalid, given.task)
 
     @property
+    def meaning(self) -> dict[str, Any]:
+        """Task, classes and ignored value as plain values: all that results of the same labels share."""
+        return {"task": self.task, "classes": list(self.names), "ignore_index": self.ignore_index}
+
+    @property
     def num_classes(self) -> int:
         """K, background included."""
         return len(self.names)
@@ -106,7 +108,8 @@ class ClassSpec(Config, title="ClassSpec"):
         """Shape of a case's counts: (K, 2, 2) for multilabel, else (K, K), with a last column of invalid predictions
         if they are counted.
         """
-        return counts_shape(self.task, self.num_classes, count_invalid=self.count_invalid)
+        shape = (self.num_classes, self.num_classes + self.count_invalid)
+        return (self.num_classes, 2, 2) if self.is_multilabel else shape
 
     def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
         """True where a pixel of the target is not ignored, in the target's shape."""

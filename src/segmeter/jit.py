@@ -72,12 +72,9 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, extended to notice new options and changes in other files."""
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        return (*super()._index_key(sig, codegen), *self._stamps())
-
-    def _stamps(self) -> tuple[str, ...]:
         parts = _parts(self._py_func)
         folders = {Path(part.__code__.co_filename).parent for part in parts}
-        return (*map(_stamp, sorted(folders)), _hash_values(parts))
+        return (*super()._index_key(sig, codegen), *map(_stamp, sorted(folders)), _hash_values(parts))
 
 
 def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:

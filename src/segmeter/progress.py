@@ -23,17 +23,6 @@ LINE_SECONDS = 15.0  # between two plain lines
 _IN_SECONDS = 300  # below which a time is given in seconds
 
 
-class Pulse:
-    """Counts the steps of this process's work. Processes that train together stop if the count no longer grows."""
-
-    beats = 0
-
-    @classmethod
-    def beat(cls) -> None:
-        """Count a step, a case, or a file."""
-        cls.beats += 1  # a race may lose a step, but the count still changes
-
-
 def track(
     items: Iterable[Item], what: str, total: int | None = None, *, parts: Callable[[Report], None] | None = None
 ) -> Iterator[Item]:
@@ -73,14 +62,9 @@ def track(
             reached = max(reached, now)  # a batch that is computed is not yet worked through
             show(reached, text)
 
-        def move_part(part: float) -> None:
-            Pulse.beat()
-            move(done + part)
-
         if parts is not None:
-            parts(move_part)
+            parts(lambda part: move(done + part))
         for done, item in enumerate(items, 1):
-            Pulse.beat()
             yield item
             move(done)
 

@@ -6,7 +6,6 @@ need: a training on two cores took four times as long.
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from math import ceil
@@ -65,25 +64,6 @@ def count_is_set() -> bool:
     return any(name in os.environ for name in _COUNTS)
 
 
-def leave_busy_cores() -> float:
-    """Let torch, which has to be loaded, compute with the cores that other programs leave.
-
-    Two threads beside a program that keeps one of two cores busy wait for each other at every step: a training took 2.5
-    times as long as in a quiet hour, and 1.4 times with one thread. OMP_NUM_THREADS and MKL_NUM_THREADS override this.
-
-    Returns
-    -------
-    Cores that other programs kept busy, >= 0: the smaller of two measurements of a quarter of a second each. It is 0,
-    and nothing is measured, where a variable decides or where there is one core.
-    """
-    torch, cores = sys.modules["torch"], count_cores()
-    if cores == 1 or count_is_set():
-        return 0.0
-    busy = min(_busy_cores(0.25), _busy_cores(0.25))
-    torch.set_num_threads(max(1, min(torch.get_num_threads(), round(cores - busy))))
-    return busy
-
-
 def control_groups(kind: str) -> Iterator[Path]:
     """Folders of the control groups that this process is in, from the innermost to the outermost.
 
@@ -106,29 +86,6 @@ def _count_allowed() -> int:
 
     process = psutil.Process()
     return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1  # not on macOS
-
-
-def _busy_cores(seconds: float) -> float:
-    """Measure for some seconds how many cores other programs keep busy; 0 where the system doesn't show these cores.
-
-    Some containers number the cores that they show anew, so the numbers of this process's cores mean nothing there.
-    """
-    import psutil
-
-    process = psutil.Process()
-    allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(psutil.cpu_count() or 1)
-    if max(allowed) >= len(psutil.cpu_times(percpu=True)):
-        return 0.0
-
-    def look() -> tuple[float, float]:
-        times = psutil.cpu_times(percpu=True)
-        unused = sum(times[core].idle + getattr(times[core], "iowait", 0.0) for core in allowed)
-        return time.perf_counter(), unused + sum(process.cpu_times()[:2])
-
-    began, free_before = look()
-    time.sleep(seconds)
-    ended, free_after = look()
-    return max(0.0, len(allowed) - (free_after - free_before) / (ended - began))
 
 
 def _quotas() -> Iterator[float]:

@@ -191,10 +191,6 @@ def test_fish_completes(word, expected, command, capsys):
     program = f'{capsys.readouterr().out}complete -C "segmeter train {word}"\n'
     done = subprocess.run(["fish", "-c", program], capture_output=True, text=True, check=True, env=command)
     assert sorted(done.stdout.split()) == expected
-    complete(["uninstall=fish"])
-    program = f'{program}{capsys.readouterr().out}complete -C "segmeter train {word}"\n'
-    again = subprocess.run(["fish", "-c", program], capture_output=True, text=True, check=True, env=command)
-    assert sorted(again.stdout.split()) == expected, "the second time nothing is added"
 
 
 # Types lines into one interactive zsh at a pseudo-terminal. After Tab, Ctrl-X notes the line that stands there, and

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from docs.reference_page import reference
 
 from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request
 from segmeter.cli.config.groups import GROUPS, load_plugins, schemas_of
 from segmeter.cli.config.reference import groups_of, keys_of, parts_of
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.help import help_text, reference
+from segmeter.cli.help import help_text
 from segmeter.cli.main import main
 from segmeter.errors import ConfigError
 from segmeter.losses.build import build_loss

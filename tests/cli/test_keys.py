@@ -61,9 +61,9 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/runs/resume.py": ("train", "eval", "score"),
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
+    "distributed/ranks.py": ("train",),
     "cli/launch.py": ("train", "eval", "predict", "score"),
     "cli/engines.py": ("train", "eval", "predict", "score"),
-    "distributed/faults.py": ("train",),
     "cli/config/schema.py": ("score",),
 }
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")

@@ -43,7 +43,6 @@ FAULTS: dict[str, Callable[[], None]] = {
     "disk": fill_the_disk,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "hang": wait_for_ever,
-    "freeze": lambda: os.kill(os.getpid(), signal.SIGSTOP),
 }
 
 

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from segmeter.distributed.place import Place
 from segmeter.distributed.ranks import World, joined
-from segmeter.distributed.watch import AGENT, open_store, watched
 
+AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" if the program that started the processes has the store
 Work = Callable[[World, Path], Any]
 
 
 def run_world(work: Work, size: int, folder: Path) -> list[Any]:
     """Run `work` in each process of a world on gloo; give what each returned."""
-    store = open_store()
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), AGENT: "True"}
     try:
         mp.start_processes(_start, args=(work, size, folder), nprocs=size, start_method="spawn")
@@ -29,5 +30,5 @@ def run_world(work: Work, size: int, folder: Path) -> list[Any]:
 
 def _start(rank: int, work: Work, size: int, folder: Path) -> None:
     torch.set_num_threads(1)
-    with watched(Place(rank, size, rank), 300.0) as watch, joined(watch, torch.device("cpu")) as world:
+    with joined(Place(rank, size, rank), torch.device("cpu"), 300.0) as world:
         torch.save(work(world, folder), folder / f"rank{rank}.pt")

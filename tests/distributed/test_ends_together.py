@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -17,22 +16,20 @@ import pytest
 
 from segmeter.cli import engines
 from segmeter.cli.main import main
-from segmeter.distributed.faults import UNSAVED
 from tests.cli.sharded import TRAIN, run
 from tests.distributed.broken import FAULT, FAULTS, MOMENTS
 from tests.fuzzing import record, sampled
 
-LIMIT_S = 30  # without progress
-WITHIN_S = 60  # of the fault, or of the end of the limit
+LIMIT_S = 20  # that a process waits for another
+WITHIN_S = 90  # of the fault, or of the end of the limit
 SEED = 30  # the sample that it gives has most pairs of values
-AGENTS_S = 60  # more: torchrun waits before it kills a process that is stopped
+AGENTS_S = 60  # more: torchrun waits before it kills a process that does not leave
 ARGUMENTS = [*TRAIN, "training.pictures=0", "inference.batch_size=1"]  # each process validates one case
 SAID = {  # by a process that is not the one that failed
-    "raise": "(process {} of 2 failed|unexpected fault): RuntimeError: broken on purpose",
+    "raise": "RuntimeError: broken on purpose",
     "disk": "/a/full/disk: No space left on device",
-    "kill": "process {} of 2 (was lost, ended by SIGKILL|gives no sign of life)",
-    "hang": "(no process got on for 30 s|it is done, but not all processes end).*process {} of 2 is at",
-    "freeze": "process {} of 2 gives no sign of life",
+    "kill": "process {} of 2 was lost, ended by SIGKILL|another process ended|SIGKILL|Signal 9",
+    "hang": "another process ended, or did not answer|its process ended without a result|was lost, ended by",
 }
 
 
@@ -75,7 +72,7 @@ def fail(row: Row, folder: Path, forks: ForkServerContext) -> tuple[int, float]:
     mark = folder / "mark"
     environment = {FAULT: f"{row.fault}:{row.rank}:{row.moment}:{mark}", "OMP_NUM_THREADS": "1"}
     arguments = ["train", *ARGUMENTS, "run.name=broken", "plugins=[tests.distributed.breaking]"]
-    if row.fault == "hang":
+    if row.fault == "hang":  # of which a process learns at the next step
         arguments.append(f"training.stall_minutes={LIMIT_S / 60}")
     if row.starter == "processes":
         arguments += ["launch=processes", "launch.devices=2"]
@@ -124,24 +121,6 @@ def check(row: Row, code: int, seconds: float, said: str) -> float:
     assert re.search(SAID[row.fault].format(row.rank + 1), said), (row, said)
     if row.starter == "processes":
         assert said.count("segmeter: ") == 1, (row, said)
-    seconds -= {"hang": LIMIT_S, "freeze": AGENTS_S}.get(row.fault, 0)
+    seconds -= LIMIT_S + AGENTS_S if row.fault == "hang" else 0
     assert seconds < WITHIN_S, (row, said)
     return seconds
-
-
-@pytest.mark.slow
-def test_sigterm_ends_processes_of_which_one_hangs(tmp_path: Path, forks: ForkServerContext) -> None:
-    """Mutation seen to fail: a signal that waits for the next order (it has no effect)."""
-    mark = tmp_path / "mark"
-    environment = {FAULT: f"hang:1:step:{mark}", "OMP_NUM_THREADS": "1"}
-    more = ["plugins=[tests.distributed.breaking]", "launch=processes", "launch.devices=2"]
-    job = forks.Process(target=work, args=(["train", *ARGUMENTS, *more], tmp_path, environment))
-    job.start()
-    while not mark.exists() and job.is_alive():
-        time.sleep(0.1)
-    os.kill(job.pid or 0, signal.SIGTERM)
-    job.join(300)
-    said = (tmp_path / "said.txt").read_text()
-    assert job.exitcode == 143, said
-    assert "stopped by SIGTERM; no process got on for 45 s, so it was not saved: process 2 of 2 is at" in said
-    assert time.time() - float(mark.read_text()) < UNSAVED + WITHIN_S

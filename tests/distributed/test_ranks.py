@@ -2,7 +2,6 @@
 
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,8 +38,7 @@ def test_orders_go_by_the_cpu_whatever_the_gpus_use(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(dist, "all_reduce", lambda values, op: devices.append(values.device.type))
     assert World(0, 2).tell(Order(3, 0.5, validates=False), int(signal.SIGTERM)) == signal.SIGTERM
     assert World(1, 2).next_order(0) is None
-    World(1, 2).wait()
-    assert devices == ["cpu"] * 3
+    assert devices == ["cpu"] * 2
 
 
 @pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda:1", "cpu:gloo,cuda:nccl")])
@@ -49,9 +47,9 @@ def test_gpus_have_nccl_and_their_hosts_gloo(device: str, backend: str, monkeypa
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **values: asked.append((backend, values["rank"])))
     monkeypatch.setattr(dist, "destroy_process_group", lambda: asked.append("left"))
     monkeypatch.setattr(torch.cuda, "set_device", asked.append)
-    watch = SimpleNamespace(place=Place(1, 2, 1), store=None)
-    with joined(watch, torch.device(device)) as world:  # type: ignore[arg-type]
-        assert (world.rank, world.size, world.watch) == (1, 2, watch)
+    monkeypatch.setattr(dist, "rendezvous", lambda url, timeout: iter([(dist.HashStore(), 1, 2)]))
+    with joined(Place(1, 2, 1), torch.device(device), None) as world:
+        assert (world.rank, world.size) == (1, 2)
     own = [torch.device(device)] if device != "cpu" else []
     assert asked == [*own, (backend, 1), "left"]
 

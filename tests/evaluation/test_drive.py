@@ -20,7 +20,7 @@ def test_sound_cases_are_noted_and_all_problems_raised_together(manifest):
     with pytest.raises(DataError) as caught:
         drive((each for each in results), manifest, what="scoring", total=4, each=seen.append)
     assert caught.value.problems == ("b: damaged", "d: gone", "d: too large")
-    assert [entry.case_id for entry in seen] == ["a", "c"] == list(manifest.hashes())
+    assert [entry.case_id for entry in seen] == ["a", "c"] == manifest.records()["case_id"].to_pylist()
 
 
 def test_what_a_case_raises_ends_the_run_and_closes_the_source(manifest):
@@ -39,4 +39,4 @@ def test_what_a_case_raises_ends_the_run_and_closes_the_source(manifest):
     with pytest.raises(DataError, match="a: another unit"):
         drive(results(), manifest, what="scoring", total=2, each=refuse)
     assert closed
-    assert list(manifest.hashes()) == ["a"]
+    assert manifest.records()["case_id"].to_pylist() == ["a"]

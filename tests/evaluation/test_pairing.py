@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import MaskPair, Pairs
 from segmeter.evaluation.score import score
 from tests.data.crafted import encoded, put
 from tests.data.volumes import VOLUME, save_volume
@@ -100,48 +98,3 @@ def test_numbers_of_objects_beyond_int64_are_refused_by_name(tmp_path: Path) -> 
         save_volume(tmp_path / role / "a.npy", np.uint64([[0, 2**63], [2**63 - 1, 0]]))
     with pytest.raises(DataError, match=r"a\.npy: .*numbers of objects below 2\^63, got 9223372036854775808\. Number"):
         score(changed(scoring(tmp_path), instances=True))
-
-
-HERE = Path("/data/p")
-PAIRS = [
-    MaskPair(case_id="a", stem="a", references=(HERE / "a.png",), predictions=(Path("a_pred.nii.gz"),)),
-    MaskPair(case_id="b", stem="b", references=(HERE / "b.png",), predictions=()),
-    MaskPair(case_id="c-1", stem="c 1", references=(Path("/c 1.png"),), predictions=(Path("../x.json/c 1"),)),
-    MaskPair(case_id="d", stem="d", references=(HERE / "k/d.png", HERE / "l/d.tif"), predictions=(HERE / "other",)),
-    MaskPair(case_id="e", stem="e", references=(HERE / "e",), predictions=(HERE / "e",), image=HERE / "image/e.jpg"),
-]
-
-
-def test_pairs_are_made_as_they_were_given() -> None:
-    """Mutation seen to fail: the stem put before a path of another name."""
-    pairs = Pairs(PAIRS)
-    assert list(pairs) == PAIRS
-    assert [pairs[place] for place in (0, 4, -1, -5)] == [PAIRS[place] for place in (0, 4, -1, -5)]
-    assert list(pairs[1::2]) == PAIRS[1::2]
-    assert list(pairs.of_cases({"a", "e"}.__contains__)) == [PAIRS[0], PAIRS[4]]
-    assert pairs.case_ids == [pair.case_id for pair in PAIRS]
-    with pytest.raises(IndexError):
-        pairs[5]
-
-
-def test_pairs_know_what_is_missing_and_whether_there_are_images() -> None:
-    pairs = Pairs(PAIRS)
-    assert (pairs.missing, pairs[2:].missing) == (("b",), ())
-    assert pairs.have_images
-    assert not Pairs(PAIRS[:4]).have_images
-
-
-def test_a_usual_pair_takes_little_more_than_its_name() -> None:
-    """Mutation seen to fail: a layout of its own for each pair."""
-    names = [f"case_{i:06}" for i in range(5000)]
-    given = [
-        MaskPair(case_id=name, stem=name, references=(HERE / f"{name}.png",), predictions=(HERE / f"{name}.tif",))
-        for name in names
-    ]
-    assert all(str(path) for pair in given for path in pair.files)  # which each of them keeps
-    tracemalloc.start()
-    pairs = Pairs(given)
-    used = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert pairs[4999].predictions == (HERE / "case_004999.tif",)
-    assert used / len(names) < 60  # 41 were measured; the names are there already

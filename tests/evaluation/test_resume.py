@@ -107,7 +107,7 @@ def test_finished_cases_stay_up_to_the_end_of_a_batch(noted, kept, first, predic
     left.write_bytes(b"half")
     (folder / PREDICTIONS / "labels" / "case00.png").unlink()
     assert restore_cases(job, manifest) == kept
-    assert list(manifest.hashes()) == list(job.dataset.case_ids[:kept])
+    assert manifest.records()["case_id"].to_pylist() == list(job.dataset.case_ids[:kept])
     assert sorted(job.dataset.read) == ([0, 1] if kept else [])
     assert not left.exists()
     assert files_of(folder) == before or not kept

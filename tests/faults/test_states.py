@@ -137,20 +137,6 @@ def test_a_file_on_a_broken_disk(name: str, code: int, message: str, capsys: pyt
 
 
 @pytest.mark.usefixtures("_here")
-@pytest.mark.parametrize("line", [SCORE, TRAIN], ids=["score", "train"])
-def test_a_working_folder_that_is_gone(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    here = Path.cwd()
-    Path("gone").mkdir()
-    os.chdir("gone")
-    Path(here / "gone").rmdir()
-    code, said = ended(line, capsys)
-    os.chdir(here)
-    assert (code, "the working folder is gone (No such file or directory). Go to another one" in said) == (2, True), (
-        said
-    )
-
-
-@pytest.mark.usefixtures("_here")
 @pytest.mark.parametrize("line", [SCORE, CHECK], ids=["score", "check"])
 def test_a_file_linked_to_itself(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     for path in map(Path, ("labels/b.png", IMAGE)):

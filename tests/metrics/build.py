@@ -4,7 +4,7 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.cases.typed import class_regions, lay_out_run, region_margins
 
 NAMES = ("sky", "road", "car", "tree", "pole")
 
@@ -42,3 +42,10 @@ def random_rows(n_cases, num_classes=3, *, seed=0, task="multiclass", **fields):
         counts = rng.integers(0, 40, shape) * (rng.random(shape) < 0.6)
         rows.append(case_row(f"case-{i:03d}", counts, **fields))
     return rows
+
+
+def stack_totals(rows, spec, regions=None):
+    """Margins (N, R) of the classes, or of regions, from all rows at once."""
+    members = list((class_regions(spec, {}) if regions is None else regions).values())
+    counts = np.array([row.counts for row in rows], np.int64).reshape(-1, *spec.counts_shape)
+    return region_margins(counts, spec, members)

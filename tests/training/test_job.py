@@ -6,7 +6,7 @@ from segmeter.errors import ConfigError
 from segmeter.training import job
 from segmeter.training.config import SgdConfig
 from segmeter.training.job import check_job, check_same, identify
-from tests.training.tiny import SPEC, TinyCases, changed, tiny_job, tiny_segmenter
+from tests.training.tiny import changed, tiny_job, tiny_segmenter
 
 
 def test_identity_is_flat_and_holds_what_decides_what_is_learned(tmp_path):
@@ -57,18 +57,6 @@ def test_a_group_that_is_allowed_to_change_stands_for_its_keys_alone(tmp_path):
     check_same(changed(now, allow_changes=("optimizer",)), before)
     with pytest.raises(ConfigError, match=r"optimizer\.beta1"):
         check_same(changed(now, allow_changes=("opt",)), before)
-
-
-def test_validation_data_of_other_classes_is_refused(tmp_path):
-    other = TinyCases(spec=SPEC.replace(names=("a", "b", "c")))
-    with pytest.raises(ConfigError, match="expected `data` to have the same classes"):
-        check_job(tiny_job(tmp_path, val_cases=other))
-
-
-def test_a_model_of_other_classes_than_the_data_is_refused(tmp_path):
-    other = TinyCases(spec=SPEC.replace(names=("a", "b", "c")))
-    with pytest.raises(ConfigError, match="`model` to have the data's classes"):
-        check_job(tiny_job(tmp_path, cases=other, val_cases=None))
 
 
 def test_synchronised_batch_norm_is_refused_in_processes_on_the_cpu(tmp_path):

@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 from segmeter.distributed.ranks import Order
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.segmenter import Segmenter
-from segmeter.training.checkpointing import address, snapshot
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batches
 from segmeter.training.learner import Learner
@@ -92,31 +91,6 @@ def test_a_change_of_precision_on_resuming_is_said(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         learner._load_scaler(None)
     assert "float16 starts to search for one" in caplog.text
-
-
-def test_all_that_is_saved_but_buffers_and_counts_is_steady(tmp_path):
-    learner, job = learner_of(tmp_path, ema=0.9)
-    take_steps(learner, job, 0, 1)
-    changed = {"weights": learner.segmenter.state_dict(), "published": learner.published.state_dict()}
-    unsteady = [name for name, value in changed["weights"].items() if address(value) not in learner.steady()]
-    assert [name.rpartition(".")[2] for name in unsteady] == ["running_mean", "running_var", "num_batches_tracked"]
-    assert all(address(value) in learner.steady() for value in changed["published"].values())
-
-
-def test_what_is_steady_changes_after_before_update_was_called(tmp_path):
-    job = tiny_job(tmp_path, ema=0.9)
-    limits = Limits(config=job.settings.training, batches_per_epoch=len(job.data.source))
-    moments = []
-
-    def note():
-        state = {"learner": learner.optimizer.state_dict(), "published": learner.published.state_dict()}
-        moments.append((state, snapshot(state)[0], [p.detach().clone() for p in learner.segmenter.parameters()]))
-
-    learner = Learner(job, torch.device("cpu"), limits, note)
-    before = [p.detach().clone() for p in learner.segmenter.parameters()]
-    take_steps(learner, job, 0, 1)
-    assert all(torch.equal(one, other) for one, other in zip(before, moments[0][2], strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(before, learner.segmenter.parameters(), strict=True))
 
 
 def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):

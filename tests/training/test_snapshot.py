@@ -5,7 +5,7 @@ import torch
 
 from segmeter.errors import RunError
 from segmeter.training import checkpointing
-from segmeter.training.checkpointing import Checkpoints, address, snapshot
+from segmeter.training.checkpointing import Checkpoints, snapshot
 from segmeter.training.trainer import train
 from tests.training.tiny import tiny_job, tiny_segmenter
 
@@ -19,8 +19,7 @@ def test_a_snapshot_does_not_change_with_its_source_and_keeps_what_is_shared():
         "list": [weight.t(), (1, "x", None)],
         "empty": weight[:0],
     }
-    kept, later = snapshot(source)
-    assert not later
+    kept = snapshot(source)
     weight.zero_()
     whole = torch.arange(12.0).view(3, 4)
     assert torch.equal(kept["a"], whole)
@@ -29,37 +28,6 @@ def test_a_snapshot_does_not_change_with_its_source_and_keeps_what_is_shared():
     assert torch.equal(kept["list"][0], whole.t())
     assert kept["list"][1] == (1, "x", None)
     assert kept["empty"].shape == (0, 4)
-
-
-def test_what_is_steady_is_left_to_be_copied_later():
-    steady, other = torch.ones(3), torch.ones(2)
-    kept, later = snapshot([steady, steady[1:], other], later={address(steady)})
-    assert torch.equal(kept[2], other)
-    assert [(id(to), from_.shape) for to, from_ in later] == [(id(kept[0]), (3,)), (id(kept[1]), (2,))]
-    other.zero_()
-    for to, from_ in later:
-        to.copy_(from_)
-    assert [each.tolist() for each in kept] == [[1, 1, 1], [1, 1], [1, 1]]
-
-
-def test_an_update_waits_for_the_copy_of_what_it_changes(tmp_path, monkeypatch):
-    free, seen = threading.Event(), []
-    monkeypatch.setattr(checkpointing, "_on_side_stream", lambda device, work: lambda: free.wait(10) and work())
-    checkpoints = Checkpoints(tmp_path / "checkpoints", keep=1, highest=True)
-    checkpoints.prepare()
-    segmenter, moments = tiny_segmenter(), torch.ones(3)
-    values = {"card": segmenter.card, "state": {"moments": moments}, "progress": {}, "steady": {address(moments)}}
-    checkpoints.save(1, segmenter_state=segmenter.state_dict(), **values)
-    waiting = threading.Thread(target=lambda: (checkpoints.settle(), seen.append(1)))
-    waiting.start()
-    waiting.join(0.05)
-    assert not seen
-    free.set()
-    waiting.join(10)
-    assert seen
-    moments.zero_()
-    checkpoints.close()
-    assert torch.equal(checkpoints.newest().state["moments"], torch.ones(3))
 
 
 def test_a_checkpoint_holds_the_moment_of_saving_though_training_goes_on(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from segmeter.api.pairs import WHERE, Case, measure_pairs, read_classes
 from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown
 from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
-from segmeter.evaluation.score import SUMMARY, summarise_files
+from segmeter.evaluation.score import SUMMARY
 from segmeter.files import write_json
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases
@@ -285,7 +285,7 @@ def evaluate(
     config = settle_headline(config, spec)
     rows, places = measure_pairs(pairs, spec, config, instances)
     check_case_ids(config, spec, [row.case_id for row in rows])
-    summary = summarise(rows, spec, config) | summarise_files(places, missing=[], extra=0)
+    summary = summarise(rows, spec, config) | places.summary(missing=[], extra=0)
     kept: Sequence[Case] = pairs if isinstance(pairs, Sequence) else ()
     table = order_rows(WHERE, rows, spec)
     return Evaluation(table, spec=spec, metrics=config, summary=summary, pairs=kept, numbered=instances)

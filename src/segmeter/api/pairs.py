@@ -48,7 +48,7 @@ def measure_pairs(
             named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
             raise InputError(named) from None
         rows.append(replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row)
-        places.add(case_id, place)
+        places.add(case_id, vars(place))
     if not seen:
         raise InputError(expected(WHERE, "pairs", "to hold at least one case", "none"))
     return rows, places

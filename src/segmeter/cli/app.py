@@ -83,7 +83,7 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
     checked = [
-        (job, convert(ROOTS[command], job, command=command, folders=request.own_folders, problems=problems))
+        (job, convert(ROOTS[command], job, command=command, problems=problems))
         for job in jobs
         if job.config is not None
     ]
@@ -115,17 +115,12 @@ def _without_echoes(problems: list[str]) -> list[str]:
 
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
+    """Print the configuration, the last one of a sweep. Keys may still be unset."""
     from segmeter.cli.config.show import yaml_text
 
-    job = _composed(command, request)
-    sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))
-
-
-def _composed(command: str, request: Request) -> Composed:
-    """The configuration to show, the last of a sweep. Keys may still be unset."""
     problems: list[str] = []
     for job in compose_jobs(request, problems):
         problems += unknown_keys(ROOTS[command], job, command=command)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    return job
+    sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))

@@ -43,15 +43,10 @@ _INSTALL = {
     "zsh": _ZSH,
     "fish": "complete -c segmeter -f -a '(env COMP_LINE=(commandline -cp) segmeter -sc query=fish)'\n",
 }
-_UNINSTALL = {
-    "bash": "complete -r segmeter\n",
-    "zsh": "compdef -d segmeter\n",
-    "fish": "complete -c segmeter -e\n",
-}
 
 
 def complete(arguments: Sequence[str]) -> None:
-    """Answer ``-sc install=SHELL``, ``-sc uninstall=SHELL`` and, from the installed script, ``-sc query=SHELL``.
+    """Answer ``-sc install=SHELL`` and, from the installed script, ``-sc query=SHELL``.
 
     Raises
     ------
@@ -59,13 +54,11 @@ def complete(arguments: Sequence[str]) -> None:
         The request is another one, or the shell is unknown.
     """
     wanted, _, shell = (arguments[0] if len(arguments) == 1 else "").partition("=")
-    if wanted not in ("install", "uninstall", "query") or shell not in _INSTALL:
+    if wanted not in ("install", "query") or shell not in _INSTALL:
         given = " ".join(arguments)
         raise ConfigError(f"completion: expected `-sc install=SHELL` with one of {', '.join(_INSTALL)}, got {given!r}.")
     if wanted == "install":
         sys.stdout.write(_INSTALL[shell])
-    elif wanted == "uninstall":
-        sys.stdout.write(_UNINSTALL[shell])
     else:
         line = os.environ.get("COMP_LINE", "")
         line = line[: int(os.environ.get("COMP_POINT") or len(line))]

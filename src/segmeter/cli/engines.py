@@ -6,7 +6,6 @@ An engine maps over tasks that any process can run and returns an outcome for ea
 import multiprocessing
 import os
 import pickle
-import re
 import shutil
 import signal
 import sys
@@ -24,7 +23,7 @@ from segmeter.checks import expected
 from segmeter.cli.messages import describe
 from segmeter.cli.runs.run_folder import Job
 from segmeter.distributed.config import DaskConfig, SlurmConfig
-from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted
+from segmeter.errors import EXIT_CODES, EXIT_FAULT, ConfigError, Interrupted, PeerError
 from segmeter.parallel import end_with_parent
 from segmeter.threads import share_cores
 from segmeter.training.signals import StopSignals
@@ -33,7 +32,6 @@ START = "spawn"  # multiprocessing's method for the processes of a training
 LEAVE_S = 60  # seconds that they have to exit after a failure or signal, before torchrun kills them
 _RETRIES = 3  # of a job whose Dask worker is lost
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-_ADDRESS = re.compile(r"\w+://\S+|[^\s:/]+:\d+")
 _LOST = "its process ended without a result, as it does when it is killed or memory runs out."
 
 
@@ -51,18 +49,22 @@ class Outcome:
         One line per problem; empty on success.
     exit_code
         The exit code that the job would have had as a command of its own.
+    follows
+        Whether it failed because another process of the job did, or was stopped.
     """
 
     job: Job
     value: float | None = None
     problems: tuple[str, ...] = ()
     exit_code: int = 0
+    follows: bool = False
 
     @classmethod
     def of(cls, job: Job, error: BaseException) -> "Outcome":
         """The outcome of a job that ended with an error."""
         problems, code = describe(error) if isinstance(error, Exception) else ([repr(error)], EXIT_FAULT)
-        return cls(job=job, problems=tuple(problems), exit_code=code)
+        follows = isinstance(error, PeerError | Interrupted)
+        return cls(job=job, problems=tuple(problems), exit_code=code, follows=follows)
 
     @classmethod
     def lost(cls, job: Job, more: str = "") -> "Outcome":
@@ -142,11 +144,7 @@ def by_torchrun(task: Task, count: int) -> Outcome:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    from segmeter.distributed.faults import FAULT, meeting, read_fault
-    from segmeter.distributed.watch import open_store
-
-    store, failure, signalled = open_store(), None, False
-    board = meeting(store, 0, range(0))
+    failure, signalled = None, 0
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(LEAVE_S))
     elastic = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=count, run_id=str(os.getpid()), max_restarts=0, start_method=START,
@@ -154,32 +152,30 @@ def by_torchrun(task: Task, count: int) -> Outcome:
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, StopSignals():  # torchrun leaves its own handlers behind
         try:
-            elastic_launch(elastic, _one_rank)(task, count, store.port, folder)
+            elastic_launch(elastic, _one_rank)(task, count, folder)
         except ChildFailedError as error:
             failure = error.get_first_failure()[1]
-        except SignalException:
-            signalled = True
+        except SignalException as error:
+            signalled = int(error.sigval)
         found = [pickle.loads(path.read_bytes()) for path in sorted(Path(folder).iterdir())]
-    outcome = joint(found) if found else Outcome.lost(task.job)
-    fault = read_fault(board.get(FAULT))
+    # the others fail because the first one did, or are stopped by torchrun
+    outcome = joint(sorted(found, key=lambda each: each.follows)) if found else Outcome.lost(task.job)
     if failure is not None and failure.exitcode < 0:
         name, ended = f"process {failure.local_rank + 1} of {count}", signal.Signals(-failure.exitcode).name
         text = f"{name} was lost, ended by {ended}, as when it is killed, or memory runs out. Remove the cause."
         outcome = Outcome(job=task.job, problems=(text,), exit_code=EXIT_FAULT)
-    elif (fault is not None and not outcome.exit_code) or (not found and fault is not None):
-        outcome = Outcome(job=task.job, problems=fault.lines, exit_code=fault.code)
     if signalled and outcome.exit_code:
-        raise Interrupted(outcome.problems, exit_code=outcome.exit_code)
+        code = outcome.exit_code if found else EXIT_CODES.get(signalled, EXIT_FAULT)
+        raise Interrupted(outcome.problems, exit_code=code)
     return outcome
 
 
-def _one_rank(task: Task, count: int, port: int, folder: str) -> None:
+def _one_rank(task: Task, count: int, folder: str) -> None:
     """Run one process of a training. All except the first are silent."""
     end_with_parent()
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # torchrun alone forwards Ctrl-C: a second signal would kill this process before it has saved
     rank = os.environ["RANK"]
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True")
     if rank != "0":
         sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     share_cores(count)
@@ -223,8 +219,6 @@ def _call(task: Task) -> Outcome:
 def _client(distributed: Any, address: Any) -> Any:
     remedy = "Give that of a running scheduler, such as tcp://host:8786, or launch.address=null to start workers here."
     rule = "to be the address of a Dask scheduler that answers"
-    if isinstance(address, str) and not _ADDRESS.fullmatch(address):  # Dask would look for a host of this name
-        raise ConfigError(expected("config", "launch.address", rule, repr(address), remedy))
     try:
         return distributed.Client(address)
     except (OSError, ValueError) as error:

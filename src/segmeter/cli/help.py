@@ -1,6 +1,5 @@
-"""Writes terminal help and the reference page from the schemas, so that neither can disagree with the program."""
+"""Writes terminal help from the schemas, so that it can't disagree with the program."""
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,12 +8,11 @@ from segmeter.checks import close_name, nearest
 from segmeter.cli.app import plugins_of
 from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE
 from segmeter.cli.config.arguments import read_arguments
-from segmeter.cli.config.groups import CONFIGS, GROUPS, load_plugins, schemas_of
+from segmeter.cli.config.groups import CONFIGS, load_plugins
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (
     PRESETS,
     Key,
-    as_yaml,
     default_option,
     groups_of,
     keys_of,
@@ -24,12 +22,10 @@ from segmeter.cli.config.reference import (
     parts_of,
     preset_summary,
 )
-from segmeter.cli.config.schema import ROOTS
 from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
 from segmeter.schema.declared import node_of
 
-MARK = "<!-- reference: inserted by make docs -->"  # in docs/configuration.md
 _WIDTH = 110
 TRAINED_SUMMARY = (
     "The data set that the checkpoint was trained on, with its classes and how its files are read; set data.root where "
@@ -178,50 +174,3 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-
-
-def reference() -> str:
-    """Every command and every group with each of its keys, as Markdown tables."""
-    lines = [line for command in ROOTS for line in _command_page(command)]
-    lines += [line for group in GROUPS for line in _group_page(group)]
-    return "\n".join(lines)
-
-
-def _command_page(command: str) -> Iterator[str]:
-    yield from (f"## segmeter {command}", "", f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.", "")
-    chosen = [f"`{group}={default_option(command, group) or 'null'}`" for group in groups_of(command)]
-    yield from (f"Groups and their defaults: {', '.join(chosen)}.", "", *_table(own_keys(command)), "")
-
-
-def _group_page(group: str) -> Iterator[str]:
-    yield from (f"## {group}", "")
-    names = schemas_of(group)
-    others = [name for name in options_of("train", group) if name not in names]
-    for name, schema in names.items():
-        yield from (
-            f"### {group}={name}",
-            "",
-            node_of(schema).meaning,
-            "",
-            *_table(keys_of(node_of(schema), {}, f"{group}.")),
-            "",
-        )
-    for name in others:
-        _, values = option(group, name)
-        shown = ", ".join(f"`{group}.{key}={as_yaml(value)}`" for key, value in values.items())
-        yield from (f"### {group}={name}", "", f"Sets {shown}.", "")
-    for schema in dict.fromkeys(names.values()):
-        for key, choice in parts_of(schema):
-            for member in choice.names():
-                if inner := choice.schema_of(member):
-                    yield from (f"### in `{group}.{key}`: {member}", "", node_of(inner).meaning, "")
-                    yield from (*_table(keys_of(node_of(inner), {})), "")
-
-
-def _table(keys: Iterator[Key]) -> list[str]:
-    rows = [f"| `{key.path}` | `{key.default}` | {_cell(key.range)} | {_cell(key.node.meaning)} |" for key in keys]
-    return ["| key | default | takes | meaning |", "|---|---|---|---|", *rows] if rows else ["It has no keys."]
-
-
-def _cell(text: str) -> str:
-    return re.sub(r"<(?=[a-z])", "&lt;", text.replace("|", "\\|"))

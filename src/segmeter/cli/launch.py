@@ -63,7 +63,8 @@ class Shipped:
                 load_plugins(self.plugins)
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
-                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=getattr(error, "exit_code", EXIT_FAULT))
+                code = getattr(error, "exit_code", EXIT_FAULT)
+                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=True)
             except Interrupted as error:
                 stopped = Outcome.of(self.job, error)
             except Exception as error:  # such as a plugin or key that is unknown here
@@ -209,7 +210,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         summary = merge(merging)
         value = finish_merged(merging, summary, config.report, getattr(config, "objective", None))
         remove(folder / _SHARDS)
-    show_merged(folder, summary, html=config.report.html)
+    show_merged(folder, summary)
     return value
 
 

@@ -4,7 +4,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from segmeter import __version__
@@ -29,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code (0, 2, 3, 4, 5, 129, 130 or 143)."""
     with lenient_streams(), shown_warnings(), StopSignals(raises=True) as stop:
         try:
-            _dispatch([_as_utf8(argument) for argument in (sys.argv[1:] if argv is None else argv)])
+            _dispatch([*(sys.argv[1:] if argv is None else argv)])
             return
         except SystemExit as leaving:
             raise SystemExit(leaving.code) from None
@@ -41,14 +40,6 @@ def main(argv: Sequence[str] | None = None) -> None:
                 _fail(f"segmeter: {Stopped(first)}.", stop.exit_code)
             lines, code = describe(error)
             _fail("\n".join(f"segmeter: {line}" for line in lines), code, at_once=_is_late(error))
-
-
-def _as_utf8(argument: str) -> str:
-    """Decode an argument again that a locale without UTF-8 has read byte by byte."""
-    try:
-        return argument if argument.isprintable() else os.fsencode(argument).decode("utf-8")
-    except UnicodeError:
-        return argument
 
 
 def _is_late(error: BaseException | None) -> bool:
@@ -68,7 +59,6 @@ def _fail(message: str, code: int, *, at_once: bool = False) -> NoReturn:
 
 
 def _dispatch(arguments: list[str]) -> None:
-    _check_working_folder()
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         from segmeter.cli.completion import complete
 
@@ -84,17 +74,6 @@ def _dispatch(arguments: list[str]) -> None:
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
         raise ConfigError(f"unknown command {command!r}. {nearest(command, COMMANDS)}")
-    return _run(command, rest)
-
-
-def _check_working_folder() -> None:
-    try:
-        Path.cwd()
-    except OSError as error:
-        raise ConfigError(f"the working folder is gone ({error.strerror}). Go to another one with cd.") from error
-
-
-def _run(command: str, rest: list[str]) -> None:
     if {"--help", "-h"} & set(rest):
         from segmeter.cli.help import help_text
 
@@ -113,6 +92,7 @@ def _run(command: str, rest: list[str]) -> None:
         from segmeter.cli.app import run_command
 
         run_command(command, rest)
+    return None
 
 
 if __name__ == "__main__":

@@ -5,15 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from segmeter.classes import ClassSpec, Colours, Task, check_colours, check_ignored, check_names
+from segmeter.classes import BACKGROUNDS, ClassSpec, Colours, Task, check_colours, check_ignored, check_names
 from segmeter.data.known_classes import Preset, default_colours, preset_values
 from segmeter.schema import REQUIRED, Config, Given, RuleError, Unit, rule
 
 Instances = Literal[False, True, "references", "predictions"]
 TimeoutSeconds = Annotated[float | None, Unit("seconds"), Field(gt=0, le=1e6)]
-
-# Usual names of a first class without objects; it is black, so pictures leave it out
-_BACKGROUNDS = ("background", "bg", "void", "other", "others", "rest", "none", "unlabeled", "unlabelled", "class_0")
 
 
 def filled(values: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +73,9 @@ class ClassesConfig(Config, title="data"):
     @classmethod
     def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:
         for key in label_map:
-            if not _is_key(_key(key)):
+            parts = _key(key).split(",")
+            is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
+            if not is_colour and not (len(parts) == 1 and parts[0].lstrip("-").isdigit()):
                 raise RuleError(f"from a value or 'red,green,blue', not from {key!r}")
         top = (2 if given.task == "multilabel" else len(given.classes)) - 1
         for label in label_map.values():
@@ -87,7 +86,7 @@ class ClassesConfig(Config, title="data"):
         """Return the meaning of the labels."""
         colours = self.colours
         if colours is None:  # without a background no class is black, which an overlay does not show
-            named = bool(self.classes) and self.classes[0].casefold() in _BACKGROUNDS
+            named = bool(self.classes) and self.classes[0].casefold() in BACKGROUNDS
             first = int(self.task == "multilabel" or (self.task == "multiclass" and not named))
             colours = default_colours(first + len(self.classes))[first:]
         return ClassSpec(task=self.task, names=self.classes, colours=colours, ignore_index=self.ignore_index)
@@ -111,9 +110,3 @@ def check_objects(instances: Instances, given: Given, *, mapped: bool) -> None:
 
 def _key(key: object) -> str:
     return str(key).replace(" ", "")
-
-
-def _is_key(key: str) -> bool:
-    parts = key.split(",")
-    is_colour = len(parts) == 3 and all(part.isdigit() and int(part) <= 255 for part in parts)
-    return is_colour or (len(parts) == 1 and key.lstrip("-").isdigit())

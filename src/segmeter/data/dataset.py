@@ -271,7 +271,11 @@ class Dataset:
     def contents(self) -> dict[str, str]:
         """Return the sha256 of every file by folder and name; files that were not verified are read."""
         unknown = [index for index, pair in enumerate(self.pairs) if not pair.sha256]
-        hashes = map_in_threads(lambda index: self.limit(index)(partial(_hash_pair, self.pairs[index])), unknown)
+
+        def hash_files(index: int) -> tuple[str, ...]:
+            return self.limit(index)(lambda: tuple(hash_map(path) for path in self.pairs[index].files))
+
+        hashes = map_in_threads(hash_files, unknown)
         fresh = dict(zip((self.pairs[index].case_id for index in unknown), hashes, strict=True))
         return {
             f"{pair.source}{'/' * bool(pair.source)}{_folder_and_name(path)}": sha256
@@ -300,10 +304,6 @@ def read_case(cases: Indexed[Item], index: int) -> Item:
 def _folder_and_name(path: str) -> str:
     folder, _, name = path.rpartition(os.sep)
     return f"{folder.rpartition(os.sep)[2]}/{name}"
-
-
-def _hash_pair(pair: Pair) -> tuple[str, ...]:
-    return tuple(hash_map(path) for path in pair.files)
 
 
 def content_changed(path: Path) -> DataError:

@@ -1,13 +1,13 @@
 """The part of the configuration of `segmeter score` that says what the values in masks mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec, counts_shape
+from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
 from segmeter.data.nnunet import read_labels
 from segmeter.errors import ConfigError, DataError
@@ -62,9 +62,11 @@ class LabelsConfig(ClassesConfig):
         except DataError as error:
             raise ConfigError(error.problems) from error
         given = values.get("classes")
-        if given and isinstance(given, list | tuple) and _contradict(given, spec.names):
+        listed = given if isinstance(given, list | tuple) else ()
+        swapped = any(one != other and one in spec.names for one, other in zip(listed, spec.names, strict=False))
+        if listed and (len(listed) != len(spec.names) or swapped):
             rule = f"to name the labels of {values['nnunet']}, {list(spec.names)}, in their order"
-            raise ConfigError(expected("config", "data.classes", rule, list(given), "Leave out one of the two."))
+            raise ConfigError(expected("config", "data.classes", rule, list(listed), "Leave out one of the two."))
         return filled(values, {"classes": spec.names, "ignore_index": spec.ignore_index})
 
     @model_validator(mode="before")
@@ -94,16 +96,5 @@ class LabelsConfig(ClassesConfig):
         if invalid == "count" and (given.task == "multilabel" or given.label_map or given.instances):
             raise RuleError("to be error for multilabel, with a label map, or for numbers of objects")
 
-    @property
-    def counts_shape(self) -> tuple[int, ...]:
-        """See `ClassSpec.counts_shape`; building a `ClassSpec` of many classes takes seconds."""
-        return counts_shape(self.task, len(self.classes), count_invalid=self.invalid == "count")
-
     def spec(self) -> ClassSpec:
         return super().spec().replace(count_invalid=self.invalid == "count")
-
-
-def _contradict(given: Sequence[Any], names: Sequence[str]) -> bool:
-    """Whether there are more or fewer classes than labels, or one label's name is given to another."""
-    swapped = any(one != other and one in names for one, other in zip(given, names, strict=False))
-    return len(given) != len(names) or swapped

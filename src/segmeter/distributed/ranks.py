@@ -9,11 +9,13 @@ Orders and shared objects go by gloo from CPU to CPU, so that nothing waits for 
 import io
 import logging
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -23,12 +25,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from segmeter.distributed.place import Place
-from segmeter.distributed.watch import Watch
-from segmeter.errors import Interrupted
-from segmeter.progress import Pulse
+from segmeter.errors import Interrupted, PeerError
 
 _LOG = logging.getLogger(__name__)
-_PATIENCE = timedelta(days=365)  # of a library's wait; the watch ends processes that wait in vain
+_FOR_EVER = timedelta(days=365)
+_FIRST = "first"  # the key by which rank 0 says that it has read the data
+_OF_PEERS = re.compile("gloo|nccl|TCPStore|connection|timed out|timeout", re.IGNORECASE)
+_trainings = count()  # a sweep's trainings share torchrun's store
 _STOP, _STEP, _VALIDATE = 0.0, 1.0, 2.0
 
 
@@ -48,13 +51,13 @@ class World:
     ----------
     rank, size
         This process's number, from 0, and the number of processes.
-    watch
-        Lets the processes end together.
+    store
+        torch's store, which all processes reach.
     """
 
     rank: int = 0
     size: int = 1
-    watch: Watch | None = None
+    store: Any = None
 
     @property
     def leads(self) -> bool:
@@ -94,19 +97,14 @@ class World:
             if sent is not tensor:
                 tensor.copy_(sent)
 
-    def wait(self) -> None:
-        """Wait until all processes are here."""
-        if self.size > 1:
-            self._agree([0.0, 0.0, 0.0], 0)
-
     @contextmanager
     def first_alone(self) -> Iterator[None]:
         """Run the block in rank 0 first, so that the others find its caches and folders."""
         if not self.leads:
-            self.wait()
+            self.store.wait([_FIRST], _FOR_EVER)  # reading a large data set may take longer than any other wait
         yield
-        if self.leads:
-            self.wait()
+        if self.leads and self.size > 1:
+            self.store.set(_FIRST, "")
 
     def tell(self, order: Order, signal: int) -> int:
         """Begin a step or a validation of all processes; rank 0 calls it.
@@ -119,18 +117,8 @@ class World:
         return signal if self.size == 1 else self._agree([kind, float(order.step), order.progress], signal)[1]
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Let the others leave, or tell them at once which error ended this process. All call it, however they end.
-
-        Raises
-        ------
-        PeerError
-            Another process failed first.
-        """
-        if error is not None and not isinstance(error, Interrupted):
-            cause = error if self.watch is None else self.watch.blame(error)
-            if cause is not error:
-                raise cause from error
-        elif self.leads and self.size > 1:
+        """Let the others leave, unless an error ended this process. All call it, however they end."""
+        if self.leads and self.size > 1 and (error is None or isinstance(error, Interrupted)):
             with suppress(RuntimeError):  # the steps are done, so a process may be gone
                 self._agree([_STOP, 0.0, 0.0], 0)
 
@@ -143,7 +131,6 @@ class World:
         """Share rank 0's order, whose values are >= 0 while the others give 0, and the highest signal."""
         values = torch.tensor([*order, float(signal)], dtype=torch.float64)
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
-        Pulse.beat()
         *told, highest = values.tolist()
         return told, int(highest)
 
@@ -180,7 +167,6 @@ class Averaged:
     @contextmanager
     def gathering(self, image: Tensor, *, last: bool) -> Iterator[None]:
         """Average in the last backward pass of a step only; until then gradients add up here. `image` is a batch."""
-        Pulse.beat()
         if last or self.world.size == 1:
             yield
         else:
@@ -242,14 +228,37 @@ def find_address(place: Place) -> None:
 
 
 @contextmanager
-def joined(watch: Watch | None, device: torch.device) -> Iterator[World]:
-    """Join the other processes while the block runs: by gloo, and on GPUs by nccl too."""
-    if watch is None:
+def joined(place: Place | None, device: torch.device, limit_s: float | None) -> Iterator[World]:
+    """Join the other processes while the block runs: by gloo, and on GPUs by nccl too.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds that a process waits for the others before it fails; None waits for ever.
+
+    Raises
+    ------
+    PeerError
+        Another process ended, or did not answer in time.
+    """
+    if place is None:
         yield ALONE
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    place, backend = watch.place, "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=watch.store, rank=place.rank, world_size=place.size, timeout=_PATIENCE)
-    yield World(place.rank, place.size, watch)
+    find_address(place)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    patience = _FOR_EVER if limit_s is None else timedelta(seconds=limit_s)
+    part = f"segmeter/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{next(_trainings)}"
+    try:
+        whole, _, _ = next(dist.rendezvous("env://", timeout=patience))  # type: ignore[attr-defined]
+        store = dist.PrefixStore(part, whole)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=patience)
+        yield World(place.rank, place.size, store)
+    except RuntimeError as error:
+        if isinstance(error, PeerError) or not _OF_PEERS.search(str(error)):
+            raise
+        reason = str(error).splitlines()[0]
+        text = "another process ended, or did not answer for as long as training.stall_minutes says"
+        raise PeerError(f"training: {text} ({reason}).") from error
     dist.destroy_process_group()  # not after a fault, when it would wait for the others

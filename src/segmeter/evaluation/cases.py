@@ -52,6 +52,9 @@ class CaseScorer:
         self.flag_missing, self.processes = flag_missing, processes
         self._reader = PairReader(reading, metrics.spacing)
         self._measures = build_measures(metrics, reading.spec)
+        most = max([_COUNTED, *(_measured_bytes(measure) for measure in metrics.measures)])
+        numbers = _NUMBERED if reading.instances else 0
+        self._bytes_per_pixel = most * reading.spec.label_dtype.itemsize + numbers  # at the peak
 
     def __call__(self, pair: MaskPair) -> Outcome:
         """Measure a pair. Problems of its files are returned, so that those of all pairs can be reported together."""
@@ -59,8 +62,9 @@ class CaseScorer:
         is_large, pixels = in_time(partial(self._reader.look, pair))
         remedy = "Free memory, cut the pair into tiles, or measure less (metrics.measures)."
         try:
-            needed, what = pixels * self._bytes_per_pixel(pair), f"case {pair.case_id!r}"
-            with _room(self.processes).hold(needed, what=what, remedy=remedy), ExitStack() as files:
+            needed = pixels * (len(pair.references) * self._bytes_per_pixel + (_IMAGE if pair.image else 0))
+            room = _room(self.processes).hold(needed, what=f"case {pair.case_id!r}", remedy=remedy)
+            with room, ExitStack() as files:
                 if is_large:
                     self._refuse_whole_maps(pair)
                     found = self._reader.open(pair, files)
@@ -99,7 +103,7 @@ class CaseScorer:
             extra["missing"] = float(not pair.predictions)
         known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
         row = replace(row, extra=extra, **known)
-        return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=spacing.record())
+        return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
 
     def _refuse_whole_maps(self, pair: MaskPair) -> None:
         """Refuse, for a pair that is read in bands, everything that needs a whole map."""
@@ -121,12 +125,6 @@ class CaseScorer:
         paths = pair.predictions or pair.references  # without predictions, it is the reference
         where = show(paths[0].parents[1] / pair.stem if len(pair.predictions) > 1 else paths[0])
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
-
-    def _bytes_per_pixel(self, pair: MaskPair) -> int:
-        """Estimated peak memory of a pair, per pixel of its first reference."""
-        most = max([_COUNTED, *map(_measured_bytes, self.metrics.measures)]) * self.reading.spec.label_dtype.itemsize
-        numbers = _NUMBERED if self.reading.instances else 0
-        return len(pair.references) * (most + numbers) + (_IMAGE if pair.image else 0)
 
 
 def _measured_bytes(measure: MeasureConfig) -> int:

@@ -75,8 +75,9 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     RunError
         A prediction is not finite, or a file can't be written.
     """
-    _check_dealing(job)
     dataset, metrics = job.dataset, job.metrics
+    for member in getattr(job.predictor.segmenter, "members", [job.predictor.segmenter]):
+        check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
     spec = dataset.spec
     loss = None if job.loss is None else additive(job.loss, spec.ignore_index)
     check_streamable(
@@ -124,14 +125,6 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     write_json(job.folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *([] if sums is None else [SUMS])))
     return summary
-
-
-def _check_dealing(job: Evaluation) -> None:
-    """Refuse a split of the data set that each model was trained on, if it is dealt otherwise now."""
-    segmenter = job.predictor.segmenter
-    for member in getattr(segmenter, "members", [segmenter]):
-        dataset = job.dataset
-        check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
 
 
 def _maps_of(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseMaps | BandedMaps:

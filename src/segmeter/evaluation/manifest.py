@@ -156,11 +156,8 @@ class Manifest:
 
         return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
 
-    def hashes(self) -> dict[str, str]:
-        """Hash of the files of each finished case, by case id."""
-        return hashes_of(self._records())
-
-    def _records(self) -> pa.Table:
+    def records(self) -> pa.Table:
+        """The id, the hash of the files and the record of each finished case."""
         self.close()
         return _join(table for table, _ in read_batches(self.folder))
 
@@ -182,7 +179,7 @@ class Manifest:
         records
             case_id, sha256 and record of all cases; None takes those of the journal.
         """
-        records = self._records() if records is None else records
+        records = self.records() if records is None else records
         with atomic_write(self.folder / RECORDS) as file:
             pq.write_table(records.select(_COLUMNS).combine_chunks(), file, compression="zstd")
         kept = {name: describe_file(self.folder / name) for name in (*results, RECORDS)}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.parallel import free_bytes
 
@@ -32,10 +33,10 @@ def check_memory(needed: int, *, what: str, remedy: str) -> None:
         raise InputError(expected(what, "memory", f"of about {_show(needed)}", f"{_show(free)} free", remedy))
 
 
-def check_counts(shape: tuple[int, ...]) -> None:
-    """Refuse more classes than fit into memory; `shape` is that of the counts of a case."""
-    needed = _TABLES * 8 * math.prod(shape)
-    check_memory(needed, what=f"score: counts of {shape[0]} classes", remedy="Name those that occur.")
+def check_counts(spec: ClassSpec) -> None:
+    """Refuse more classes than the counts of a case have memory for."""
+    needed = _TABLES * 8 * math.prod(spec.counts_shape)
+    check_memory(needed, what=f"score: counts of {spec.num_classes} classes", remedy="Name those that occur.")
 
 
 class Room:

@@ -1,6 +1,5 @@
 """Reads the files of one pair onto one grid, whole or in bands of lines, and says which values are not labels."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from segmeter.data.masks.options import Reading
 from segmeter.data.masks.outlines import OUTLINES
 from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import MaskPair, limit_of, read_case_image
+from segmeter.evaluation.pairing import MaskPair, hash_together, limit_of, read_case_image
 from segmeter.evaluation.spacings import CaseSpacing, find_spacing
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import BandedMaps
@@ -273,8 +272,3 @@ class PairReader:
         if reading.divisor is None:
             return split_objects(path, values, reading.spec)
         return split_codes(path, values, spec=reading.spec, label_map=reading.label_map, divisor=reading.divisor)
-
-
-def hash_together(digests: Sequence[str]) -> str:
-    """Sha256 over the hashes of the files of a case."""
-    return hashlib.sha256(" ".join(digests).encode()).hexdigest()

@@ -1,11 +1,10 @@
 """Pairs the masks of two folders: finds the files of each case, and every name that has no partner."""
 
 import hashlib
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +37,7 @@ Missing = Literal["error", "as_background"]
 _NO_CASE = "Every reference needs a prediction of the same name; missing=as_background scores it as class 0 everywhere."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MaskPair:
     """The files of one case: one of each for binary and multiclass, one per class for multilabel.
 
@@ -58,90 +57,6 @@ class MaskPair:
         return (*self.references, *self.predictions, *([self.image] if self.image else []))
 
 
-_File = tuple[str, str]  # the parts of a path before and after the case's stem
-_Layout = tuple[tuple[_File, ...], tuple[_File, ...], _File | None]
-
-
-class Pairs(Sequence[MaskPair]):
-    """A sequence of pairs that takes a tenth of the memory of their paths. A pair is made when it is asked for.
-
-    Most cases have their files in the same folders and with the same endings, which are kept once.
-    """
-
-    def __init__(self, pairs: Iterable[MaskPair] = ()) -> None:
-        self.case_ids: list[str] = []
-        self._stems: list[str] = []
-        self._codes = array("I")  # which of the layouts
-        known: dict[_Layout, int] = {}
-        for pair in pairs:
-            layout = _lay_out(pair)
-            self.case_ids.append(pair.case_id)
-            self._stems.append(pair.stem)
-            self._codes.append(known.setdefault(layout, len(known)))
-        self._layouts = list(known)
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Ids of the cases without a prediction."""
-        lacking = {code for code, (_, predictions, _) in enumerate(self._layouts) if not predictions}
-        return tuple(name for name, code in zip(self.case_ids, self._codes, strict=True) if code in lacking)
-
-    @property
-    def have_images(self) -> bool:
-        """Whether any case has one."""
-        return any(image for *_, image in self._layouts)
-
-    def of_cases(self, wanted: Callable[[str], bool]) -> "Pairs":
-        """The pairs of the cases whose ids are wanted."""
-        return self._at([place for place, case_id in enumerate(self.case_ids) if wanted(case_id)])
-
-    def _at(self, places: Sequence[int]) -> "Pairs":
-        chosen = Pairs()
-        chosen.case_ids = [self.case_ids[place] for place in places]
-        chosen._stems = [self._stems[place] for place in places]
-        chosen._codes = array("I", (self._codes[place] for place in places))
-        chosen._layouts = self._layouts
-        return chosen
-
-    def __len__(self) -> int:
-        return len(self.case_ids)
-
-    @overload
-    def __getitem__(self, index: int) -> MaskPair: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Pairs": ...
-    def __getitem__(self, index: int | slice) -> "MaskPair | Pairs":
-        if isinstance(index, slice):
-            return self._at(range(len(self))[index])
-        stem, (references, predictions, image) = self._stems[index], self._layouts[self._codes[index]]
-        return MaskPair(
-            case_id=self.case_ids[index],
-            stem=stem,
-            references=tuple(_path(stem, file) for file in references),
-            predictions=tuple(_path(stem, file) for file in predictions),
-            image=_path(stem, image) if image else None,
-        )
-
-
-def _lay_out(pair: MaskPair) -> _Layout:
-    references, predictions = (
-        tuple(_split(path, pair.stem) for path in paths) for paths in (pair.references, pair.predictions)
-    )
-    return references, predictions, _split(pair.image, pair.stem) if pair.image else None
-
-
-def _split(path: Path, stem: str) -> _File:
-    """The parts of a path before and after the stem of its name; ``(path, "/")`` if the name starts otherwise."""
-    text = str(path)
-    start = text.rfind("/") + 1
-    return (text[:start], text[start + len(stem) :]) if text.startswith(stem, start) else (text, "/")
-
-
-def _path(stem: str, file: _File) -> Path:
-    before, after = file
-    return Path(before if after == "/" else f"{before}{stem}{after}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
     """The content of two folders: `pairs` in the order of their ids, and predictions (`extra`) without a reference.
@@ -149,14 +64,14 @@ class Pairing:
     `problems` name the files that can't be paired; `pairs` are the others.
     """
 
-    pairs: Pairs
+    pairs: Sequence[MaskPair]
     extra: tuple[str, ...]
     problems: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Ids of the cases without a prediction."""
-        return self.pairs.missing
+        return tuple(pair.case_id for pair in self.pairs if not pair.predictions)
 
     def fingerprint(self) -> str:
         """Sha256 over case ids, file names and file sizes."""
@@ -216,17 +131,16 @@ def find_pairs(
     problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
     if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
         need("nibabel", "nifti", "NIfTI files")
-    sides = ((stem, [] if stem in lacking and not whole else given) for stem in sorted(stems, key=safe_id))
+    pairs = list[MaskPair]()
+    for stem in sorted(stems, key=safe_id):
+        sides = wanted if stem in lacking and not whole else [*wanted, *given]
+        held = [files.get(stem, []) for files in sides]
+        if all(len(paths) == 1 for paths in held):
+            chosen, count = tuple(path for (path,) in held), len(wanted)
+            pair = MaskPair(case_id=safe_id(stem), stem=stem, references=chosen[:count], predictions=chosen[count:])
+            pairs.append(pair)
     extra = {stem for files in given for stem in files if stem not in stems}
-    return Pairing(
-        pairs=Pairs(_pair(stem, wanted, other) for stem, other in sides if _is_whole(stem, [*wanted, *other])),
-        extra=tuple(sorted(extra)),
-        problems=tuple(dict.fromkeys(problems)),
-    )
-
-
-def _is_whole(stem: str, sides: list[Files]) -> bool:
-    return all(len(files.get(stem, ())) == 1 for files in sides)
+    return Pairing(pairs=pairs, extra=tuple(sorted(extra)), problems=tuple(dict.fromkeys(problems)))
 
 
 def _unreadable(files: Files) -> list[str]:
@@ -238,15 +152,6 @@ def _unreadable(files: Files) -> list[str]:
         except OSError as error:
             problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
     return problems
-
-
-def _pair(stem: str, wanted: list[Files], given: list[Files]) -> MaskPair:
-    return MaskPair(
-        case_id=safe_id(stem),
-        stem=stem,
-        references=tuple(files[stem][0] for files in wanted),
-        predictions=tuple(files[stem][0] for files in given),
-    )
 
 
 def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
@@ -276,9 +181,13 @@ def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: st
 def hash_pair(pair: MaskPair) -> str:
     """Sha256 over the hashes of all files of a pair; "" if one is gone."""
     try:
-        digests = [hash_map(path) for path in pair.files]
+        return hash_together([hash_map(path) for path in pair.files])
     except (OSError, DataError):
         return ""
+
+
+def hash_together(digests: Sequence[str]) -> str:
+    """Sha256 over the hashes of the files of a case."""
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
@@ -307,7 +216,7 @@ def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
 
 def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:
     """Give each pair its image, from `find_images`; its hash then covers it."""
-    return replace(pairing, pairs=Pairs(replace(pair, image=images[pair.stem]) for pair in pairing.pairs))
+    return replace(pairing, pairs=[replace(pair, image=images[pair.stem]) for pair in pairing.pairs])
 
 
 def read_case_image(path: Path, shape: tuple[int, ...], *, max_pixels: int) -> tuple[NDArray[np.generic], str]:

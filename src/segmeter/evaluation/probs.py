@@ -101,15 +101,13 @@ def _read(
         target = scorer.read(replace(pair, predictions=())).target
         in_time(partial(check_unchanged, pair, measured))
         most = reading.max_pixels * reading.spec.num_classes
-        probs, sha256 = replace(in_time, files=(path,))(partial(_decode, path, reading.key, most))
-        return _Case(target, probs, sha256)
+
+        def decode() -> _Case:
+            with open_array(path, settled=True, key=reading.key, max_pixels=most, axes="probs") as array:
+                return _Case(target, array.read(), array.sha256)
+
+        return replace(in_time, files=(path,))(decode)
     except DataError as error:
         return list(error.problems)
     except OSError as error:
         return [expected(show(path), "file", "to be readable", error.strerror or error)]
-
-
-def _decode(path: Path, key: str | None, most: int) -> tuple[NDArray[np.generic], str]:
-    """The probabilities in a file, of any axes, and the sha256 of its bytes."""
-    with open_array(path, settled=True, key=key, max_pixels=most, axes="probs") as array:
-        return array.read(), array.sha256

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from segmeter import __version__
 from segmeter.checks import some
@@ -29,16 +29,11 @@ from segmeter.evaluation.manifest import (
     read_records,
     read_run_manifest,
 )
-from segmeter.evaluation.memory import check_counts
-from segmeter.evaluation.pairing import Pairing, Pairs, hash_pair, limit_of
-from segmeter.evaluation.probs import measure_probs
-from segmeter.evaluation.spacings import CaseSpacing, Spacings
+from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair, limit_of
+from segmeter.evaluation.spacings import Spacings
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import summarise_calibration, write_sums
 from segmeter.metrics.summary.slice_labels import check_tables, hash_tables
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_processes, map_in_threads
@@ -93,18 +88,18 @@ class Scoring:
         return self.reading.spec
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> Sequence[MaskPair]:
         """The pairs that this run scores."""
-        every = self.pairing.pairs
-        return every if self.shard is None else cast(Pairs, self.shard.take(every))
+        return self.pairing.pairs if self.shard is None else self.shard.take(self.pairing.pairs)
 
     @property
     def case_ids(self) -> list[str]:
         """In the order of the pairs."""
-        return self.pairs.case_ids
+        return [pair.case_id for pair in self.pairs]
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines the metrics except the files; a run is resumed only if it is the same."""
+        every = [pair.case_id for pair in self.pairing.pairs]
         reading, spec = self.reading, {name: value for name, value in self.spec if name != "colours"}
         return {
             "data": {
@@ -120,11 +115,11 @@ class Scoring:
             "metrics": self.metrics.model_dump(),
             "tables": hash_tables(self.metrics),
             "probs": bool(self.probs),
-            "images": self.pairing.pairs.have_images,
+            "images": any(pair.image for pair in self.pairing.pairs),
             "missing_predictions": list(self.pairing.missing),
             "extra_predictions": len(self.pairing.extra),
             "segmeter": __version__,
-            **({"shard": describe_shard(self.shard, self.pairing.pairs.case_ids)} if self.shard else {}),
+            **({"shard": describe_shard(self.shard, every)} if self.shard else {}),
         }
 
     def scorer(self) -> CaseScorer:
@@ -154,40 +149,39 @@ def score(job: Scoring) -> dict[str, Any]:
     RunError
         A worker process was killed.
     """
-    check_counts(job.spec.counts_shape)
-    manifest = open_manifest(job.folder, job.identity(), job.case_ids, resume=job.resume)
+    identity = job.identity()
+    manifest = open_manifest(job.folder, identity, job.case_ids, resume=job.resume)
     if manifest.done:
         return read_json(job.folder / SUMMARY, Summary)
+    done, spacings = parse_records(manifest.keep()) if job.resume else {}, Spacings()
+    for case_id, record in done.items():
+        spacings.add(case_id, record)
+
+    def check_units(entry: Entry) -> None:
+        spacings.add(entry.case_id, entry.record)
+        if job.metrics.measures and (problems := spacings.problems()):
+            raise DataError(problems)
+
+    pairs = [pair for pair in job.pairs if pair.case_id not in done]
     try:
-        spacings = _measure(job, manifest)
+        drive(_results(job.scorer(), pairs, job.workers), manifest, what="scoring", total=len(pairs), each=check_units)
     finally:
         manifest.close()
     for line in spacings.warnings():
         _LOG.warning("%s", line)
     rows = manifest.table(job.spec)
-    summary, hashes = _summarise(job, manifest, rows, spacings)
+    summary = summarise(rows, job.spec, job.metrics) | note_shard(identity)
+    check_tables(job.metrics, manifest.identity)
+    missing = [pair.case_id for pair in job.pairs if not pair.predictions]
+    summary |= spacings.summary(missing=missing, extra=len(job.pairing.extra))
+    calibrated, hashes = _calibrate(job, manifest, summary) if job.probs else ([], {})
     written = write_cases(job.folder, rows, job.spec)
     write_json(job.folder / SUMMARY, summary)
-    manifest.finish((SUMMARY, *written, *([SUMS] if job.probs else [])), inputs=hashes)
+    manifest.finish((SUMMARY, *written, *calibrated), inputs=hashes)
     return summary
 
 
-def _measure(job: Scoring, manifest: Manifest) -> Spacings:
-    """Measure the pairs that the interrupted run has not measured yet, if there was one."""
-    done = parse_records(manifest.keep()) if job.resume else {}
-    spacings = read_spacings(done)
-    pairs = job.pairs.of_cases(lambda case_id: case_id not in done) if done else job.pairs
-
-    def check_units(entry: Entry) -> None:
-        spacings.add(entry.case_id, CaseSpacing.of(entry.record))
-        if job.metrics.measures and (problems := spacings.problems()):
-            raise DataError(problems)
-
-    drive(_results(job.scorer(), pairs, job.workers), manifest, what="scoring", total=len(pairs), each=check_units)
-    return spacings
-
-
-def _results(scorer: CaseScorer, pairs: Pairs, workers: int = 0) -> Generator[Outcome, None, None]:
+def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int = 0) -> Generator[Outcome, None, None]:
     """Score all pairs in order. If there are many, a thread takes several at a time, to save handovers."""
     if workers:
         yield from map_in_processes(scorer, pairs, processes=workers, describe=lambda pair: pair.case_id)
@@ -200,19 +194,15 @@ def _results(scorer: CaseScorer, pairs: Pairs, workers: int = 0) -> Generator[Ou
         yield from chain.from_iterable(found)
 
 
-def _summarise(
-    job: Scoring, manifest: Manifest, rows: CaseTable, spacings: Spacings
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The content of metrics.json, and the hashes of the files of probabilities."""
-    summary = summarise(rows, job.spec, job.metrics) | note_shard(job.identity())
-    check_tables(job.metrics, manifest.identity)
-    summary |= summarise_files(spacings, missing=job.pairs.missing, extra=len(job.pairing.extra))
-    if not job.probs:
-        return summary, {}
-    sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=manifest.hashes())
+def _calibrate(job: Scoring, manifest: Manifest, summary: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """Measure the files of probabilities for metrics.json; return the file of their sums, and the hash of each."""
+    from segmeter.evaluation.probs import measure_probs  # most runs have no probabilities, and start sooner
+    from segmeter.metrics.probabilities.stored import NAME, summarise_calibration, write_sums
+
+    sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=hashes_of(manifest.records()))
     summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
     write_sums(job.folder, sums)
-    return summary, hashes
+    return [NAME], hashes
 
 
 def refuse_files(job: Scoring) -> None:
@@ -230,23 +220,6 @@ def refuse_files(job: Scoring) -> None:
     raise DataError([*job.pairing.problems, *chain.from_iterable(found)])
 
 
-def summarise_files(spacings: Spacings, *, missing: Sequence[str], extra: int) -> dict[str, Any]:
-    """The entries of metrics.json about the files: cases without a prediction, extra predictions, spacings."""
-    return {
-        "missing_predictions": {"n": len(missing), "cases": list(missing)},
-        "extra_predictions": extra,
-        "spacing": spacings.summary(),
-    }
-
-
-def read_spacings(records: Mapping[str, Mapping[str, Any]]) -> Spacings:
-    """Where the spacings of finished cases come from, by their records."""
-    spacings = Spacings()
-    for case_id, record in records.items():
-        spacings.add(case_id, CaseSpacing.of(record))
-    return spacings
-
-
 def check_resumed(job: Scoring, folder: Path) -> None:
     """Refuse to resume a run, interrupted or finished, of other settings, cases or files; nothing is changed.
 
@@ -259,7 +232,7 @@ def check_resumed(job: Scoring, folder: Path) -> None:
     """
     check_same(folder, job.identity(), job.case_ids)
     noted = hashes_of(read_records(folder))
-    known = job.pairs.of_cases(noted.__contains__)
+    known = [pair for pair in job.pairs if pair.case_id in noted]
     found = map_in_threads(lambda pair: limit_of(pair, job.reading.timeout_s)(partial(hash_pair, pair)), known)
     now = track(zip(known, found, strict=True), "checking what is done", len(known))
     changed = {pair.case_id for pair, digest in now if digest != noted[pair.case_id]}

@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -40,16 +40,6 @@ class CaseSpacing:
     source: str = "none"
     overridden: bool = False
     warnings: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """The same as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
-        """Make it from its `record`, which may have been read from JSON."""
-        spacing = record["spacing"] and tuple(record["spacing"])
-        return cls(**{**record, "spacing": spacing, "warnings": tuple(record["warnings"])})
 
 
 UNKNOWN_SPACING = CaseSpacing()
@@ -110,16 +100,14 @@ def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
     if any(placed) and not all(placed) and ordered:
         lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
         pairs = zip(maps[:references], maps[references:], strict=False)
-        if any(_fits_reversed(target.values, each.values) for target, each in pairs):
+        turned = (  # more pixels agree with the axes reversed, where the size allows that
+            target.values.shape == target.values.shape[::-1]
+            and np.count_nonzero(target.values == each.values.T) > np.count_nonzero(target.values == each.values)
+            for target, each in pairs
+        )
+        if any(turned):
             lines.append("predictions agree better with their axes reversed: save array.T if they are (i, j, k)")
     return tuple(dict.fromkeys(lines))
-
-
-def _fits_reversed(target: np.ndarray, labels: np.ndarray) -> bool:
-    """Whether more pixels agree with the axes reversed, if the size allows that."""
-    if target.shape != target.shape[::-1]:
-        return False
-    return int(np.count_nonzero(target == labels.T)) > int(np.count_nonzero(target == labels))
 
 
 class Spacings:
@@ -131,13 +119,13 @@ class Spacings:
         self.overridden: list[str] = []
         self.noted: defaultdict[str, list[str]] = defaultdict(list)  # warning -> cases
 
-    def add(self, case_id: str, found: CaseSpacing) -> None:
-        """Add one case."""
-        self.sources[found.source] += 1
-        self.units.setdefault(found.unit, case_id)
-        if found.overridden:
+    def add(self, case_id: str, record: Mapping[str, Any]) -> None:
+        """Add one case by the fields of its `CaseSpacing`, which a resumed run reads from JSON."""
+        self.sources[record["source"]] += 1
+        self.units.setdefault(record["unit"], case_id)
+        if record["overridden"]:
             self.overridden.append(case_id)
-        for line in found.warnings:
+        for line in record["warnings"]:
             self.noted[line].append(case_id)
 
     def problems(self) -> list[str]:
@@ -155,13 +143,17 @@ class Spacings:
             lines.append(f"metrics.spacing replaces another spacing in the files of cases ({some(self.overridden)}).")
         return lines
 
-    def summary(self) -> dict[str, Any]:
-        """The entry ``spacing`` of metrics.json."""
+    def summary(self, *, missing: Sequence[str], extra: int) -> dict[str, Any]:
+        """The entries of metrics.json about the files: cases without a prediction, extra predictions, spacings."""
         return {
-            "sources": dict(sorted(self.sources.items())),
-            "units": sorted(self.units),
-            "overridden": len(self.overridden),
-            "warnings": self.warnings(),
+            "missing_predictions": {"n": len(missing), "cases": list(missing)},
+            "extra_predictions": extra,
+            "spacing": {
+                "sources": dict(sorted(self.sources.items())),
+                "units": sorted(self.units),
+                "overridden": len(self.overridden),
+                "warnings": self.warnings(),
+            },
         }
 
 

@@ -3,6 +3,7 @@
 import io
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from PIL import Image
 from segmeter.checks import expected
 from segmeter.classes import Colour
 from segmeter.errors import InputError
+from segmeter.files import safe_id
 
+BLACK: Colour = (0, 0, 0)
 IGNORE_COLOUR: Colour = (224, 224, 224)
 UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should stand out
 
@@ -78,3 +81,8 @@ def _palette(colours: Sequence[Colour], ignore_index: int | None, *, size: int) 
     if ignore_index is not None and ignore_index < size:
         entries[ignore_index] = IGNORE_COLOUR
     return bytes(part for colour in entries for part in colour)
+
+
+def class_folder(name: str) -> str:
+    """The folder of a class: its name if that can be a folder's, as data sets are read, or a safe form of it."""
+    return name if Path(name).name == name and not name.startswith(".") and name.isprintable() else safe_id(name)

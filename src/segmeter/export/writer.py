@@ -16,13 +16,11 @@ from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
 from segmeter.export.itk import ENCODERS
-from segmeter.export.labels import encode_labels_png, palette_of
+from segmeter.export.labels import BLACK, class_folder, encode_labels_png, palette_of
 from segmeter.export.objects import OBJECT_FILES, Encode
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
 
 Write = Callable[[Path], None]
-
-BLACK: Colour = (0, 0, 0)
 
 
 class Writer:
@@ -188,11 +186,6 @@ def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
         remedy = "Set export.dtype=uint16, which holds up to 65535."
         raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
     return wanted
-
-
-def class_folder(name: str) -> str:
-    """The folder of a class: its name if that can be a folder's, as data sets are read, or a safe form of it."""
-    return name if Path(name).name == name and not name.startswith(".") and name.isprintable() else safe_id(name)
 
 
 def _write_objects(

@@ -43,16 +43,12 @@ class Ensemble(nn.Module):
         return mean_logits((member(image).float() for member in self.members), self.card.spec.task)
 
     def _check(self, member: Segmenter) -> None:
-        wanted, given = self.card, member.card
-        for what, first, second in (
-            ("task", wanted.spec.task, given.spec.task),
-            ("classes", wanted.spec.names, given.spec.names),
-            ("ignore_index", wanted.spec.ignore_index, given.spec.ignore_index),
-            ("in_channels", wanted.in_channels, given.in_channels),
-        ):
-            if first != second:
+        cards = (self.card, member.card)
+        wanted, given = (card.spec.meaning | {"in_channels": card.in_channels} for card in cards)
+        for what, first in wanted.items():
+            if first != given[what]:
                 rule = f"to name models of the same {what}"
-                raise ConfigError(expected("config", "checkpoint", rule, f"{first} and {second}"))
+                raise ConfigError(expected("config", "checkpoint", rule, f"{first} and {given[what]}"))
 
 
 def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:

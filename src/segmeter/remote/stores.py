@@ -18,7 +18,6 @@ from uuid import uuid4
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, DataError, RunError, SegmeterError
 from segmeter.files import atomic_write
-from segmeter.progress import Pulse
 
 Result = TypeVar("Result")
 
@@ -171,7 +170,6 @@ def read_object(url: str, target: Path, name: str = "") -> Stored:
         got = store.get(inner)
         with atomic_write(target) as file:
             for piece in got.stream():
-                Pulse.beat()
                 file.write(piece)
             if file.tell() != got.meta["size"]:
                 raise OSError(f"{file.tell()} of {got.meta['size']} bytes arrived")

@@ -95,13 +95,13 @@ def find_files(folder: Path) -> dict[str, Path]:
             elif stat.S_ISDIR(kind) and not linked and real.parent == place:
                 left.append((real, known, True))
             else:
-                problems.append(_not_copied(folder / known, link=entry.is_symlink()))
+                what = (
+                    "a link that leads out of the run, to a folder, or nowhere"
+                    if entry.is_symlink()
+                    else "no regular file"
+                )
+                line = f"run.copy_to: {folder / known} is {what}, and nothing is copied through it. Remove it."
+                problems.append(line)
     if problems:
         raise RunError(sorted(problems))
     return found
-
-
-def _not_copied(path: Path, *, link: bool) -> str:
-    """Explain why a file of a run is not copied."""
-    reason = "a link that leads out of the run, to a folder, or nowhere" if link else "no regular file"
-    return f"run.copy_to: {path} is {reason}, and nothing is copied through it. Remove it."

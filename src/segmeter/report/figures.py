@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from segmeter.metrics.config.metrics import choose_headline
+from segmeter.metrics.config.metrics import choose_headline, has_one_object
 from segmeter.metrics.config.scores import MEAN
 
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
@@ -129,8 +129,9 @@ def mean_of_cases(row: Mapping[str, Any], digits: int = 3) -> str:
 
 
 def aggregates(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the leading scores as rows of `score_row`: the headline, a binary task's object, then all classes."""
-    own = [f"{name}/{summary['classes'][1]}" for name in ("iou", "dice")] if summary.get("task") == "binary" else []
+    """List the leading scores as rows of `score_row`: the headline, the object of two classes, then all classes."""
+    task, names = summary.get("task", "multiclass"), summary.get("classes", ())
+    own = [f"{name}/{names[1]}" for name in ("iou", "dice")] if has_one_object(task, names) else []
     objects = [] if own or "pq" not in summary.get("measures", {}) else [f"pq/{MEAN}"]
     kept = [name for name in AGGREGATES if name in summary.get("dataset", {}) or name in summary.get("per_case", {})]
     return [score_row(summary, name) for name in dict.fromkeys([headline(summary), *own, *objects, *kept])]

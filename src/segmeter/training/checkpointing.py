@@ -10,10 +10,10 @@ import errno
 import logging
 import math
 import re
-import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,13 @@ import torch
 from torch import Tensor
 
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
-from segmeter.files import clear_leftovers, make_folder, remove, rename, write_bytes
+from segmeter.files import clear_leftovers, make_folder, remove, rename
 from segmeter.inference.memory import is_out_of_memory
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from segmeter.models.checkpoints.manifest import point
 
 LAST, BEST = "last", "best"
-PROBE = ".tmp-probe"
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # faults that pass; others mean that the folder is wrong
 RECENT = 2  # of the newest stay, in case the newest is damaged
 _UNVALIDATED = "-unvalidated"
@@ -68,11 +67,9 @@ class Checkpoints:
         self._tabled_before: set[str] = set()  # the checkpoint before the newest still names these as best
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._running: Future[None] | None = None
-        self._copied = threading.Event()
-        self._copied.set()
 
     def prepare(self) -> None:
-        """Create the folder, try to write there, and remove what a killed process left half-written.
+        """Create the folder, and remove what a killed process left half-written.
 
         Raises
         ------
@@ -84,10 +81,6 @@ class Checkpoints:
         try:
             make_folder(self.folder)
             clear_leftovers(self.folder)
-            try:
-                write_bytes(self.folder / PROBE, b"x")
-            finally:
-                remove(self.folder / PROBE)
         except OSError as error:
             if error.errno in _OF_THE_DISK:
                 raise
@@ -116,17 +109,10 @@ class Checkpoints:
         state: Mapping[str, Any],
         progress: Mapping[str, Any],
         unvalidated: bool = False,
-        steady: Container[int] = (),
     ) -> None:
         """Take a snapshot and publish it in the background, then update the links and remove old checkpoints.
 
         This waits for the checkpoint before. If a GPU has no room for the snapshot, this one is written at once.
-
-        Parameters
-        ----------
-        steady
-            Addresses of the storages that do not change before `settle` is called; on the CPU they are copied in the
-            background too.
 
         Raises
         ------
@@ -140,29 +126,16 @@ class Checkpoints:
         content = {**state, "table": [list(entry) for entry in self.table]}
         device = next((tensor.device for tensor in segmenter_state.values()), torch.device("cpu"))
         try:
-            kept, pending = snapshot((segmenter_state, content), later=steady if device.type == "cpu" else ())
+            kept = snapshot((segmenter_state, content))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             self._publish(step, name, (segmenter_state, content), card, progress)
             self.saved = name
             return
-        copied = self._copied = threading.Event()
-
-        def write() -> None:
-            try:
-                for target, source in pending:
-                    target.copy_(source)
-            finally:
-                copied.set()
-            self._publish(step, name, kept, card, progress)
-
+        write = partial(self._publish, step, name, kept, card, progress)
         self._running = self._pool.submit(_on_side_stream(device, write))
         self.saved = name
-
-    def settle(self) -> None:
-        """Wait until the saved state is copied, so that it may change."""
-        self._copied.wait()
 
     def check(self) -> None:
         """Raise if the checkpoint in the background could not be written, without waiting for it."""
@@ -286,25 +259,15 @@ def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
         raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error
 
 
-Copy = tuple[Tensor, Tensor]  # (to, from)
-
-
-def snapshot(value: Any, *, later: Container[int] = ()) -> tuple[Any, list[Copy]]:
+def snapshot(value: Any) -> Any:
     """Copy nested containers and their tensors, each on its device. On a GPU the copies are queued, not waited for.
 
     Parameters
     ----------
     value
         Dicts, lists and tuples of tensors and plain values. Two names of one view stay two names of one view.
-    later
-        Addresses of storages, as `address` returns them, that are not copied yet.
-
-    Returns
-    -------
-    The copy, and the copies of tensors that are still to be made.
     """
     copies: dict[Any, Tensor] = {}
-    pending: list[Copy] = []
 
     def copied(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -312,22 +275,13 @@ def snapshot(value: Any, *, later: Container[int] = ()) -> tuple[Any, list[Copy]
         if not isinstance(value, Tensor):
             return type(value)(copied(each) for each in value) if isinstance(value, list | tuple) else value
         source = value.detach()
-        view = (address(source), source.storage_offset(), source.shape, source.stride(), source.dtype)
+        address = source.untyped_storage().data_ptr()
+        view = (address, source.storage_offset(), source.shape, source.stride(), source.dtype)
         if view not in copies or not source.numel():
-            copies[view] = torch.empty_like(source)
-            pending.append((copies[view], source))
+            copies[view] = torch.empty_like(source).copy_(source)
         return copies[view]
 
-    whole = copied(value)
-    for target, source in pending:
-        if address(source) not in later:
-            target.copy_(source)
-    return whole, [(target, source) for target, source in pending if address(source) in later]
-
-
-def address(tensor: Tensor) -> int:
-    """Address at which the storage of a tensor begins."""
-    return tensor.untyped_storage().data_ptr()
+    return copied(value)
 
 
 def _on_side_stream(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:

@@ -137,8 +137,8 @@ class TrainingConfig(Config, title="training"):
     save_minutes: Annotated[float | None, Unit("minutes")] = Field(15.0, gt=0)
     """Longest time without a checkpoint, or null."""
     stall_minutes: Annotated[float | None, Unit("minutes")] = Field(30.0, gt=0)
-    """Processes that train together end if none of them takes a step, scores a case or verifies a file for this long.
-    null waits for ever."""
+    """How long a process waits for those that it trains with, in a step or a validation, before it fails. null waits
+    for ever."""
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)

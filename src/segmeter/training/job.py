@@ -199,11 +199,6 @@ def check_job(job: TrainJob) -> torch.device:
             value = getattr(training, key)
             problems.expect(value is None or validated, key, "to be null where nothing is validated", value)
         problems.expect(len(data.source) > 0, "batch_size", "to leave at least one batch per epoch", len(data.source))
-        ours, theirs = card.spec, data.train_cases.spec
-        fits = (ours.task, ours.names, ours.ignore_index) == (theirs.task, theirs.names, theirs.ignore_index)
-        problems.expect(fits, "model", f"to have the data's classes {list(theirs.names)}", list(ours.names))
-        same = data.val_cases is None or data.val_cases.spec == theirs
-        problems.expect(same, "data", "to have the same classes for training and validation", "two kinds")
         synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.model.segmenter.modules())
         possible = not synced or job.world.size == 1 or device.type == "cuda"
         problems.expect(possible, "model", "to have a model.norm other than sync in processes on the CPU", "sync")

@@ -32,7 +32,7 @@ from segmeter.models.checkpoints.checkpoint import Checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.models.segmenter import AtNetworkSize
-from segmeter.training.checkpointing import address, load_weights
+from segmeter.training.checkpointing import load_weights
 from segmeter.training.clock import Limits
 from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.data.batches import Batch, resized
@@ -58,8 +58,6 @@ class Parts:
         Its sums and denominators add up over the batches of a step.
     scaler
         Scales the loss in float16; None in other precisions.
-    before_update
-        Called when the gradients are ready, before any weight changes.
     """
 
     forward: Callable[[Tensor], Tensor]
@@ -69,7 +67,6 @@ class Parts:
     augment: Augmentation | None
     config: TrainingConfig
     device: torch.device
-    before_update: Callable[[], None] = lambda: None
 
     @property
     def world(self) -> World:
@@ -128,13 +125,10 @@ class Average:
 class Learner:
     """The parts of a job on their device.
 
-    `published` is the segmenter that is validated and saved: the average if there is one. `before_update` is called
-    in each step before anything in `steady` changes.
+    `published` is the segmenter that is validated and saved: the average if there is one.
     """
 
-    def __init__(
-        self, job: TrainJob, device: torch.device, limits: Limits, before_update: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
         settings, config = job.settings, job.settings.training
         self.device, self.world, self.seed = device, job.world, config.seed
         self.segmenter = job.model.segmenter.to(device).train()
@@ -166,7 +160,6 @@ class Learner:
             augment=job.data.augment,
             config=config,
             device=device,
-            before_update=before_update,
         )
 
     def begin(self, step: int, progress: float) -> float:
@@ -175,13 +168,6 @@ class Learner:
         lr = self.lr * self.schedule(progress)
         set_lr(self.optimizer, lr)
         return float(lr)
-
-    def steady(self) -> set[int]:
-        """Addresses of everything that only an update changes: the weights, the optimizer's state and the average."""
-        kept = (value for state in self.optimizer.state.values() for value in state.values())
-        averaged = self.published.state_dict().values() if self.average else ()
-        values = (*self.segmenter.parameters(), *kept, *averaged)
-        return {address(value) for value in values if isinstance(value, Tensor)}
 
     def state(self) -> dict[str, Any]:
         """Everything that `load` needs beside the published weights."""

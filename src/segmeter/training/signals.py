@@ -63,6 +63,8 @@ class StopSignals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if error is not None:  # a signal that comes now, such as torchrun's, is not the cause
+            let_finish()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:

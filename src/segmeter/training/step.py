@@ -77,7 +77,6 @@ def update(parts: Parts, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
             share = loss * world.size  # as gradients are averaged over processes
             (share if parts.scaler is None else parts.scaler.scale(share)).backward()
         losses.append(loss.detach())
-    parts.before_update()
     total = world.sum(torch.stack(losses).sum())
     with record_function("segmeter.update"):
         return total, update_weights(parts.optimizer, clip_norm=config.clip_norm, scaler=parts.scaler)

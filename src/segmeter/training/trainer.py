@@ -61,7 +61,7 @@ def train(job: TrainJob) -> TrainResult:
     limits = Limits(config=job.settings.training, batches_per_epoch=len(job.data.source))
     with ExitStack() as stack:
         stop = prepare(stack, job, device)
-        learner = Learner(job, device, limits, checkpoints.settle)
+        learner = Learner(job, device, limits)
         run = stack.enter_context(Trainer(job, learner, checkpoints, limits, stop))
         stack.push(job.world.end)
         learner.share()
@@ -262,7 +262,6 @@ class Trainer:
                     "metric": None if score is None or math.isnan(score) else score,
                 },
                 unvalidated=self.due,
-                steady=self.learner.steady(),
             )
         self._saved_at = time.monotonic()
 

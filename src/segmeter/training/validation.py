@@ -17,7 +17,6 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.distributed.batches import Part, own_batches, split_passes
-from segmeter.distributed.faults import Fault
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard
 from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError
@@ -27,7 +26,6 @@ from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
-from segmeter.progress import Pulse
 from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
@@ -139,12 +137,12 @@ def take_share(
             terms, shown = prediction.loss, prediction if prediction.sample.case_id in show else None
             if terms is None:
                 raise _without_mask(prediction.sample.case_id)
-            Pulse.beat()
             share.scored.append(Scored(index=index, counts=counts, terms=terms, shown=shown))
             on_case(len(share.scored))
     except Exception as error:  # the other processes learn of it when they are done with their parts
-        named = Fault.of(error, f"validation: process {world.rank + 1} of {world.size}")
-        share.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(named.lines)
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
+        text = f"validation: process {world.rank + 1} of {world.size} failed: {reason}."
+        share.fault = error if isinstance(error, SegmeterError) or world.leads else RunError(text)
     return share
 
 
@@ -223,7 +221,6 @@ def _stream(
         loss = BandLoss(whole, predictor.device)
         kept = tapped(image, small)
         for band in predictor.stream(kept, case_id=case_id, target=target, loss=loss):
-            Pulse.beat()
             rows = cast(NDArray[Any], band.target)  # there is a target
             counts += count_case(rows, band.labels, cases.spec)
             small_labels.add(band.top, band.labels)

@@ -36,7 +36,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         )
         folder = Path(root) / arguments[0] / f"2026_{name}"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metrics.json").write_text("{}")
+        (folder / "checkpoints" / "step-1").mkdir(parents=True, exist_ok=True)
+        for file in ("metrics.json", "checkpoints/step-1/manifest.json"):
+            (folder / file).write_text("{}")
 
     monkeypatch.setattr(folds, "_run", run)
     return found
@@ -69,6 +71,15 @@ def test_a_cross_validation_that_was_stopped_goes_on(tmp_path, started):
     folds.run_folds(config(tmp_path, resume=str(root)), job, 3)
     assert [each[0] for each in started] == ["train", "train", "eval", "train", "merge"]
     assert f'resume="{root / "train" / "2026_fold1"}"' in started[0]
+
+
+def test_a_fold_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path, started):
+    root = tmp_path / "folds" / "mine"
+    (root / "train" / "2025_fold1" / "checkpoints").mkdir(parents=True)
+    folds.run_folds(config(tmp_path, resume=str(root)), Job("train", (), None), 2)
+    assert [each[0] for each in started] == ["train", "eval", "train", "eval", "merge"]
+    assert started[0][-1] == "resume=null"
+    assert started[1][1].endswith('2026_fold1"'), "the run that has a checkpoint"
 
 
 @pytest.mark.parametrize("data", [DATA.replace(fold="1/5"), CellsConfig()], ids=["a fold", "drawn cells"])
@@ -154,11 +165,12 @@ def test_folds_in_each_rank_are_refused(tmp_path, started, monkeypatch):
         folds.run_folds(config(tmp_path), Job("train", (), None), 2)
 
 
-@pytest.mark.parametrize("resume", ["auto", "missing"])
-def test_a_resume_names_a_folder_that_exists(tmp_path, started, monkeypatch, resume):
+@pytest.mark.parametrize("resume", ["auto", "missing", "a_run"])
+def test_a_resume_names_the_folder_of_a_cross_validation(tmp_path, started, monkeypatch, resume):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "auto").mkdir()
-    with pytest.raises(ConfigError, match="expected `resume` with folds to name a folder that exists"):
+    (tmp_path / "a_run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="expected `resume` with folds to name the folder of a cross-validation"):
         folds.run_folds(config(tmp_path, resume=resume), Job("train", (), None), 2)
     assert started == []
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from segmeter.cli.commands import train
-from segmeter.cli.commands.train import _checkpoint_line, _result, _show
+from segmeter.cli.commands.train import _scores, _show
 from segmeter.data.config import CellsConfig
 from segmeter.errors import ConfigError
 from segmeter.models.config import UnetConfig
@@ -35,7 +35,7 @@ def changed(**values: Any) -> TrainResult:
 
 
 def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
-    _show(tmp_path, RESULT)
+    _show(tmp_path, TrainingConfig(), RESULT)
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         "20 steps, 2.5 epochs in 61 s (3.1 images/s), ended by: steps=20",
@@ -46,16 +46,17 @@ def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
 
 
 def test_classes_that_were_not_learned_are_named(tmp_path, capsys):
-    _show(tmp_path, changed(unlearned=("car", "tree")))
+    _show(tmp_path, TrainingConfig(), changed(unlearned=("car", "tree")))
     said = "warning: IoU below 0.01 at the best checkpoint, though the validation masks hold them: car, tree.\n"
     assert capsys.readouterr().err == said
 
 
-def test_without_validation_the_last_checkpoint_is_named_and_there_is_no_score(tmp_path):
+def test_without_validation_the_last_checkpoint_is_named_and_there_is_no_score(tmp_path, capsys):
     result = changed(score=None, best=None, values={})
-    assert _checkpoint_line(tmp_path, result) == f"last      not validated   {tmp_path / 'checkpoints' / 'last'}"
-    assert _result(result) == {"steps": 20, "seconds": 61.3}
-    assert list(_result(RESULT).items())[:2] == [("iou/car", 0.25), ("mean_iou", None)]
+    _show(tmp_path, TrainingConfig(), result)
+    assert f"last      not validated   {tmp_path / 'checkpoints' / 'last'}\n" in capsys.readouterr().out
+    assert _scores(result) == {}
+    assert list(_scores(RESULT).items()) == [("iou/car", 0.25), ("mean_iou", None)]
 
 
 def test_one_batch_is_overfitted_in_one_process_alone(monkeypatch):

@@ -38,16 +38,6 @@ def test_one_line_says_what_is_wrong(overrides: Sequence[str], message: str) -> 
     assert message in problem
 
 
-def test_a_key_that_an_experiment_sets_for_another_choice_is_named_with_the_way_out() -> None:
-    (problem,) = problems_of("experiment=camvid_cpu", "data.root=/data", "optimizer=sgd")
-    assert "optimizer=sgd has no beta2" in problem
-    assert "experiment=camvid_cpu sets it: '~optimizer.beta2' on the command line takes it out." in problem
-    check(
-        "train",
-        Request("train", ("experiment=camvid_cpu", "data.root=/data", "optimizer=sgd", "~optimizer.beta2")),
-    )
-
-
 def test_all_problems_are_said_at_once() -> None:
     problems = problems_of(
         "model.dpth=3", "loss.gamma=-1", "training.batch_size=0", "nosuch=1", "model.depth=x", "training.seed=-1"
@@ -88,13 +78,6 @@ def test_a_bad_value_in_a_file_of_the_users_own_is_one_line(
     with pytest.raises(ConfigError) as caught:
         check("train", Request("train", ["experiment=mine", *overrides], str(tmp_path)))
     assert caught.value.problems == (line,)
-
-
-@pytest.mark.parametrize("value", ["elsewhere", "x" * 5000], ids=["a file elsewhere", "a long value"])
-def test_the_values_of_other_keys_are_not_taken_for_choices_of_files(value: str, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere.yaml").write_text("epochz: 1\n")
-    (problem,) = problems_of(f"model.weights={tmp_path / value}", "training.epochz=1")
-    assert "sets it" not in problem
 
 
 @pytest.mark.parametrize(

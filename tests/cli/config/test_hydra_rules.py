@@ -1,6 +1,5 @@
 """Every way in which a file or an override could name code to Hydra, or lead it out of the run's root."""
 
-import os
 import pickle
 import re
 from pathlib import Path
@@ -113,7 +112,6 @@ def test_no_file_of_the_user_names_code(way: str, capsys: pytest.CaptureFixture[
         "hydra.sweep.subdir=/tmp/x",
         "hydra.sweep.subdir=..",
         "hydra.sweep.subdir=${predictions}",
-        "hydra.sweep.dir=../x",
     ],
 )
 def test_no_override_names_code_or_leads_out(override: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,18 +150,9 @@ def test_sweeps_of_a_file_are_allowed() -> None:
     assert {path.name for path in Path("out").iterdir()} >= {"job0", "job1"}
 
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
-    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
-)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("experiment/x.yaml", BOMB, "its aliases (&name, *name) stand for more than"),
-        ("experiment/x.yaml", "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
-        ("experiment/x.yaml", "# " + "x" * 300_000, "expected at most 262144 bytes"),
         ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
         ("experiment/demo.yaml", "a: 1\n", "segmeter's own file of this name is read instead. Rename it."),
         ("experiment/x.yaml", "defaults: ['/../other/x']\n", "its defaults lead out of the folder ('/../other/x')."),
@@ -175,9 +164,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
             "defaults lead out of the folder ('//tmp/x').",
         ),
     ],
-    ids=["bomb", "itself", "large", "yml", "of ours", "above", "merged", "merged twice", "absolute"],
+    ids=["yml", "of ours", "above", "merged", "merged twice", "absolute"],
 )
-def test_files_that_would_fill_the_memory_or_are_not_read_are_refused(
+def test_files_that_are_not_read_or_lead_out_are_refused(
     name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(name, text)
@@ -190,18 +179,11 @@ def test_files_behind_links_are_checked_too_and_before_they_are_shown(
     more: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("elsewhere").mkdir()
-    Path("elsewhere/x.yaml").write_text(BOMB)
+    Path("elsewhere/x.yaml").write_text("defaults: [../../x]\n")
     Path("conf/experiment").symlink_to(Path("elsewhere").absolute())
     Path("conf/again").symlink_to(".")
     assert run("--config-dir", "conf", "+experiment=x", *more) == 2
-    assert "conf/experiment/x.yaml: its aliases" in capsys.readouterr().err
-
-
-def test_what_is_no_regular_file_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("conf/experiment").mkdir()
-    os.mkfifo("conf/experiment/x.yaml")
-    assert run("--config-dir", "conf", "+experiment=x") == 2
-    assert "conf/experiment/x.yaml: expected a regular file." in capsys.readouterr().err
+    assert "conf/experiment/x.yaml: its defaults lead out" in capsys.readouterr().err
 
 
 def test_a_package_in_the_search_path_of_a_root_file_is_not_imported(

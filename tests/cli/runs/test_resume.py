@@ -1,7 +1,6 @@
 """resume=RUN and resume=auto: which run goes on, and what is no run to go on with."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -111,16 +110,3 @@ def test_auto_in_a_sweep_is_the_folder_of_the_job(tmp_path: Path, capsys: pytest
     job.folder.mkdir(parents=True)
     (job.folder / HOLDS).write_text("{}")
     assert resumed(tmp_path, "auto", job=job) == job.folder
-
-
-@pytest.mark.parametrize("name", [HOLDS, "run.json", "log.txt"])
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(name: str, linked: bool, tmp_path: Path) -> None:
-    folder = put_run(tmp_path, "2026-01-01_000000_x", "2026-01-01T00:00:00")
-    (folder / name).unlink(missing_ok=True)
-    os.mkfifo(tmp_path / "pipe" if linked else folder / name)
-    if linked:
-        (folder / name).symlink_to(tmp_path / "pipe")
-    for resume in ("auto", folder):
-        with pytest.raises(ConfigError, match=f"{name}: expected a regular file, got a FIFO"):
-            resumed(tmp_path, resume)

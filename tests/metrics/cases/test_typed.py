@@ -8,8 +8,8 @@ import pytest
 from segmeter.metrics.cases import table
 from segmeter.metrics.cases.stored import open_cases, write_cases
 from segmeter.metrics.cases.table import UNKNOWN, CaseTable, order_rows
-from segmeter.metrics.cases.typed import class_regions, lay_out_run, stack_totals
-from tests.metrics.build import case_row, class_spec, random_rows
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from tests.metrics.build import case_row, class_spec, random_rows, stack_totals
 
 SPEC = class_spec()
 REGIONS = class_regions(SPEC, {"solid": ("road", "car")})

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.cases import table
-from segmeter.metrics.cases.typed import class_regions, stack_totals
+from segmeter.metrics.cases.typed import class_regions
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from tests.metrics.build import case_row, class_spec, random_rows
+from tests.metrics.build import case_row, class_spec, random_rows, stack_totals
 
 GROUPS = {"ground": ("sky", "road"), "all": ("sky", "road", "car")}
 

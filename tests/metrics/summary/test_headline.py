@@ -14,6 +14,7 @@ from segmeter.metrics.summary.summarise import summarise
 from ..build import case_row, class_spec
 
 PLANES = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 1, 1),) * 2)
+TWO = ClassSpec(task="multiclass", names=("Background", "vessel"), colours=((0, 0, 0), (1, 1, 1)))
 CELLS = ({"name": "instances", "classes": ("sky",)},)
 
 
@@ -22,6 +23,8 @@ CELLS = ({"name": "instances", "classes": ("sky",)},)
     [
         (class_spec(2, "binary"), {}, "iou/road"),
         (class_spec(3), {}, "mean_iou"),
+        (TWO, {}, "iou/vessel"),
+        (class_spec(2), {}, "mean_iou"),
         (PLANES, {}, "mean_iou"),
         (class_spec(2, "binary"), {"measures": ("instances",)}, "pq/road"),
         (class_spec(3), {"measures": ("instances", "surface")}, "pq/mean"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.cli.config.arguments import read_arguments
 from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.runs.resume import CHECKPOINTS
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folds import find_pairs
@@ -49,14 +50,13 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     for number in range(1, count + 1):
         own = [place, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
-        run = _find(root / "train", number)
+        run = _find(root / "train", number, holds=CHECKPOINTS)  # killed before its first, it starts anew
         alone = ["folds=null", _override("resume", run) if run else "resume=null"]  # a file may set them
         _run(["train", *flags, *given, _override("data.fold", f"{number}/{count}"), *own, *alone])
-        done = _find(root / "eval", number)
-        if done is None or not (done / "metrics.json").is_file():
-            trained = _find(root / "train", number)
+        if _find(root / "eval", number, holds="metrics.json") is None:
+            trained = _find(root / "train", number, holds=CHECKPOINTS)
             _run(["eval", _override("checkpoint", trained), _override("data.split", "val"), *evaluated, *own])
-    runs = _override("runs", *(_find(root / "eval", number) for number in range(1, count + 1)))
+    runs = _override("runs", *(_find(root / "eval", number, holds="metrics.json") for number in range(1, count + 1)))
     _run(["merge", runs, _override("kind", "folds"), place, _override("run.name", name)])
 
 
@@ -87,11 +87,16 @@ def _check(config: TrainConfig, count: int) -> None:
         "to be null where torchrun or srun starts several processes (launch=processes can)": find_place() is not None,
     }
     problems = [expected("config", "folds", rule, count) for rule, broken in rules.items() if broken]
-    if config.resume == "auto" or (config.resume is not None and not Path(config.resume).is_dir()):
-        rule = "with folds to name a folder that exists, such as runs/folds/<date>_<time>_<name>"
+    if config.resume is not None and (config.resume == "auto" or not _is_ours(Path(config.resume))):
+        rule = "with folds to name the folder of a cross-validation, such as runs/folds/<date>_<time>_<name>"
         problems.append(expected("config", "resume", rule, config.resume))
     if problems:
         raise ConfigError(problems)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder is that of a cross-validation, which may have been killed before it wrote anything."""
+    return folder.is_dir() and ((folder / "train").is_dir() or not any(folder.iterdir()))
 
 
 def _new_root(folder: Path, name: str) -> Path:
@@ -136,9 +141,9 @@ def _run(arguments: list[str]) -> None:
         raise SystemExit(code)
 
 
-def _find(folder: Path, number: int) -> Path | None:
-    """The newest run of a fold, or None."""
-    return max(folder.glob(f"*_fold{number}"), default=None)
+def _find(folder: Path, number: int, *, holds: str) -> Path | None:
+    """The newest run of a fold that has such a file, or None."""
+    return max((run for run in folder.glob(f"*_fold{number}") if any(run.glob(holds))), default=None)
 
 
 def _override(key: str, *values: object) -> str:

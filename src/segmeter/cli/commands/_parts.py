@@ -27,7 +27,7 @@ from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.records import read_run
 from segmeter.schema import as_plain
-from segmeter.threads import count_is_set, leave_busy_cores, share_cores
+from segmeter.threads import count_is_set, share_cores
 
 _DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
 _FREE = (*(("data", key) for key in ("root", "verify", "timeout_s")), ("export", "workers"), ("export", "queue_mb"))
@@ -59,30 +59,21 @@ def open_device(name: str, local: int = 0) -> torch.device:
 
 
 def choose_threads(resumed: Path | None) -> None:
-    """Let a training on a CPU leave the cores that other programs keep busy, and go on with the threads it began with.
-
-    Only a new training looks at the load, because the last bits of the weights depend on the number of threads.
-    """
-    if count_is_set():
-        return
-    if resumed is not None:
-        began = read_run(resumed).get("hardware", {}).get("threads")
-        if isinstance(began, int) and began != torch.get_num_threads():
-            _LOG.warning("resume: %d threads, as the run began with, not %d.", began, torch.get_num_threads())
-            torch.set_num_threads(began)
-        return
-    before, busy = torch.get_num_threads(), leave_busy_cores()
-    if torch.get_num_threads() < before:
-        text = "threads: %d instead of %d, as other programs keep %.1f cores busy. OMP_NUM_THREADS overrides this."
-        _LOG.warning(text, torch.get_num_threads(), before, busy)
+    """Let a resumed training on a CPU go on with the threads that it began with, unless the environment sets them."""
+    if resumed is not None and not count_is_set():
+        _set_threads(read_run(resumed).get("hardware", {}).get("threads"))
 
 
 def keep_threads(device: torch.device, resumed: Path | None) -> None:
     """Let a resumed run compute with its original number of threads, on which the last bits depend on a CPU."""
-    threads = read_run_manifest(resumed)["identity"].get("threads") if resumed else None
-    if device.type == "cpu" and isinstance(threads, int) and threads != torch.get_num_threads():
-        _LOG.warning("resume: %d threads, as the run began with, not %d.", threads, torch.get_num_threads())
-        torch.set_num_threads(threads)
+    if device.type == "cpu" and resumed is not None:
+        _set_threads(read_run_manifest(resumed)["identity"].get("threads"))
+
+
+def _set_threads(began: Any) -> None:
+    if isinstance(began, int) and began != torch.get_num_threads():
+        _LOG.warning("resume: %d threads, as the run began with, not %d.", began, torch.get_num_threads())
+        torch.set_num_threads(began)
 
 
 def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import logging
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -13,7 +12,7 @@ from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
@@ -30,9 +29,8 @@ from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
-from segmeter.progress import Stages
 from segmeter.report.html import write_report
-from segmeter.report.pictures.worst import LIST, write_worst_list
+from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +79,9 @@ def run(config: EvalConfig, job: Job) -> float | None:
         note_done(folder, found)
         if config.report.html:
             write_report(folder, config.report)
-    _show(config, folder, summary, predictor.stages)
+    print_summary(summary)
+    show_files(folder)
+    sys.stdout.write(f"{predictor.stages.report()}\n")
     return next(iter(found.values()))
 
 
@@ -101,16 +101,3 @@ def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
         _LOG.warning("%s", line)
     check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
     return dataset, report.content_sha256
-
-
-def _show(config: EvalConfig, folder: Path, summary: dict[str, Any], stages: Stages) -> None:
-    print_summary(summary)
-    lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
-    if config.report.worst:
-        lines.append(f"worst     {folder / LIST}")
-    if config.report.overlays:
-        lines.append(f"overlays  {folder / 'overlays'}")
-    if config.report.html:
-        lines.append(f"report    {folder / 'report.html'}")
-    lines.append(stages.report())
-    sys.stdout.write("\n".join(lines) + "\n")

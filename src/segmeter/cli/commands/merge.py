@@ -10,7 +10,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ROOTS, MergeConfig
 from segmeter.cli.runs.objective import find_objective, results
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError
 from segmeter.evaluation.finished.merge import Merge, check_merge, merge
@@ -47,7 +47,7 @@ def run(config: MergeConfig, job: Job) -> float | None:
         merging = replace(merging, folder=folder)
         summary = merge(merging)
         value = finish_merged(merging, summary, config.report, None)
-    show_merged(folder, summary, html=config.report.html)
+    show_merged(folder, summary)
     return value
 
 
@@ -94,7 +94,7 @@ def _facts(job: Merge) -> dict[str, Any]:
     return {**kept, "merged": joined}
 
 
-def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> None:
+def show_merged(folder: Path, summary: dict[str, Any]) -> None:
     """Print the results of a merged run, and where its files are."""
     if not summary:
         sys.stdout.write(f"predictions   {folder / 'predictions'}\n")
@@ -102,10 +102,7 @@ def show_merged(folder: Path, summary: dict[str, Any], *, html: bool) -> None:
     print_summary(summary)
     if "merged" in summary:
         sys.stdout.write(f"out of fold: the rows of {summary['merged']['n_runs']} checkpoints, each on its own cases\n")
-    lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
-    if html:
-        lines.append(f"report    {folder / 'report.html'}")
-    sys.stdout.write("\n".join(lines) + "\n")
+    show_files(folder)
 
 
 def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from segmeter.cli.runs.folder_lock import cleared
 from segmeter.errors import ConfigError
 from segmeter.records import CONFIG, read_yaml
 from segmeter.report.config import ReportConfig
@@ -46,9 +45,7 @@ def run(arguments: Sequence[str]) -> None:
         sys.stdout.write(f"index     {write_index(folder)}\n")
         return
     config = ReportConfig(**_own(folder) | dict(_parse(setting) for setting in settings))
-    with cleared(folder):
-        place = write_report(folder, config)
-    sys.stdout.write(f"report    {place}\n")
+    sys.stdout.write(f"report    {write_report(folder, config)}\n")
 
 
 def _own(folder: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place, show
 from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import NnunetLabels, read_labels
@@ -30,7 +29,6 @@ from segmeter.evaluation.pairing import (
     put_beside,
     read_case_image,
 )
-from segmeter.evaluation.probs import find_probs
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
@@ -38,11 +36,7 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_o
 from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
-from segmeter.report.html import write_report
-from segmeter.report.pictures.chosen import Ranking
-from segmeter.report.pictures.finished import DrawnCase, draw_run
-from segmeter.report.pictures.objects import measured_objects
-from segmeter.report.pictures.worst import LIST, write_worst_list
+from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
 
 NNUNET = "summary.json"
@@ -52,22 +46,27 @@ _LOG = logging.getLogger(__name__)
 
 def run(config: ScoreConfig, job: Job) -> float | None:
     """Score, and return the objective, which a sweep may optimise."""
-    check_counts(config.data.counts_shape)
-    nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     spec = config.data.spec()
+    check_counts(spec)
+    nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     config = config.replace(metrics=_completed(config, nnunet, spec))
     objective = find_objective(config.objective, config.metrics, spec)
     pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
     scoring = _scoring(config, pairing)
     refuse_files(scoring)
     images = find_images(config.images, pairing) if config.images else {}
-    check_case_ids(config.metrics, spec, pairing.pairs.case_ids, images=bool(images))
+    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
     shard = _shard(config, pairing)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
+    probs: Mapping[str, Path] = {}
+    if config.probs:
+        from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
+
+        probs = find_probs(config.probs, pairing.pairs)
     scoring = replace(
         scoring,
         pairing=put_beside(pairing, images) if images and _looks_at_images(config) else pairing,
-        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
+        probs=probs,
         folder=resumed or Path(),
         resume=resumed is not None,
         shard=shard,
@@ -88,8 +87,11 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         found = results(summary, objective)
         note_done(folder, found)
         if config.report.html:
+            from segmeter.report.html import write_report  # a run without a page starts sooner
+
             write_report(folder, config.report)
-    _show(config, folder, summary)
+    print_summary(summary)
+    show_files(folder)
     return next(iter(found.values()))
 
 
@@ -174,20 +176,6 @@ def _warn(pairing: Pairing, predictions: Path) -> None:
         _LOG.warning("predictions without a reference in %s (%s).", show(predictions), some(pairing.extra))
 
 
-def _show(config: ScoreConfig, folder: Path, summary: dict[str, Any]) -> None:
-    print_summary(summary)
-    lines = [f"figures   {folder / 'metrics.json'}", f"cases     {folder / 'cases.csv'}"]
-    if config.data.nnunet:
-        lines.append(f"nnU-Net   {folder / NNUNET}")
-    if config.report.worst:
-        lines.append(f"worst     {folder / LIST}")
-    if config.images and config.report.overlays:
-        lines.append(f"overlays  {folder / 'overlays'}")
-    if config.report.html:
-        lines.append(f"report    {folder / 'report.html'}")
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
 def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfig) -> None:
     """Draw the chosen cases of a finished run of `score`, and crop the worst.
 
@@ -205,6 +193,10 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
     DataError
         One line per image that can't be read or has another size, and per case whose masks changed.
     """
+    from segmeter.report.pictures.chosen import Ranking  # they load what draws, which most runs don't need
+    from segmeter.report.pictures.finished import DrawnCase, draw_run
+    from segmeter.report.pictures.objects import measured_objects
+
     pairs = {pair.case_id: pair for pair in scoring.pairs}
     measured = hashes_of(read_records(scoring.folder))
     scorer = scoring.scorer()

@@ -25,8 +25,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
-from segmeter.distributed.ranks import World, find_address, joined
-from segmeter.distributed.watch import watched
+from segmeter.distributed.ranks import World, joined
 from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
@@ -35,7 +34,6 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.models.build import build_segmenter
-from segmeter.models.segmenter import Segmenter
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.report.page.training import FIRST_BATCH
@@ -52,7 +50,6 @@ from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
 from segmeter.training.plan import TrainPlan, fit_budget, plan_training
-from segmeter.training.signals import let_finish
 from segmeter.training.step import time_step
 from segmeter.training.trainer import check_resumed, follow, train
 from segmeter.training.validation import UNLEARNED
@@ -69,19 +66,18 @@ def run(config: TrainConfig, job: Job) -> float | None:
         run_folds(config, job, config.folds)
         return None
     place, minutes = find_place(), config.training.stall_minutes
-    if place is not None:
-        find_address(place)
-    with watched(place, None if minutes is None else 60 * minutes, settle=let_finish) as watch:
-        device = open_device(config.device, place.local if place else 0)
-        with joined(watch, device) as world:
-            return _train(config, job, device, world)
+    device = open_device(config.device, place.local if place else 0)
+    with joined(place, device, None if minutes is None else 60 * minutes) as world:
+        return _train(config, job, device, world)
 
 
 def _train(config: TrainConfig, job: Job, device: torch.device, world: World) -> float | None:
     resumed = find_resumed(config, job, config.resume, holds=CHECKPOINTS) if world.leads else None
     if device.type == "cpu" and world.size == 1:
         choose_threads(resumed)
-    (train_data, val_data), (seen, val_seen) = _open(config, world)
+    find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
+    with world.first_alone():
+        (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"], unread=["test"])
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
 
     def prepared(config: TrainConfig) -> TrainJob:
@@ -95,16 +91,20 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         follow(training)
         return None
     check_job(training)
-    facts, accept = _facts(config, seen, val_seen), partial(check_resumed, training)
-    facts |= _choices(plan, training.model.segmenter)
-    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+    start = getattr(training.model.segmenter.network, "start", None)
+    facts = {
+        "data": seen.content_sha256,
+        "val_data": val_seen.content_sha256,
+        "data_root": known_place(Path(config.data.root).expanduser()),  # where eval finds the data again
+        "planned": as_plain(plan.chosen),
+    } | ({} if start is None else {"start": start})
+    with open_run(config, job, resumed=resumed, facts=facts, accept=partial(check_resumed, training)) as folder:
         _say(plan)
         advise(config, train_data, val_data)
         result = train(replace(training, folder=folder))
-        note_done(folder, _result(result))
+        note_done(folder, {**_scores(result), "steps": result.steps, "seconds": round(result.seconds, 1)})
         write_report(folder)
-    _show(folder, result)
-    _show_debug(folder, config.training, result)
+    _show(folder, config.training, result)
     return result.score
 
 
@@ -179,13 +179,6 @@ def _job(
     )
 
 
-def _open(config: TrainConfig, world: World) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
-    """The checked splits to train and to validate on."""
-    find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
-    with world.first_alone():
-        return open_splits(config.data, ["train", "val"], unread=["test"])
-
-
 def _open_data(
     config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
 ) -> TrainData:
@@ -224,21 +217,6 @@ def _open_data(
     )
 
 
-def _facts(config: TrainConfig, seen: DataReport, val_seen: DataReport) -> dict[str, Any]:
-    """Facts about the data for run.json: its place, where eval finds it again, and the hashes of its contents."""
-    return {
-        "data": seen.content_sha256,
-        "val_data": val_seen.content_sha256,
-        "data_root": known_place(Path(config.data.root).expanduser()),
-    }
-
-
-def _choices(plan: TrainPlan, segmenter: Segmenter) -> dict[str, Any]:
-    """Decisions that the user left to us: values that follow from the data, and the weights that were found."""
-    start = getattr(segmenter.network, "start", None)
-    return {"planned": as_plain(plan.chosen)} | ({} if start is None else {"start": start})
-
-
 def _say(plan: TrainPlan) -> None:
     """Show what was decided, in the words in which it can be set."""
     if plan.chosen:
@@ -249,17 +227,21 @@ def _say(plan: TrainPlan) -> None:
         _LOG.warning(plan.problem)
 
 
-def _result(result: TrainResult) -> dict[str, float | None]:
-    """The results that a sweep compares, the score that chose the best checkpoint first."""
-    scores = {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
-    return {**scores, "steps": result.steps, "seconds": round(result.seconds, 1)}
+def _scores(result: TrainResult) -> dict[str, float | None]:
+    """The scores of the best checkpoint, the one that chose it first; none without validation."""
+    return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 
-def _show(folder: Path, result: TrainResult) -> None:
+def _show(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
+    """Print how the training ended, its best checkpoint, and what debug=overfit and debug=profile were run for."""
+    checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
+    if result.score is not None:
+        scores = ", ".join(f"{name} {number(value)}" for name, value in _scores(result).items())
+        checkpoint = f"best      {scores}   {folder / 'checkpoints' / 'best'}"
     sys.stdout.write(
         f"{result.steps} steps, {result.epochs:.1f} epochs in {result.seconds:.0f} s "
         f"({result.images_per_second:.1f} images/s), ended by: {result.reason}\n"
-        f"{_checkpoint_line(folder, result)}\n"
+        f"{checkpoint}\n"
         f"report    {folder / 'report.html'}\n"
     )
     if result.unlearned:
@@ -267,10 +249,6 @@ def _show(folder: Path, result: TrainResult) -> None:
             f"warning: IoU below {UNLEARNED} at the best checkpoint, though the validation masks hold them: "
             f"{', '.join(result.unlearned)}.\n"
         )
-
-
-def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
-    """Show the results that debug=overfit and debug=profile were run for."""
     if config.profile_steps and (folder / FOLDER / TABLE).is_file():
         sys.stdout.write(f"profile   {folder / FOLDER / TABLE}, {TRACE} beside it for chrome://tracing or Perfetto\n")
     if config.overfit_batches and config.stop_at is not None:
@@ -279,15 +257,6 @@ def _show_debug(folder: Path, config: TrainingConfig, result: TrainResult) -> No
         sys.stdout.write(f"overfit   {'fits' if fits else f'DOES NOT FIT: below {config.stop_at:g}'}: {score}\n")
         if not fits:
             sys.stdout.write(f"          look at masks and predictions in {folder / 'validation'}\n")
-
-
-def _checkpoint_line(folder: Path, result: TrainResult) -> str:
-    """The best checkpoint with the score that chose it, beside the mean IoU; without validation, the last one."""
-    if result.score is None:
-        return f"last      not validated   {folder / 'checkpoints' / 'last'}"
-    shown = {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
-    scores = ", ".join(f"{name} {number(value)}" for name, value in shown.items())
-    return f"best      {scores}   {folder / 'checkpoints' / 'best'}"
 
 
 def draw_batch(

@@ -117,7 +117,8 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     _check_names(request)
     overrides = _sound(request, _parsed([*_several_loggers(request.overrides)], problems), problems)
     with _hydra(request):
-        jobs = _combinations(overrides, problems) if request.sweep else [_strings(overrides)]
+        alone = tuple(override.input_line or "" for override in overrides)
+        jobs = _combinations(overrides, problems) if request.sweep else [alone]
         found = [_composed(request, job, problems) for job in jobs[:1]]
         if len(jobs) > 1 and not _is_searched(found[0]):
             if len(jobs) > SWEEP_LIMIT:
@@ -233,10 +234,6 @@ def _unknown_options(override: Override, known: list[str]) -> list[str]:
         for name in map(str, chosen)
         if name not in known
     ]
-
-
-def _strings(overrides: list[Override]) -> tuple[str, ...]:
-    return tuple(override.input_line or "" for override in overrides)
 
 
 def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:

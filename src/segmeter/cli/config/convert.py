@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
 from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
-from segmeter.cli.config.groups import CONFIGS, GROUPS
+from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.reference import PRESETS
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.config.trained_data import TRAINED, fill_data
@@ -28,9 +27,7 @@ _OWN = ("resume", "allow_changes", "plugins")  # a resumed run does not bring th
 AUTO = "auto"
 
 
-def convert(
-    root: type[Config], job: Composed, *, command: str, folders: Sequence[Path], problems: list[str]
-) -> Config | None:
+def convert(root: type[Config], job: Composed, *, command: str, problems: list[str]) -> Config | None:
     """Check the values of a job.
 
     Parameters
@@ -39,8 +36,6 @@ def convert(
         The schema of the command.
     command
         Its name, for lines that name the help to look at.
-    folders
-        The user's folders with YAML files.
     problems
         Takes a line per problem; the result is then None.
     """
@@ -50,19 +45,19 @@ def convert(
         values = fill_data(values, job.overrides) if root is EvalConfig else values
     except InputError as error:
         told = [*error.problems]
-    config, found = _checked(root, job, values, command=command, folders=folders, filled=not told)
+    config, found = _checked(root, job, values, command=command, filled=not told)
     problems.extend([*told, *found])
     return None if told or found else config
 
 
 def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str]:
     """A line for each key that the command does not have; values are not looked at."""
-    _, problems = _checked(root, job, job.values, command=command, folders=[], filled=True)
+    _, problems = _checked(root, job, job.values, command=command, filled=True)
     return [line for line in problems if "unknown key" in line or "is not allowed" in line]
 
 
 def _checked(
-    root: type[Config], job: Composed, values: dict[str, Any], *, command: str, folders: Sequence[Path], filled: bool
+    root: type[Config], job: Composed, values: dict[str, Any], *, command: str, filled: bool
 ) -> tuple[Config | None, list[str]]:
     unset: list[str] = []
     unknown = root is EvalConfig and name_of(values.get("data")) == TRAINED  # no checkpoint is given that would know
@@ -71,11 +66,9 @@ def _checked(
     lines = [required(key) for key in unset]
 
     def advice(key: str) -> str:
-        chosen = _setter(key, job.overrides, [CONFIGS, *folders])
-        remedy = f"{chosen} sets it: '~{key}' on the command line takes it out. " if chosen else ""
         group = key.partition(".")[0]
         page = f" {group}" if "." in key and group in root.model_fields else ""
-        return f"{remedy}See: segmeter {command} --help{page}."
+        return f"See: segmeter {command} --help{page}."
 
     try:
         return root.model_validate(values), lines
@@ -109,33 +102,6 @@ def _typed(key: str, overrides: Sequence[str]) -> str | None:
     return items[int(index)].strip() if text and index.isdigit() and int(index) < len(items) else text
 
 
-def _setter(key: str, overrides: Sequence[str], folders: Sequence[Path]) -> str:
-    """The chosen file that sets a key, such as "experiment=mine"; "" if the command line sets the key itself."""
-    split = [line.lstrip("+").partition("=") for line in overrides]
-    if key in [name for name, *_ in split]:
-        return ""
-    for group, _, name in reversed(split):
-        for folder in folders:
-            path = folder / group / f"{name}.yaml"
-            if (folder / group).is_dir() and path.is_relative_to(folder) and path.is_file() and _sets(path, key):
-                return f"{group}={name}"
-    return ""
-
-
-def _sets(path: Path, key: str) -> bool:
-    text = path.read_text("utf-8", "replace")
-    try:
-        values: Any = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return False
-    values = values if "@package _global_" in text else {path.parent.name: values}
-    for part in key.partition("[")[0].split("."):
-        if not isinstance(values, Mapping) or part not in values:
-            return False
-        values = values[part]
-    return True
-
-
 def fill_resumed(job: Composed) -> dict[str, Any]:
     """The values of a job that resumes a run: the run's own, except for those that the job sets.
 
@@ -148,7 +114,7 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
         The run's configuration can't be read, or it used plugins that are not named again.
     """
     values, resume = job.values, job.values.get("resume")
-    if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").is_file():
+    if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").exists():
         return values
     saved = _saved(Path(resume) / "config.yaml")
     missing = sorted(set(saved.get("plugins") or ()) - set(values.get("plugins") or ()))

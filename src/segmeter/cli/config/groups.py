@@ -22,7 +22,9 @@ from segmeter.schema import Config, Registry
 from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+# A wheel holds the configurations inside the package; a checkout keeps them in its top folder
+_PACKAGE = Path(__file__).parents[2]
+CONFIGS = next(path for path in (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs") if path.is_dir())
 
 GROUPS: dict[str, Registry | type[Config]] = {
     "data": DATA,

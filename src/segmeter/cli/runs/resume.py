@@ -37,11 +37,11 @@ def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: 
         if not _holds(folder, holds):
             rule = f"expected `resume` to be a run folder with {holds}"
             raise ConfigError(f"{job.command}: {rule}, got {folder.absolute()}.")
-        return _without_pipes(folder)
+        return folder
     found = job.folder if job.folder is not None else _newest(config, job, holds)
     if found is not None and _holds(found, holds):
         sys.stderr.write(f"resuming {found}\n")
-        return _without_pipes(found)
+        return found
     place = (found or config.run.root / job.command).absolute()
     sys.stderr.write(f"resume=auto: no run named {run_name(config, job)!r} with {holds} in {place}; starting anew\n")
     return None
@@ -64,11 +64,3 @@ def _start(folder: Path) -> datetime:
 
 def _holds(folder: Path, pattern: str) -> bool:
     return next(folder.glob(pattern), None) is not None
-
-
-def _without_pipes(folder: Path) -> Path:
-    """Refuse a folder with files that block when they are opened."""
-    for path in sorted(folder.iterdir()):
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise ConfigError(f"resume: {path}: expected a regular file, got a FIFO, socket or device. Remove it.")
-    return folder

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,20 +12,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
 
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.runs.folder_lock import LOCK, OWNER, Reserved, clear_killed, owner_of, take_lock
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
-    json_bytes,
     make_folder,
     new_folder,
+    operation,
     remove,
     safe_id,
     write_bytes,
@@ -32,15 +32,15 @@ from segmeter.files import (
 )
 from segmeter.metrics.arrays import say
 from segmeter.provenance import hardware, source, versions
-from segmeter.records import RUN, read_run, seal_run
+from segmeter.records import RUN, read_own, read_run, seal_run
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.signals import let_finish
 
 KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
-_MOMENT = 0.5  # seconds
-_ROOM = 16384  # bytes reserved for the record of how the run ended
+LOCK = ".lock"
+OWNER = ".owner"  # the process and machine that hold the lock, or held it last: Windows lets nobody read a locked file
 NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
     *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
@@ -173,6 +173,14 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
     write_json(folder / RUN, seal_run(done, folder))
 
 
+def show_files(folder: Path) -> None:
+    """Print where the files of a finished evaluation are."""
+    files = {"figures": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
+    for name, file in (files | {"overlays": "overlays", "report": "report.html"}).items():
+        if (folder / file).exists():
+            sys.stdout.write(f"{name:<9} {folder / file}\n")
+
+
 def run_name(config: Common, job: Job) -> str:
     """The last part of a new folder's name."""
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
@@ -195,9 +203,6 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
     try:
         if resumed:
             lock = take_lock(resumed)
-            if lock is None:  # a new run beside it may hold it for a moment (`clear_killed`)
-                time.sleep(_MOMENT)
-                lock = take_lock(resumed)
             if lock is None:
                 raise ConfigError(f"run: {resumed} is in use by {owner_of(resumed)}.")
             return resumed, lock
@@ -205,7 +210,6 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
             lock = _claim_new(folder, adopt=job.folder is not None)
             if lock is not None:
-                clear_killed(folder.parent)
                 return folder, lock
     except OSError as error:
         if error.errno not in NOT_WRITABLE:
@@ -214,6 +218,34 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
         key = "resume" if resumed else "run.root"
         raise ConfigError(expected("config", key, "to be a folder that can be written", given)) from error
     raise ConfigError(expected("config", "run.root", "to have room for a new run", str(wanted)))
+
+
+def take_lock(folder: Path) -> FileLock | None:
+    """Lock a run's folder; None if another process holds the lock.
+
+    The system frees the lock of a process that is killed, so no lock is ever stale.
+
+    Raises
+    ------
+    OSError
+        The system can't lock files there.
+    """
+    lock = FileLock(folder / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
+    with operation("open", folder / LOCK), suppress(Timeout):
+        lock.acquire()
+    if not lock.is_locked:
+        return None
+    with suppress(OSError):  # a full disk: the lock holds without a name
+        write_bytes(folder / OWNER, f"process {os.getpid()} on {platform.node()}\n".encode())
+    return lock
+
+
+def owner_of(folder: Path) -> str:
+    """Name the process that holds a run's folder, or held it last."""
+    try:
+        return read_own(folder / OWNER).decode().strip() or "another process"
+    except (OSError, ValueError):
+        return "another process"
 
 
 def _claim_new(folder: Path, *, adopt: bool) -> FileLock | None:
@@ -255,23 +287,19 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "process": os.getpid(),
     }
     write_json(folder / RUN, seal_run({**record, "state": "running"}, folder))
-    room = Reserved(folder / RUN, len(json_bytes(record)) + _ROOM)
     try:
-        try:
-            yield
-            if job.folder is None and config.run.copy_to is None:  # otherwise there is more to do
-                let_finish()
-            done = {**record, **_result(folder), "end": _now(), "state": "done"}
-            room.publish(json_bytes(seal_run(done, folder)))
-        except BaseException as error:
-            fault = _explain(error, config, job, folder)
-            LOGGER.error("%s", _state(fault))
-            with suppress(OSError):  # only the first fault is reported
-                ended = {**record, **_result(folder), "end": _now(), "state": _state(fault)}
-                room.publish(json_bytes(seal_run(ended, folder)), durable=False)
-            raise fault from (error if fault is not error else error.__cause__)
-    finally:
-        room.close()
+        yield
+        if job.folder is None and config.run.copy_to is None:  # otherwise there is more to do
+            let_finish()
+        done = {**record, **_result(folder), "end": _now(), "state": "done"}
+        write_json(folder / RUN, seal_run(done, folder))
+    except BaseException as error:
+        fault = _explain(error, config, job, folder)
+        LOGGER.error("%s", _state(fault))
+        with suppress(OSError):  # only the first fault is reported; on a full disk the state stays "running"
+            ended = {**record, **_result(folder), "end": _now(), "state": _state(fault)}
+            write_json(folder / RUN, seal_run(ended, folder))
+        raise fault from (error if fault is not error else error.__cause__)
 
 
 def _result(folder: Path) -> dict[str, Any]:
@@ -282,10 +310,10 @@ def _result(folder: Path) -> dict[str, Any]:
 
 def _state(error: BaseException) -> str:
     if isinstance(error, SegmeterError):
-        return f"stopped: {error.problems[0][: _ROOM // 8]}"
+        return f"stopped: {error.problems[0]}"
     if isinstance(error, KeyboardInterrupt):
         return str(error) or "interrupted"
-    return f"failed: {type(error).__name__}: {str(error)[: _ROOM // 8]}"
+    return f"failed: {type(error).__name__}: {error}"
 
 
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
@@ -300,9 +328,8 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
     stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)
     if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
         *others, last = error.problems
-        explained = RunError([*others, f"{last} Then {remedy}."])
-        explained.exit_code = error.exit_code
-        return explained
+        kind = PeerError if isinstance(error, PeerError) else RunError
+        return kind([*others, f"{last} Then {remedy}."], exit_code=error.exit_code)
     return error
 
 

@@ -150,8 +150,9 @@ def stated_geometry(
 
 
 def _stated_problem(where: str, edges: Sequence[object], units: Sequence[object], known: Sequence[str | None]) -> str:
-    if not all(_is_edge(edge) for edge in edges):
-        found = f"({', '.join('none' if edge is None else _write_edge(edge) for edge in edges)})"
+    if not all(_is_number(edge) and math.isfinite(edge) and edge > 0 for edge in edges):
+        named = ("none" if edge is None else f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40] for edge in edges)
+        found = f"({', '.join(named)})"
         return expected(where, "spacing", "to be a finite number > 0 along every axis", found, SET_SPACING)
     foreign = [unit for unit, found in zip(units, known, strict=True) if found is None]
     if foreign:
@@ -170,16 +171,8 @@ def _known_unit(name: object) -> str | None:
     return find_unit(name) if isinstance(name, str) else None
 
 
-def _is_edge(edge: object) -> bool:
-    return _is_number(edge) and math.isfinite(edge) and edge > 0
-
-
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _write_edge(edge: object) -> str:
-    return f"{edge:.6g}" if _is_number(edge) else repr(edge)[:40]
 
 
 def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geometry, shape: Sequence[int]) -> list[str]:
@@ -188,8 +181,14 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
     Two affines agree if no corner moves by more than a quarter of the smallest pixel edge. Two spacings agree if they
     differ by no more than a thousandth.
     """
-    found = _differing_spacing(given, wanted) or _differing_tags(given, wanted)
-    if not found and given.world == wanted.world and given.affine is not None and wanted.affine is not None:
+    found: tuple[str, str, str] | None = None
+    if given.spacing is not None and wanted.spacing is not None and not same_spacing(given, wanted):
+        found = "spacing", write_spacing(wanted.spacing, wanted.unit), write_spacing(given.spacing, given.unit)
+    elif given.crs and wanted.crs and given.crs != wanted.crs:
+        found = "coordinate reference system", wanted.crs, given.crs
+    elif None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
+        found = _NODATA, _write_nodata(wanted.nodata), _write_nodata(given.nodata)
+    elif given.world == wanted.world and given.affine is not None and wanted.affine is not None:
         found = differing_place(given.affine, wanted.affine, shape)
     if not found:
         return []
@@ -227,15 +226,6 @@ def _write_nodata(value: float | str | None) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
-def _differing_tags(given: Geometry, wanted: Geometry) -> tuple[str, str, str] | None:
-    """Compare reference systems and nodata values, where both files state them."""
-    if given.crs and wanted.crs and given.crs != wanted.crs:
-        return "coordinate reference system", wanted.crs, given.crs
-    if None not in (given.nodata, wanted.nodata) and given.nodata != wanted.nodata:
-        return _NODATA, _write_nodata(wanted.nodata), _write_nodata(given.nodata)
-    return None
-
-
 def write_spacing(spacing: Sequence[float], unit: str | None) -> str:
     """Write a spacing for a message."""
     return f"({', '.join(f'{edge:.6g}' for edge in spacing)}){f' {unit}' if unit else ''}"
@@ -254,12 +244,6 @@ def same_spacing(first: Geometry, second: Geometry) -> bool:
         return first.spacing is second.spacing
     factor = MILLIMETRES[first.unit] / MILLIMETRES[second.unit] if first.unit and second.unit else 1.0
     return agree([edge * factor for edge in first.spacing], second.spacing)
-
-
-def _differing_spacing(given: Geometry, wanted: Geometry) -> tuple[str, str, str] | None:
-    if given.spacing is None or wanted.spacing is None or same_spacing(given, wanted):
-        return None
-    return "spacing", write_spacing(wanted.spacing, wanted.unit), write_spacing(given.spacing, given.unit)
 
 
 def differing_place(

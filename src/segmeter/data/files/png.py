@@ -131,11 +131,6 @@ def _unpack(stream: NDArray[np.uint8], layout: PngLayout) -> NDArray[Any] | None
         return rows.view(">u2").astype(np.uint16)
     if layout.bits == 8:
         return rows
-    return _split_bits(rows, layout)
-
-
-def _split_bits(rows: NDArray[np.uint8], layout: PngLayout) -> NDArray[np.uint8]:
-    """Unpack samples of 1, 2 or 4 bits, the leftmost in the high bits."""
-    shifts = np.arange(8 - layout.bits, -1, -layout.bits, dtype=np.uint8)
-    samples = (rows[:, :, None] >> shifts) & np.uint8(2**layout.bits - 1)
-    return np.ascontiguousarray(samples.reshape(layout.height, -1)[:, : layout.width])
+    shifts = np.arange(8 - layout.bits, -1, -layout.bits, dtype=np.uint8)  # the leftmost sample is in the high bits
+    split = (rows[:, :, None] >> shifts) & np.uint8(2**layout.bits - 1)
+    return np.ascontiguousarray(split.reshape(layout.height, -1)[:, : layout.width])

@@ -79,20 +79,12 @@ def read_apart(
     most_bytes = SPARE_BYTES + _BYTES_PER_PIXEL * max_pixels
     request = pickle.dumps((Path.cwd(), work, arguments, seconds, most_bytes), protocol=5)
     with _room:
-        reader = _take_idle()
-        if reader is not None:
-            with suppress(_Crashed):  # an earlier file may have damaged it, so only a crash of a fresh process counts
-                return cast(Result, reader.ask(path, request, seconds))
+        with suppress(IndexError, _Crashed):  # an earlier file may have damaged it: only a fresh process's crash counts
+            return cast(Result, _idle.pop().ask(path, request, seconds))
         try:
             return cast(Result, _Reader().ask(path, request, seconds))
         except _Crashed as error:
             raise damaged(path, error) from error
-
-
-def _take_idle() -> "_Reader | None":
-    with suppress(IndexError):
-        return _idle.pop()
-    return None
 
 
 class _Reader:
@@ -121,7 +113,9 @@ class _Reader:
             if self.process.returncode == -getattr(signal, "SIGPROF", 0):
                 rule, found = f"to be decoded within {seconds:.3g} s of processor time", "none that ends"
                 raise DataError(expected(show(path), "file", rule, found, "Copy it again.")) from error
-            raise _Crashed(f"its decoder ended by {_cause(self.process.returncode)}") from error
+            code = self.process.returncode
+            cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise _Crashed(f"its decoder ended by {cause}") from error
         except BaseException:  # such as Ctrl-C, after which nobody reads the answer
             self.end()
             raise
@@ -141,10 +135,6 @@ class _Reader:
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             with suppress(OSError):  # unwritten bytes have no reader
                 cast(IO[bytes], pipe).close()
-
-
-def _cause(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def serve() -> None:

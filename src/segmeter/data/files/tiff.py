@@ -223,14 +223,12 @@ def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
         remedy = "Save each page as its own file (channels belong into one page, as samples)."
         raise DataError(expected(show(path), "file", "to hold one page", f"{len(tiff.pages)} pages", remedy))
     if level >= len(levels):
-        sizes = ", ".join(f"{number}: {_extent(one.keyframe)}" for number, one in enumerate(levels))
+        sizes = ", ".join(
+            f"{number}: {one.keyframe.imagelength} x {one.keyframe.imagewidth}" for number, one in enumerate(levels)
+        )
         remedy = f"Set data.level to 0 .. {len(levels) - 1} ({sizes})."
         raise DataError(expected(show(path), "data.level", "to be a level of the pyramid", level, remedy))
     return levels[level].keyframe, len(levels)
-
-
-def _extent(page: Any) -> str:
-    return f"{page.imagelength} x {page.imagewidth}"
 
 
 def _check_strips(page: Any, file: IO[bytes]) -> None:

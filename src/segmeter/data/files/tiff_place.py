@@ -145,8 +145,10 @@ def _ome(path: Path, xml: str, axes: str) -> Geometry:
 def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
     """Read the spacing by ImageJ's rules: an edge is 1 unless stated otherwise, and all axes have the same unit."""
     metadata, tags, source = tiff.imagej_metadata or {}, tiff.pages.first.tags, "ImageJ metadata"
-    plane = [_edge(tags.valueof(tag, (1, 1))) for tag in (283, 282)]  # y, x: pixels per unit
-    unit, per = _imagej_unit(metadata), _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
+    resolutions = [tags.valueof(tag, (1, 1)) for tag in (283, 282)]  # y, x: pixels per unit
+    plane = [units / pixels if pixels else math.inf for pixels, units in resolutions]
+    named = str(metadata.get("unit") or "").replace("\\u00B5", "u").strip()
+    unit, per = None if named.lower() in PIXEL_NAMES else named, _RESOLUTION_UNITS.get(int(tags.valueof(296, 1)))
     if unit is None and per == "inch" and plane[1] == 1 / 72:  # how ImageJ marks an image without a scale
         plane, per = [1.0, 1.0], None
     if unit and per and find_unit(unit) != per:
@@ -157,16 +159,6 @@ def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
     if not (unit or per) and edges == [1.0] * len(edges):
         return Geometry()
     return stated_geometry(path, edges, [unit or per] * len(edges), source=source)
-
-
-def _imagej_unit(metadata: dict[str, Any]) -> str | None:
-    unit = str(metadata.get("unit") or "").replace("\\u00B5", "u").strip()
-    return None if unit.lower() in PIXEL_NAMES else unit
-
-
-def _edge(resolution: tuple[int, int]) -> float:
-    pixels, units = resolution
-    return units / pixels if pixels else math.inf
 
 
 def _number(text: Any) -> Any:

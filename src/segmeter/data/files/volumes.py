@@ -134,7 +134,8 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
         raise ValueError(f"more bytes than the {size} that the header asks for")
 
     def decode() -> NDArray[Any]:
-        body = unpack_exactly(_whole_of(file), size, is_gzip=True) if packed else None
+        file.seek(0)
+        body = unpack_exactly(file.read(), size, is_gzip=True) if packed else None
         if body is None:
             stream.seek(0)
             body = np.frombuffer(stream.read(size), np.uint8)
@@ -182,11 +183,6 @@ def unpack_exactly(packed: bytes, size: int, *, is_gzip: bool) -> NDArray[np.uin
     end = struct.pack("<II", crc32(body), size % 2**32) if is_gzip else struct.pack(">I", zlib.adler32(body.data))
     place = packed.find(end) if is_gzip else packed.rfind(end)
     return body if place == len(packed) - len(end) else None
-
-
-def _whole_of(file: IO[bytes]) -> bytes:
-    file.seek(0)
-    return file.read()
 
 
 def _nifti_pixels(path: Path, header: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:

@@ -5,8 +5,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -308,7 +307,8 @@ def _ome(path: Path, scales: dict[str, Any], axes: int) -> Geometry:
     for step in scales["steps"]:
         kind = step.get("type")
         values = [1.0] * axes if kind == "identity" else step.get(kind)
-        if kind not in ("identity", "scale", "translation") or not _are_numbers(values, axes):
+        numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
+        if kind not in ("identity", "scale", "translation") or not numbers or len(values) < axes:
             rule = f"to be scales and translations, of {axes} or more numbers"
             text = json.dumps(step)[:80]
             problem = expected(f"{show(path)}: {source}", "coordinateTransformations", rule, text, SET_SPACING)
@@ -319,17 +319,10 @@ def _ome(path: Path, scales: dict[str, Any], axes: int) -> Geometry:
             scale, shift = ([a * b for a, b in zip(old, values[-axes:], strict=True)] for old in (scale, shift))
     units = ([None] * axes + [axis.get("unit") for axis in scales["axes"]])[-axes:]
     found = stated_geometry(path, scale, units, source=source)
-    return replace(found, affine=_affine(scale, shift, units)) if found.unit else found
-
-
-def _are_numbers(values: object, axes: int) -> bool:
-    return isinstance(values, list) and len(values) >= axes and all(type(value) in (int, float) for value in values)
-
-
-def _affine(scale: Sequence[float], shift: Sequence[float], units: Sequence[Any]) -> np.ndarray:
-    """Return the affine from indices, last array axis first, to millimetres."""
-    affine = np.eye(4)
+    if not found.unit:
+        return found
+    affine = np.eye(4)  # from indices, last array axis first, to millimetres
     for i, (edge, start, unit) in enumerate(zip(reversed(scale), reversed(shift), reversed(units), strict=True)):
         factor = MILLIMETRES[find_unit(unit) or "mm"]
         affine[i, i], affine[i, 3] = edge * factor, start * factor
-    return affine
+    return found.having(affine=affine)

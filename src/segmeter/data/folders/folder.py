@@ -55,7 +55,9 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
     images = scan_folder(root / config.images, role="images", remedy=_layout(config))
-    masks = _mask_folders(config, root)
+    classes = config.classes if config.task == "multilabel" else ()
+    places = class_folders("data", root / config.masks, "masks", classes)
+    masks = [scan_masks(place, role=role, remedy=_layout(config)) for place, role in places]
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)
@@ -109,7 +111,8 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
         try:
             own = root if url_of(root) else str(Path(config.root, root))
             part = build_folder(config.replace(root=own, sources={}), split=split)
-            parts.append(_named_after(part, name))
+            pairs = [replace(pair, case_id=safe_id(f"{name}-{pair.case_id}"), source=name) for pair in part.pairs]
+            parts.append(replace(part, pairs=tuple(pairs)))
         except DataError as error:
             problems += error.problems
     pairs = [pair for part in parts for pair in part.pairs]
@@ -123,11 +126,6 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
         source=", ".join(part.source for part in parts),
         weights={name: config.sources[root] for root, name in names.items()},
     )
-
-
-def _named_after(part: Dataset, name: str) -> Dataset:
-    pairs = (replace(pair, case_id=safe_id(f"{name}-{pair.case_id}"), source=name) for pair in part.pairs)
-    return replace(part, pairs=tuple(pairs))
 
 
 def _same_ids(pairs: list[Pair]) -> list[str]:
@@ -212,12 +210,6 @@ def _layout(config: FolderConfig) -> str:
     )
 
 
-def _mask_folders(config: FolderConfig, root: Path) -> list[Listing]:
-    """List the mask folder, or each class's folder for multilabel."""
-    places = class_folders("data", root / config.masks, "masks", config.classes if config.task == "multilabel" else ())
-    return [scan_masks(place, role=role, remedy=_layout(config)) for place, role in places]
-
-
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:
     """Return the names of one split by folds, by its list or by fractions; of two splits that folds join, one may be
     empty.
@@ -225,7 +217,11 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
     if config.fold is None or split not in ("train", "val"):
         stems = _split_stems(config, root, split, images.names)
         if not stems:
-            raise DataError(_empty_problem(split, len(images.names)))
+            remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
+            if split == "train":
+                remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
+            rule, found = f"{split!r} to hold a case", f"none of {len(images.names)} images"
+            raise DataError(expected("data", "split", rule, found, remedy))
         return stems
     number, count = map(int, config.fold.split("/"))
     both = {stem for each in ("train", "val") for stem in _split_stems(config, root, each, images.names)}
@@ -279,13 +275,6 @@ def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) ->
         group_by=config.group_by,
     )
     return [stem for stem in sorted(images) if falls[stem] == split]
-
-
-def _empty_problem(split: str, images: int) -> str:
-    remedy = f"Raise data.{split}_fraction, give lists, or set data.split=all."
-    if split == "train":
-        remedy = "Lower data.val_fraction and data.test_fraction, or give lists."
-    return expected("data", "split", f"{split!r} to hold a case", f"none of {images} images", remedy)
 
 
 def _list_name(config: FolderConfig, split: str) -> Path | None:

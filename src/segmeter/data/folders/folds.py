@@ -5,6 +5,7 @@ It also compares how two configurations assign cases, so that nobody evaluates o
 
 import csv
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -94,7 +95,8 @@ def split_names(
     """
     names = list(stems)
     places = {stem: split_place(group_of(stem, group_until, group_by), seed=seed) for stem in names}
-    splits = {stem: _split_at(place, val_fraction, test_fraction) for stem, place in places.items()}
+    ends = (("test", test_fraction), ("val", test_fraction + val_fraction), ("train", math.inf))
+    splits = {stem: next(split for split, end in ends if place < end) for stem, place in places.items()}
     rest = sorted({places[stem] for stem, split in splits.items() if split == "train"})
     for wanted, fraction in (("val", val_fraction), ("test", test_fraction)):
         if fraction > 0 and wanted not in splits.values() and len(rest) > 1:
@@ -141,12 +143,6 @@ def split_place(group: str, *, seed: int) -> float:
     return int.from_bytes(digest[:8]) / 2**64
 
 
-def _split_at(place: float, val_fraction: float, test_fraction: float) -> str:
-    if place < test_fraction:
-        return "test"
-    return "val" if place < test_fraction + val_fraction else "train"
-
-
 def deal_folds(
     stems: Iterable[str],
     count: int,
@@ -190,7 +186,11 @@ def deal_folds(
     missing = [] if strata is None else [stem for group in groups.values() for stem in group if stem not in strata]
     if missing:
         raise DataError(expected("data", "strata", "to have a line for every case", f"none for {some(missing)}"))
-    kinds = {name: _count_kinds(group, strata or {}) for name, group in groups.items()}
+    held_by = strata or {}
+    kinds = {  # the cases of each group, in all and per stratum
+        name: Counter(kind for stem in group for kind in (_ANY, *set(held_by.get(stem, ()))))
+        for name, group in groups.items()
+    }
     totals = sum(kinds.values(), Counter[str]())
 
     def rank(name: str) -> tuple[float, float, str]:
@@ -210,11 +210,6 @@ def deal_folds(
         held[fold] += own
         folds |= dict.fromkeys(groups[name], fold + 1)
     return folds
-
-
-def _count_kinds(group: Iterable[str], strata: Mapping[str, Collection[str]]) -> Counter[str]:
-    """Count the cases of a group, in all and per stratum."""
-    return Counter(kind for stem in group for kind in (_ANY, *set(strata.get(stem, ()))))
 
 
 def read_strata(path: Path) -> dict[str, tuple[str]]:

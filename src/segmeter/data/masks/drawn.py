@@ -72,7 +72,10 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
     number = clashes = 0
     for each, box in chosen:
         if numbered and each.crowd:
-            value = _crowd_value(path, ignored)
+            if ignored is None:
+                rule, remedy = "to be ignored, as nobody counted its objects", "Set data.ignore_index=255."
+                raise DataError(expected(show(path), "a crowd", rule, "no ignored value", remedy))
+            value = ignored
         else:
             number += 1
             value = number + (ignored is not None and number >= ignored) if numbered else each.label
@@ -102,13 +105,6 @@ def _crop(one: Drawn) -> tuple[Drawn, tuple[slice, slice]]:
         return replace(one, mask=one.mask[:0, :0].copy()), np.s_[:0, :0]
     box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     return replace(one, mask=one.mask[box].copy()), box
-
-
-def _crowd_value(path: Path, ignored: int | None) -> int:
-    if ignored is None:
-        rule, remedy = "to be ignored, as nobody counted its objects", "Set data.ignore_index=255."
-        raise DataError(expected(show(path), "a crowd", rule, "no ignored value", remedy))
-    return ignored
 
 
 def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, int]:

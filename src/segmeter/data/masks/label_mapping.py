@@ -201,7 +201,10 @@ def to_labels(
     """
     check_nodata(path, nodata, values, spec=spec, label_map=label_map)
     has_colours = values.ndim == 3
-    codes = _colour_codes(values) if has_colours else values
+    codes = values
+    if has_colours:
+        wide = values.astype(np.int32)
+        codes = (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
     if codes.dtype in (np.uint8, np.uint16):
         if not label_map and _all_allowed(codes, spec):
             return codes.astype(spec.label_dtype, copy=False)
@@ -210,12 +213,17 @@ def to_labels(
         counts = counted[found]
     else:  # colours, and wide or signed integers
         found, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    write = _write_colour if has_colours else str
+
+    def write(code: int) -> str:
+        return f"{code >> 16},{code >> 8 & 255},{code & 255}" if has_colours else str(code)
+
     known = label_map or {str(label): label for label in allowed_labels(spec)}
     table = [known.get(write(int(value)), -1) for value in found]
     unknown = [f"{write(int(found[k]))} ({counts[k]} pixels)" for k, label in enumerate(table) if label < 0]
     if unknown:
-        rule = f"to hold only {_allowed_text(spec, label_map)}"
+        ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
+        listed = f"what data.label_map names: {shorten(list(label_map), separator='; ')}" if label_map else ""
+        rule = f"to hold only {listed or f'0 to {spec.num_values - 1}{ignored}'}"
         remedy = _remedy(found, counts, len(unknown), spec, label_map)
         raise DataError(expected(show(path), "mask", rule, shorten(unknown, rest="more values"), remedy))
     if places is not None:
@@ -231,23 +239,6 @@ def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
     if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
         known |= codes == spec.ignore_index
     return bool(known.all())
-
-
-def _colour_codes(colours: np.ndarray) -> np.ndarray:
-    wide = colours.astype(np.int32)
-    return (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
-
-
-def _write_colour(code: int) -> str:
-    return f"{code >> 16},{code >> 8 & 255},{code & 255}"
-
-
-def _allowed_text(spec: ClassSpec, label_map: Mapping[str, int]) -> str:
-    if label_map:
-        return f"what data.label_map names: {shorten(list(label_map), separator='; ')}"
-    top = spec.num_values - 1
-    ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
-    return f"0 to {top}{ignored}"
 
 
 def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.array import ArrayRows, FileArray, Header, LazyArray, Lines
+from segmeter.data.files.array import ArrayRows, Header, LazyArray, Lines
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
@@ -81,7 +81,11 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
         values = read_outlines(path, form, reading, shape=shape)
         return StoredMap(values=values, geometry=NOWHERE, sha256=hash_path(path))
     with open_array(path, settled=True, **reading.options(path, is_folder=form == "zarr")) as array:
-        codes = _codes_of(array, reading)
+        codes = array.samples() if isinstance(array, PictureArray) else None
+        if codes is None:  # else it has one channel, is not lossy, and has no orientation
+            check_mask_header(path, array.header, label_map=reading.label_map)
+            codes = array.read_colours(3) if array.header.kind == "rgba" else array.read()
+        codes = codes.astype(np.uint8) if codes.dtype == np.bool_ else codes
         geometry = array.geometry if reading.located else Geometry(nodata=array.nodata)
         has_colours = codes.ndim == 3 and array.header.channels > 1
         sha256, is_palette = array.sha256, array.is_palette
@@ -96,16 +100,6 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
     if reading.flat and codes.ndim == 3 and len(codes) == 1:  # a volume of depth 1 as an image
         codes, geometry = codes[0], geometry.having(spacing=geometry.spacing and geometry.spacing[1:])
     return StoredMap(values=codes, geometry=geometry, sha256=sha256, is_palette=is_palette)
-
-
-def _codes_of(array: FileArray, reading: Reading) -> NDArray[Any]:
-    """Return the stored values, or colours, of a mask."""
-    codes = array.samples() if isinstance(array, PictureArray) else None
-    if codes is not None:  # such a file has one channel, is not lossy, and has no orientation
-        return codes
-    check_mask_header(array.path, array.header, label_map=reading.label_map)
-    codes = array.read_colours(3) if array.header.kind == "rgba" else array.read()
-    return codes.astype(np.uint8) if codes.dtype == np.bool_ else codes
 
 
 def has_pixels(path: Path) -> bool:

@@ -46,7 +46,7 @@ def compare(
     -------
     dict
         The content of compare.json: what `segmeter.metrics.summary.compare.compare_runs` returns, with ``schema``,
-        ``convention``, ``task``, ``classes``, ``ignore_index``, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
+        ``convention``, the classes' `ClassSpec.meaning`, ``folders``, ``bootstrap``, ``rank_by`` (the metric),
         ``order`` (the runs, best first), and ``other_orders``: the metrics that order them in another way.
 
     Raises
@@ -75,10 +75,8 @@ def compare(
     return {
         "schema": SCHEMA,
         "convention": config.convention,
-        "task": spec.task,
-        "classes": list(spec.names),
+        **spec.meaning,
         "mean_classes": boards[0].counted,
-        "ignore_index": spec.ignore_index,
         "folders": {name: known_place(folder) for name, folder in named.items()},
         **order_runs(compared["metrics"], rank_by or headline_of(config, spec)),
         **compared,
@@ -94,7 +92,7 @@ def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
     InputError
         Fewer than two, or one of them twice.
     """
-    resolved = find_runs("compare", folders, keep=_no_picture)
+    resolved = find_runs("compare", folders, keep=lambda name: not name.startswith(("predictions/", "overlays/")))
     if len(resolved) < 2:
         remedy = "Write runs=[A,B]."
         raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
@@ -108,11 +106,6 @@ def short_names(places: Sequence[Path]) -> list[str]:
     for shorter in (own, [_DATE.sub("", name) for name in own]):
         names = shorter if len(set(shorter)) == len(places) else names
     return names
-
-
-def _no_picture(name: str) -> bool:
-    """Whether a comparison may read a file of a run."""
-    return not name.startswith(("predictions/", "overlays/"))
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
@@ -135,8 +128,8 @@ def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
     (first, spec), *others = specs.items()
     problems = []
     for name, other in others:
-        for what, attribute in (("task", "task"), ("classes", "names"), ("ignore_index", "ignore_index")):
-            wanted, given = _shown(getattr(spec, attribute)), _shown(getattr(other, attribute))
+        for what, value in spec.meaning.items():
+            wanted, given = _shown(value), _shown(other.meaning[what])
             if wanted != given:
                 rule = f"to have the same {what}, as {first!r} with {wanted}"
                 problems.append(expected("compare", "runs", rule, f"{given} in {name!r}"))
@@ -195,7 +188,10 @@ def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, 
     return config.replace(
         headline=config.headline or (headlines.pop() if len(headlines) == 1 else None),
         cluster=cluster,
-        measures=tuple(_rebuild(one) for one in known),
+        measures=tuple(
+            MEASURES.schema(one["name"])(**{k: tuple(v) if isinstance(v, list) else v for k, v in one.items()})
+            for one in known
+        ),
         groups=config.groups or _groups(summaries),
     )
 
@@ -205,11 +201,6 @@ def _groups(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, 
     first, *others = ({name: tuple(one["classes"]) for name, one in run.get("per_group", {}).items()}
                       for run in summaries.values())  # fmt: skip
     return {name: held for name, held in first.items() if all(other.get(name) == held for other in others)}
-
-
-def _rebuild(settings: Mapping[str, Any]) -> Any:
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
-    return MEASURES.schema(settings["name"])(**values)
 
 
 def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: str = "rank_by") -> dict[str, Any]:
@@ -225,14 +216,13 @@ def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: s
     if chosen not in ranked:
         rule = "to be a metric of all runs, of which it is known whether higher is better"
         raise InputError(expected("compare", key, rule, repr(rank_by), nearest(rank_by, ranked)))
-    others = {name: order for name, order in ranked.items() if _differs(metrics[name], metrics[chosen])}
+    ranks = metrics[chosen]["ranking"]["ranks"]
+    others = {}
+    for name, order in ranked.items():  # that disagree on a pair that neither of them ties
+        theirs = metrics[name]["ranking"]["ranks"]
+        if any((ranks[a] - ranks[b]) * (theirs[a] - theirs[b]) < 0 for a in ranks for b in ranks):
+            others[name] = order
     return {"rank_by": chosen, "order": ranked[chosen], "other_orders": others}
-
-
-def _differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two rankings disagree on a pair that neither of them ties."""
-    ranks, theirs = one["ranking"]["ranks"], other["ranking"]["ranks"]
-    return any((ranks[a] - ranks[b]) * (theirs[a] - theirs[b]) < 0 for a in ranks for b in ranks)
 
 
 def _pairs(settings: Mapping[str, Any], keys: Sequence[str]) -> str:

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from segmeter.checks import expected, some
-from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.finished.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.manifest import Manifest, parse_records
-from segmeter.evaluation.score import SUMMARY, read_spacings, summarise_files
+from segmeter.evaluation.score import SUMMARY
+from segmeter.evaluation.spacings import Spacings
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
 from segmeter.metrics.cases.stored import open_cases, write_cases
 from segmeter.metrics.cases.table import SCORE, CaseTable
@@ -102,7 +102,11 @@ def merge(job: Merge) -> dict[str, Any]:
     if warning:
         _LOG.warning("%s", warning)
     first, owners = job.pieces[0], _owners(job.pieces)
-    kept = {key: value for key, value in first.identity.items() if job.kind == "shards" or _same(job.pieces, key)}
+    kept = {
+        key: value
+        for key, value in first.identity.items()
+        if job.kind == "shards" or all(piece.identity.get(key) == value for piece in job.pieces)
+    }
     manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
     _take_files(job.folder, owners)
     if job.metrics is None or first.spec is None:
@@ -113,7 +117,11 @@ def merge(job: Merge) -> dict[str, Any]:
     if first.command == "score":
         summary |= _files_summary(rows, owners, job)
     if _calibrated(job):
-        summary["calibration"] = _calibrate(job, first.spec)
+        sums = empty_sums(first.spec)  # adding those of all runs is exact
+        for piece in job.pieces:
+            sums.add(read_sums(piece.folder, first.spec))
+        write_sums(job.folder, sums)
+        summary["calibration"] = summarise_calibration(sums.compute(), first.spec)
     summary |= _mark(job)
     written = write_cases(job.folder, rows, first.spec)
     write_json(job.folder / SUMMARY, summary)
@@ -131,23 +139,10 @@ def _calibrated(job: Merge) -> bool:
     return (job.metrics is not None and job.metrics.calibration) or bool(job.pieces[0].identity.get("probs"))
 
 
-def _calibrate(job: Merge, spec: ClassSpec) -> dict[str, Any]:
-    """Add the sums of all runs, which is exact, write them, and summarise them."""
-    sums = empty_sums(spec)
-    for piece in job.pieces:
-        sums.add(read_sums(piece.folder, spec))
-    write_sums(job.folder, sums)
-    return summarise_calibration(sums.compute(), spec)
-
-
 def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
     """The run that each case is taken from, in the order of the cases; the first one if shards overlap."""
     found = {case_id: piece for piece in reversed(pieces) for case_id in piece.cases}
     return {case_id: found[case_id] for case_id in sorted(found)}
-
-
-def _same(pieces: Sequence[Piece], key: str) -> bool:
-    return all(piece.identity.get(key) == pieces[0].identity.get(key) for piece in pieces)
 
 
 def _mark(job: Merge) -> dict[str, Any]:
@@ -186,14 +181,16 @@ def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
 
 
 def _files_summary(rows: CaseTable, owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
-    spacings, missing = read_spacings(parse_records(_own_records(owners))), list[str]()
+    spacings, missing = Spacings(), list[str]()
+    for case_id, record in parse_records(_own_records(owners)).items():
+        spacings.add(case_id, record)
     for part in rows.parts():
         if MISSING in part.column_names:
             flags = zip(part["case_id"].to_pylist(), part[MISSING].to_pylist(), strict=True)
             missing += [case_id for case_id, flag in flags if flag]
     if job.metrics and job.metrics.measures and spacings.problems():
         raise DataError(spacings.problems())
-    return summarise_files(spacings, missing=missing, extra=job.pieces[0].identity["extra_predictions"])
+    return spacings.summary(missing=missing, extra=job.pieces[0].identity["extra_predictions"])
 
 
 def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:

@@ -79,7 +79,11 @@ def write_objects(folder: Path, cases: Iterable[tuple[str, str, bytes]]) -> bool
         return False
     with atomic_write(folder / NAME) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for start in range(0, len(held), _GROUP):
-            tables = [_of_case(*one) for one in held[start : start + _GROUP]]
+            tables = []
+            for case_id, unit, packed in held[start : start + _GROUP]:
+                table = _unpacked(packed)
+                known = (pa.array([text] * len(table), pa.string()) for text in (case_id, unit or None))
+                tables.append(pa.Table.from_arrays([*known, *table.columns], schema=SCHEMA))
             writer.write_table(pa.concat_tables(tables).combine_chunks())
     return True
 
@@ -103,15 +107,6 @@ def read_objects(folder: Path) -> dict[str, bytes] | None:
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])) if len(names) else np.empty(0, int)
     own = table.select(_OF_A_CASE.names)
     return {str(names[start]): _packed(own.slice(start, end - start)) for start, end in pairwise([*starts, len(names)])}
-
-
-def _of_case(case_id: str, unit: str, packed: bytes) -> pa.Table:
-    table = _unpacked(packed)
-    count = len(table)
-    return pa.Table.from_arrays(
-        [pa.array([case_id] * count, pa.string()), pa.array([unit or None] * count, pa.string()), *table.columns],
-        schema=SCHEMA,
-    )
 
 
 def _packed(table: pa.Table) -> bytes:

@@ -35,7 +35,7 @@ from segmeter.metrics.cases.table import (
     order_rows,
 )
 from segmeter.metrics.cases.typed import STATUSES, class_regions, class_statuses, region_margins
-from segmeter.metrics.pixels.overlap import score_totals
+from segmeter.metrics.pixels.overlap import aggregate
 from segmeter.schema import as_plain
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
@@ -157,14 +157,16 @@ def _wide(kept: pa.Table, spec: ClassSpec, names: Collection[str]) -> pa.Table:
     flat = np.asarray(kept["confusion"].combine_chunks().flatten(), np.int64)
     counts = flat.reshape(len(kept), *spec.counts_shape)
     margins = region_margins(counts, spec, list(class_regions(spec, {}).values()))
-    scores = score_totals(margins, task=spec.task)
     columns = {name: _kept(kept, name) for name in ("case_id", *FIXED) if name not in (*TERMS, *HASHES)}
-    columns |= {name: _floats(getattr(scores, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
+    every = range(spec.num_classes)
+    for name in ("mean_iou", "mean_dice", "pixel_accuracy"):
+        columns[name] = _floats(aggregate(name, margins, task=spec.task, classes=every))
     columns |= {"invalid": pa.array(counts[:, :, -1].sum(axis=1))} if spec.count_invalid else {}
     fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
     for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
         columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
-    for prefix, ratios in {"iou": scores.iou, "dice": scores.dice}.items():
+    for prefix in ("iou", "dice"):
+        ratios = margins.ratio(prefix)
         columns |= {f"{prefix}_{name}": _floats(ratios[:, k]) for k, name in enumerate(spec.names)}
     texts, statuses = pa.array(STATUSES, pa.string()), class_statuses(margins)
     columns |= {f"status_{name}": texts.take(pa.array(statuses[:, k])) for k, name in enumerate(spec.names)}
@@ -218,21 +220,13 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTab
     DataError
         As `read_cases`.
     """
-    opened = [_open_summary(path) if is_nnunet(path) else _open(path, objects=objects) for path in paths]
+    opened = [as_table(read_summary(path)[1]) if is_nnunet(path) else _open(path, objects=objects) for path in paths]
     shape = opened[0].counts_shape
-    if len(opened) == 1 and _is_sorted(opened[0].case_ids):
+    if len(opened) == 1 and all(one <= other for one, other in itertools.pairwise(opened[0].case_ids)):
         return opened[0]
     table = pa.concat_tables([one.read(0, len(one)) for one in opened], promote_options="default")
     del opened
     return CaseTable.in_memory(table.take(pc.sort_indices(table["case_id"].cast(pa.binary()))), shape)
-
-
-def _open_summary(path: str | Path) -> CaseTable:
-    return as_table(sorted(read_summary(path)[1], key=lambda row: row.case_id))
-
-
-def _is_sorted(case_ids: list[str]) -> bool:
-    return all(one <= other for one, other in itertools.pairwise(case_ids))
 
 
 def _open(given: str | Path, *, objects: bool) -> CaseTable:

@@ -148,19 +148,6 @@ def _narrow_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.in
     return [one.astype(np.int32 if one.max(initial=0) <= most else np.int64) for one in columns]
 
 
-def stack_totals(
-    rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]] | None = None
-) -> ClassTotals:
-    """Margins (N, R) of the classes, or of regions, each a class or several; int64.
-
-    They are exact, because a region's counts are sums of the matrix's cells. Only a few thousand matrices are copied at
-    a time.
-    """
-    table, members = as_table(rows), list((class_regions(spec, {}) if regions is None else regions).values())
-    parts = [region_margins(table.counts(part), spec, members).columns() for part in table.parts()]
-    return ClassTotals.from_columns(np.concatenate(parts) if parts else np.empty((0, 4 * len(members)), np.int64))
-
-
 def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
     """Margins (N, R) of the counts (N, ...) of some cases; `members` are the classes of each region."""
     if all(len(held) == 1 for held in members):

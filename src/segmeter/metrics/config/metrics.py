@@ -6,14 +6,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from segmeter.checks import expected, nearest
-from segmeter.classes import ClassSpec, Task
+from segmeter.classes import BACKGROUNDS, ClassSpec, Task
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS
 from segmeter.metrics.config.measures import MEASURES as MEASURES
 from segmeter.metrics.config.measures import InstancesConfig, ObjectsConfig
 from segmeter.metrics.config.scores import MEAN
 from segmeter.metrics.statistics.clusters import CLUSTER_RULE, TABLES, is_cluster, is_table
-from segmeter.metrics.statistics.intervals import Interval
+from segmeter.metrics.statistics.columns import Interval
 from segmeter.schema import Component, Config, Given, OneOf, RuleError, Unit, rule
 
 
@@ -26,7 +26,7 @@ class MetricsConfig(Config, title="metrics"):
     headline: str | None = None
     """The score that a run is judged by, which leads tables, pictures, rankings and sweeps. Give mean_iou, iou/car, or
     a score of `measures` such as hd95/lesion. With null, it is PQ where the measure "instances" matches objects, the
-    object's IoU for a binary task, else mean_iou."""
+    object's IoU for a binary task or the two classes [background, NAME], else mean_iou."""
     background: bool = True
     """Whether class 0 counts in means over classes (mmseg, Cityscapes) or not (nnU-Net). Every class of a multilabel
     task counts."""
@@ -136,6 +136,11 @@ def with_objects(config: MetricsConfig) -> MetricsConfig:
     return config.replace(measures=(*config.measures, InstancesConfig()))
 
 
+def has_one_object(task: Task, names: Sequence[str]) -> bool:
+    """Whether class 1 is the object and class 0 is everything else: a binary task, or two classes with a background."""
+    return task == "binary" or (task == "multiclass" and len(names) == 2 and names[0].casefold() in BACKGROUNDS)
+
+
 def choose_headline(task: Task, names: Sequence[str], *, objects: bool, given: str | None = None) -> str:
     """Name the score that a run is judged by; everything that needs a headline gets it from here.
 
@@ -152,12 +157,14 @@ def choose_headline(task: Task, names: Sequence[str], *, objects: bool, given: s
     --------
     >>> choose_headline("binary", ("ground", "cell"), objects=False), choose_headline("multiclass", "abc", objects=True)
     ('iou/cell', 'pq/mean')
+    >>> choose_headline("multiclass", ("background", "vessel"), objects=False)
+    'iou/vessel'
     """
     if given is not None:
         return given
     if objects:
         return f"pq/{names[1]}" if task == "binary" else f"pq/{MEAN}"
-    return f"iou/{names[1]}" if task == "binary" else "mean_iou"  # background alone would give half the mean IoU
+    return f"iou/{names[1]}" if has_one_object(task, names) else "mean_iou"  # background would give half of the mean
 
 
 def headline_of(config: MetricsConfig, spec: ClassSpec) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from scipy.optimize import linear_sum_assignment
 
 from segmeter.checks import expected, real_number
 from segmeter.errors import InputError
@@ -284,6 +283,8 @@ def picai_lesions(target: BoolArray, labels: BoolArray, *, overlap: float = 0.1)
     ----------
     Saha et al. 2024, doi:10.1016/S1470-2045(24)00220-1; picai_eval, `evaluate_case`.
     """
+    from scipy.optimize import linear_sum_assignment  # a fifth of a second to load, and seldom needed
+
     pairs = find_overlaps(_parts(target), _parts(labels))
     table = np.zeros((len(pairs.target_ids), len(pairs.instance_ids)))
     table[pairs.first, pairs.second] = pairs.iou()

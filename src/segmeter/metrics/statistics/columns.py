@@ -8,7 +8,7 @@ as one value is. Axis letters: N cases, M columns, R sums, V values per case.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,8 @@ def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
     return np.where(np.abs(apart) > 0, np.copysign(np.inf, apart), finite)
 
 
+Interval = Literal["expanded", "bca", "percentile"]
+INTERVALS: tuple[Interval, ...] = get_args(Interval)
 MOST_RESAMPLES = 10**8
 
 _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches

@@ -6,17 +6,14 @@ the statistic. See docs/statistics.md for how often each method contains the tru
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from segmeter.metrics.arrays import FloatArray, divide
-
-Interval = Literal["expanded", "bca", "percentile"]
-INTERVALS: tuple[Interval, ...] = get_args(Interval)
-MIN_UNITS = 5  # of n units, all lie on one side of the true median in a share of 2 / 2**n: 12 % for 4
+from segmeter.metrics.statistics.clusters import MIN_UNITS
+from segmeter.metrics.statistics.columns import Interval
 
 _ROUNDING = 1e-12  # of the estimate: what moves it by less does not move it
 _SAME = 1e-9  # of the mean: a spread below this is rounding
@@ -104,11 +101,19 @@ def find_ends(
     bias, corrected = _median_bias(estimate, replicates, defined)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
     if method == "expanded":
-        reach = _reach(level, influence)
+        n = np.maximum(influence.n_moving, 2)  # replicates spread too little by sqrt((n - 1) / n)
+        reach = np.sqrt(n / (n - 1)) * stdtrit(degrees_of_freedom(influence), (1 + level) / 2)
         tails = ndtr([np.minimum(0, 2 * bias) - reach, np.maximum(0, 2 * bias) + reach])
     elif method == "bca":
-        tails = np.where(corrected, _bca_tails(tails, bias, influence), tails)
-    low, high = _order_statistics(replicates, defined, np.broadcast_to(tails, (2, len(estimate))))
+        shifted = bias + ndtri(tails)  # for bias and skewness, per statistic: (2, S)
+        adjusted = ndtr(bias + divide(shifted, 1 - influence.acceleration * shifted))
+        tails = np.where(corrected & ~np.isnan(adjusted), adjusted, tails)
+    tails = np.broadcast_to(tails, (2, len(estimate)))
+    ranked, last = np.sort(replicates, axis=0), np.maximum(defined - 1, 0)  # NaN goes last
+    column = np.arange(ranked.shape[1])
+    # the outer neighbour of each tail: no value between a finite and an infinite one is made up
+    low = ranked[np.floor(tails[0] * last).astype(np.int64), column]
+    high = ranked[np.ceil(tails[1] * last).astype(np.int64), column]
     low[influence.too_few] = high[influence.too_few] = np.nan
     return low, high
 
@@ -178,13 +183,6 @@ def _central(n: FloatArray, first: FloatArray, second: FloatArray, third: FloatA
     )
 
 
-def _reach(level: float, influence: Influence) -> FloatArray:
-    """Student's quantile in place of the normal one, and sqrt(n / (n - 1)), as replicates spread too little by that."""
-    n = np.maximum(influence.n_moving, 2)
-    reach: FloatArray = np.sqrt(n / (n - 1)) * stdtrit(degrees_of_freedom(influence), (1 + level) / 2)
-    return reach
-
-
 def _median_bias(
     estimate: FloatArray, replicates: FloatArray, defined: NDArray[np.int64]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -193,22 +191,3 @@ def _median_bias(
     share = divide(below, defined)
     usable = (share > 0) & (share < 1)  # else every replicate lies on one side, and nothing can be corrected
     return ndtri(np.where(usable, share, 0.5)), usable
-
-
-def _bca_tails(tails: FloatArray, bias: FloatArray, influence: Influence) -> FloatArray:
-    """Shift the tails (2, 1) for bias and skewness, per statistic: (2, S)."""
-    shifted = bias + ndtri(tails)
-    adjusted = ndtr(bias + divide(shifted, 1 - influence.acceleration * shifted))
-    return np.where(np.isnan(adjusted), tails, adjusted)
-
-
-def _order_statistics(
-    replicates: FloatArray, defined: NDArray[np.int64], tails: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Take the outer neighbour of each tail: no value between a finite and an infinite one is made up."""
-    ranked = np.sort(replicates, axis=0)  # NaN goes last
-    last = np.maximum(defined - 1, 0)
-    low = np.floor(tails[0] * last).astype(np.int64)
-    high = np.ceil(tails[1] * last).astype(np.int64)
-    column = np.arange(ranked.shape[1])
-    return ranked[low, column], ranked[high, column]

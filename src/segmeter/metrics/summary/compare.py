@@ -32,7 +32,7 @@ from segmeter.metrics.statistics.columns import (
     minus_means,
     split_means,
 )
-from segmeter.metrics.statistics.paired_tests import Ranking, add_adjusted, rank_values, sign_flips, wilcoxon
+from segmeter.metrics.statistics.paired_tests import add_adjusted, rank_values, sign_flips, wilcoxon
 from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
 from segmeter.metrics.summary.gates import decide, expand_requirements
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
@@ -320,15 +320,12 @@ def _entry(
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}
     if better:
         sign = 1 if better == "higher" else -1
-        entry["ranking"] = _describe_ranking(list(boards), rank_values(sign * scores[0], sign * scores[1:]))
+        ranking, names = rank_values(sign * scores[0], sign * scores[1:]), list(boards)
+        entry["ranking"] = {
+            "order": [names[m] for m in ranking.order],
+            "ranks": {name: float(rank) for name, rank in zip(names, ranking.ranks, strict=True)},
+            "rank_shares": {name: share.tolist() for name, share in zip(names, ranking.rank_shares, strict=True)},
+            "stability": plain(ranking.stability),
+        }
         entry["ranked_by"] = "dataset" if "dataset" in entry else "per_case"
     return entry
-
-
-def _describe_ranking(names: Sequence[str], ranking: Ranking) -> dict[str, Any]:
-    return {
-        "order": [names[m] for m in ranking.order],
-        "ranks": {name: float(rank) for name, rank in zip(names, ranking.ranks, strict=True)},
-        "rank_shares": {name: share.tolist() for name, share in zip(names, ranking.rank_shares, strict=True)},
-        "stability": plain(ranking.stability),
-    }

@@ -293,7 +293,11 @@ def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, An
     elif high < 0:
         outcome = "regression"
     else:
-        needed = _units_needed(units, margin, low if margin > 0 else high)
+        # intervals shrink with the square root of the number of units, until this one ends at the bound
+        reach = abs((low if margin > 0 else high) - margin)
+        if margin and math.isfinite(reach):
+            wanted = math.ceil(units * (reach / margin) ** 2)
+            needed = wanted if wanted > units else None  # where the interval ends just at the bound
         reason = "the interval holds the bound"
     return {
         "margin": say(margin),
@@ -303,12 +307,3 @@ def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, An
         "n_units_needed": needed,
         "reason": reason,
     }
-
-
-def _units_needed(units: int, margin: float, end: float) -> int | None:
-    """Intervals shrink with the square root of the number of units, until this one ends at the bound."""
-    reach = abs(end - margin)
-    if margin == 0 or not math.isfinite(reach):
-        return None
-    needed = math.ceil(units * (reach / margin) ** 2)
-    return needed if needed > units else None  # where the interval ends just at the bound

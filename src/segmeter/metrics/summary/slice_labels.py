@@ -192,20 +192,16 @@ def _told(by: str, config: MetricsConfig, case_ids: Sequence[str]) -> list[str]:
         rule = f"to be columns of metrics.slices, {', '.join(known)}, or what metrics.cluster can be"
         raise InputError(expected("metrics", "slice_by", rule, repr(by), "Set metrics.slices=TABLE.csv."))
     if thirds:
-        return cut(_numbers(labels, thirds[1]))
+        foreign = [label for label in labels if _as_number(label) is None]
+        if foreign:
+            rule = f"to have numbers in the column {thirds[1]}, which is cut in three"
+            raise InputError(expected("metrics", "slices", rule, repr(foreign[0])))
+        return cut(np.array(labels, np.float64))
     if len(set(labels)) > _MOST:
         remedy = f"Write thirds({by}) for numbers, which are cut in three parts of as many cases each."
         given = f"{len(set(labels))} of {by}"
         raise InputError(expected("metrics", "slice_by", f"to have {_MOST} values or fewer", given, remedy))
     return labels
-
-
-def _numbers(labels: Sequence[str], column: str) -> FloatArray:
-    foreign = [label for label in labels if _as_number(label) is None]
-    if foreign:
-        rule = f"to have numbers in the column {column}, which is cut in three"
-        raise InputError(expected("metrics", "slices", rule, repr(foreign[0])))
-    return np.array(labels, np.float64)
 
 
 def _as_number(text: str) -> float | None:

@@ -11,10 +11,11 @@ import numpy as np
 from scipy import sparse
 
 from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
+from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled
+from segmeter.metrics.statistics.clusters import MIN_UNITS
 from segmeter.metrics.statistics.columns import Columns, join_means, minus_means, split_means
-from segmeter.metrics.statistics.intervals import MIN_UNITS
 from segmeter.metrics.statistics.paired_tests import add_adjusted
 from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
@@ -112,7 +113,7 @@ def _entries(
 def headlines(board: Scoreboard) -> list[str]:
     """Scores that slices are given by: the headline, for binary the object's IoU and Dice, and those of all classes."""
     spec = board.spec
-    objects = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if spec.task == "binary" else []
+    objects = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if has_one_object(spec.task, spec.names) else []
     own = list(dict.fromkeys([board.headline, *objects]))
     return own + [name for name in board.names if is_overall(name) and name not in own]
 

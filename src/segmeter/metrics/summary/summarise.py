@@ -20,7 +20,6 @@ from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_o
 from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboard
-from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
 
@@ -82,40 +81,36 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.regions)]
     resampled = [name for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
     ends = board.intervals([*resampled, *further], [*averaged, *measured])
-    total = board.columns.sums()[None]
-    dataset = dict(zip([*whole, *further], board.score(total, [*whole, *further])[0], strict=True))
+    whole += further
+    dataset = dict(zip(whole, board.score(board.columns.sums()[None], whole)[0], strict=True))
+    undefined = int(sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted))
     means = {name: _describe(board.values(name)) | {"ci95": _say(ends, "per_case", name)} for name in averaged}
-    support = dict(zip(board.regions, (int(target.sum(dtype=np.int64)) for target in run.margins.target), strict=True))
     regions = {
         region: {
             **{name: plain(dataset[f"{name}/{region}"]) for name in RATIOS},
-            "support": support[region],
+            "support": int(target.sum(dtype=np.int64)),
             "n_effective": effective[region],
             "ci95": {name: _say(ends, "dataset", f"{name}/{region}") for name in _RESAMPLED},
             "per_case": {name: means[f"{name}/{region}"] for name in _RESAMPLED},
         }
-        for region in board.regions
+        for region, target in zip(board.regions, run.margins.target, strict=True)
     }
-    undefined = sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted)
     return {
         "schema": SCHEMA,
         **compare_conventions(run, spec, config),
         "headline_score": board.headline,
-        "task": spec.task,
+        **spec.meaning,
         "n_cases": len(rows),
-        "classes": list(spec.names),
         "mean_classes": board.counted,
-        "ignore_index": spec.ignore_index,
         "confusion_matrix": None if spec.is_multilabel else counts[:, : spec.num_classes].tolist(),
         **({"invalid": dict(zip(spec.names, counts[:, -1].tolist(), strict=True))} if spec.count_invalid else {}),
         **({"confusion_matrices": counts.tolist()} if spec.is_multilabel else {}),
-        "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": int(undefined)},
+        "dataset": {name: plain(dataset[name]) for name in AGGREGATES} | {"n_classes_undefined": undefined},
         "dataset_ci95": {name: _say(ends, "dataset", name) for name in AGGREGATES},
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
         "per_case": {name: means[name] for name in PER_CASE},
-        **(_measured(board, dataset, ends) if config.measures else {}),
-        **({"slices": summarise_slices(board)} if config.slice_by else {}),
+        **_asked_for(board, dataset, ends),
         "loss": _describe_loss(run),
         "bootstrap": note_resampling(board, effective),
     }
@@ -137,6 +132,16 @@ def _describe(values: FloatArray) -> dict[str, Any]:
         "n_used": int(used.size),
         "n_undefined": int(values.size - used.size),
     }
+
+
+def _asked_for(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
+    """The parts that the configuration asks for: results of measures, and slices."""
+    found = _measured(board, dataset, ends) if board.config.measures else {}
+    if board.config.slice_by:
+        from segmeter.metrics.summary.slices import summarise_slices  # loads SciPy's sparse arrays
+
+        found["slices"] = summarise_slices(board)
+    return found
 
 
 def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
