@@ -22,7 +22,7 @@ from segmeter.metrics.summary.agreement import Readings, lay_out_readings, summa
 RESULT = Path(__file__).parent / "results" / "agree.json"
 SPEC = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (255, 0, 0)))
 NAMES = ("a", "b", "c", "d")
-EDGE, CASES, RESAMPLES = 48, (20, 40), 2000
+EDGE, CASES, RESAMPLES = 48, (20, 40), 1000
 NULLS = {
     "even": {},
     "uneven cases": {"spread": 1.0},
@@ -67,7 +67,7 @@ def name_apart(rng: np.random.Generator, cases: int, **population: Any) -> list[
         for (a, b), kept in rows.items():
             counts = np.bincount(2 * masks[a].ravel() + masks[b].ravel(), minlength=4).reshape(2, 2)
             kept.append(CaseRow(case_id=f"{number:03}", height=EDGE, width=EDGE, counts=counts))
-    config = MetricsConfig(bootstrap=0, headline="iou/cell")  # no intervals: the test decides
+    config = MetricsConfig(bootstrap=RESAMPLES, headline="iou/cell")
     given = Readings(readers=NAMES, models=(), rows=rows, tied={})
     return summarise_agreement(given, lay_out_readings(given, SPEC, config))["apart"]
 

@@ -49,6 +49,8 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/decisions/agree.py": ("agree",),
+    "evaluation/decisions/held_out.py": ("eval",),  # what it advises to run first
+    "evaluation/decisions/label_next.py": ("predict",),
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),

@@ -1,7 +1,7 @@
 """Finds objects whose reference is likely wrong: the probabilities of a model that never saw them disagree with it.
 
-There are four kinds. "extra" is an object of the reference where the model sees background. "missing" is one that only
-the model sees. "class" is an object of another class, and "border" one whose outline lies elsewhere.
+An "extra" object is in the reference, where the model sees background. A "missing" one is seen by the model alone. A
+"class" suspect is an object of another class, and a "border" suspect one whose outline lies elsewhere.
 Axis letters: R regions of a map, C classes.
 """
 
