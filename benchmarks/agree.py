@@ -14,15 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from record import circumstances, write_record
-from segmeter.classes import ClassSpec
-from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.agreement import Readings, lay_out_readings, summarise_agreement
+from segmeter.metrics.statistics.paired_tests import exchanged, holm
+from segmeter.metrics.summary.agreement import CERTAIN, Readings, find_contrasts
 
 RESULT = Path(__file__).parent / "results" / "agree.json"
-SPEC = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (255, 0, 0)))
 NAMES = ("a", "b", "c", "d")
-EDGE, CASES, RESAMPLES = 48, (20, 40), 1000
+EDGE, CASES, RESAMPLES = 48, (20, 40), 2000
 NULLS = {
     "even": {},
     "uneven cases": {"spread": 1.0},
@@ -60,16 +57,19 @@ def draw_masks(
 
 
 def name_apart(rng: np.random.Generator, cases: int, **population: Any) -> list[str]:
-    """Whom `segmeter agree` names in one set of cases."""
-    rows: dict[tuple[str, str], list[CaseRow]] = {(a, b): [] for a in NAMES for b in NAMES if a != b}
+    """Whom `segmeter agree` names by IoU in one set of cases."""
+    values: dict[tuple[str, str], NDArray[np.float64]] = {
+        (a, b): np.empty(cases) for a in NAMES for b in NAMES if a != b
+    }
     for number in range(cases):
         masks = dict(zip(NAMES, draw_masks(rng, **population), strict=True))
-        for (a, b), kept in rows.items():
-            counts = np.bincount(2 * masks[a].ravel() + masks[b].ravel(), minlength=4).reshape(2, 2)
-            kept.append(CaseRow(case_id=f"{number:03}", height=EDGE, width=EDGE, counts=counts))
-    config = MetricsConfig(bootstrap=RESAMPLES, headline="iou/cell")
-    given = Readings(readers=NAMES, models=(), rows=rows, tied={})
-    return summarise_agreement(given, lay_out_readings(given, SPEC, config))["apart"]
+        for (a, b), kept in values.items():
+            kept[number] = (masks[a] & masks[b]).sum() / (masks[a] | masks[b]).sum()
+    given = Readings(readers=NAMES, models=(), rows={}, tied={})
+    contrasts = np.stack([each for _, each in find_contrasts(given, values)], axis=1)
+    adjusted = holm(exchanged(contrasts, resamples=RESAMPLES).tolist())
+    worse = contrasts.mean(axis=0) < 0
+    return [name for name, p, low in zip(NAMES, adjusted, worse, strict=True) if low and p < CERTAIN]
 
 
 def main(sets: int = 400) -> None:

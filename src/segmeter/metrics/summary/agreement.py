@@ -130,7 +130,7 @@ def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard])
     """All entries of one score, from one set of resamples."""
     board = next(iter(boards.values()))
     values = {key: one.values(name) for key, one in boards.items()}
-    contrasts = dict(_contrasts(given, values))
+    contrasts = dict(find_contrasts(given, values))
     drawn = None
     if board.config.bootstrap:
         columns = np.stack([*values.values(), *contrasts.values()], axis=1)
@@ -152,7 +152,7 @@ def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard])
     return {"better": better, "matrix": pairs, **consensus, "contrast": found}
 
 
-def _contrasts(given: Readings, values: Mapping[Compared, FloatArray]) -> Iterator[tuple[str, FloatArray]]:
+def find_contrasts(given: Readings, values: Mapping[Compared, FloatArray]) -> Iterator[tuple[str, FloatArray]]:
     """The contrast (N,) of each reader, in which no model counts, and of each model; none if two readers are left."""
     both = {(a, b): mean_defined(np.stack([values[a, b], values[b, a]], axis=-1))
             for a in given.names for b in given.readers if a != b}  # fmt: skip
