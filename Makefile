@@ -58,7 +58,7 @@ $(VENV)/.installed: $(VENV)/.pip pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[zarr,nifti,tensorboard,wandb,mlflow,optuna,slurm,joblib,dask,s3,onnx,coco,itk,dicom]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[zarr,nifti,tensorboard,wandb,mlflow,optuna,slurm,joblib,dask,s3,onnx,hf,coco,itk,dicom]' --group dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --upgrade --target $(VENV)/peers --group bare-peers
 	touch $@
 

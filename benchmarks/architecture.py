@@ -5,11 +5,12 @@
     python benchmarks/architecture.py --rooms data metrics   # the source's size for some rooms alone
 
 Code lines are lines without blanks, comments and docstrings. Functions are those of ours that run in any thread of one
-command, each counted once.
+command, each counted once. Classes are those that its imports define, which Python runs like functions.
 """
 
 import argparse
 import ast
+import inspect
 import io
 import json
 import subprocess
@@ -132,7 +133,7 @@ def _by_room(texts: dict[Path, str]) -> Counter[str]:
 
 
 def trace_commands() -> dict[str, dict[str, int]]:
-    """Functions and modules of ours that run in `score` of one pair, up to the first training step, and in `eval`."""
+    """Count what runs of ours in `score` of one pair, up to the first training step, and in `eval`."""
     with tempfile.TemporaryDirectory() as folder:
         masks = _write_pair(Path(folder))
         data = ("data=cells", f"data.root={folder}/cells", f"run.root={folder}/runs")
@@ -158,14 +159,14 @@ def _trace(arguments: Sequence[str], *, to_first_step: bool = False) -> dict[str
     """Count what a command runs, in all its threads; `to_first_step` stops counting at the first optimizer step."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, bool]] = set()
     ended = threading.Event()
     source = str(SOURCE)
 
     def watch(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and not ended.is_set() and code.co_filename.startswith(source) and code.co_name[0] != "<":
-            seen.add((code.co_filename, code.co_qualname))
+            seen.add((code.co_filename, code.co_qualname, bool(code.co_flags & inspect.CO_NEWLOCALS)))
 
     hook = register_optimizer_step_pre_hook(lambda *_: ended.set()) if to_first_step else None
     threading.setprofile(watch)
@@ -177,7 +178,8 @@ def _trace(arguments: Sequence[str], *, to_first_step: bool = False) -> dict[str
         threading.setprofile(None)
         if hook is not None:
             hook.remove()
-    return {"functions": len(seen), "modules": len({file for file, _ in seen})}
+    functions = sum(is_function for *_, is_function in seen)
+    return {"functions": functions, "classes": len(seen) - functions, "modules": len({file for file, *_ in seen})}
 
 
 if __name__ == "__main__":

@@ -137,8 +137,8 @@ def commands(camvid: Path | None, golden: bool, conventions: list[str]) -> Itera
         yield Command("golden", (*_score("golden", *BINARY), "data.instances=true", f"{VOLUMES}]"))
     if camvid:
         data = ("data=camvid", f"data.root={camvid}")
-        small = ("model.encoder=timm-regnetx_002", "training.steps=8", "training.batch_size=2", "augment.crop=128")
-        yield Command("train camvid", ("train", *data, *small, "device=cpu", "report.html=false"))
+        small = ("model.encoder=resnet18", "training.steps=8", "training.batch_size=2", "augment.crop=[128,128]")
+        yield Command("train camvid", ("train", *data, *small, "device=cpu"))
         yield Command("eval camvid", ("eval", "checkpoint={base:train camvid}", "device=cpu", "report.html=false"))
 
 

@@ -139,7 +139,11 @@ def map_in_processes(
                     yield result
                     done += 1
         except BrokenProcessPool as error:
-            raise RunError(_killed([describe(item) for item in items[done : done + ahead]])) from error
+            names = [describe(item) for item in items[done : done + ahead]]
+            where = names[0] if len(names) == 1 else f"one of the items from {names[0]} to {names[-1]}"
+            reason = f"a worker process was killed at {where}, as the system does when memory runs out"
+            remedy = "Finished work is kept: continue with resume=RUN and fewer workers."
+            raise RunError(f"workers: {reason}. {remedy}") from error
 
 
 def _in_order(
@@ -210,14 +214,6 @@ def _terminal_signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _killed(names: list[str]) -> str:
-    items = names[0] if len(names) == 1 else f"one of the items from {names[0]} to {names[-1]}"
-    return (
-        f"workers: a worker process was killed at {items}, as the system does when memory runs out. "
-        "Finished work is kept: continue with resume=RUN and fewer workers."
-    )
 
 
 def end_with_parent() -> None:

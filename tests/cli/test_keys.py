@@ -29,11 +29,14 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "parallel.py": ("train", "eval", "score"),
     "data/": ("train", "eval", "check"),
     "models/checkpoints/checkpoint.py": ("eval", "predict"),
+    "models/foreign/": ("eval", "predict"),
+    "models/trained.py": ("eval", "predict"),
     "models/": ("train",),
     "losses/": ("train", "eval"),
     "inference/": ("train", "eval", "predict"),
     "export/": ("eval", "predict"),
     "deploy/": ("export",),
+    "cli/commands/_foreign.py": ("check",),
     "cli/commands/export.py": ("export",),
     "postprocess/": ("eval", "predict"),
     "metrics/summary/compare.py": ("compare",),
@@ -51,6 +54,9 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/decisions/agree.py": ("agree",),
     "evaluation/decisions/held_out.py": ("eval",),  # what it advises to run first
     "evaluation/decisions/label_next.py": ("predict",),
+    "evaluation/decisions/config.py": ("plan",),
+    "evaluation/decisions/": ("tune",),
+    "report/decisions.py": ("plan", "tune"),
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
@@ -71,7 +77,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
 ROOT_KEYS = ("device", "resume", "plugins", "probs", "images", "missing", "workers", "seed", "runs", "allow_changes")
 GROUP_KEY = re.compile(rf"(?<![\w./])({'|'.join([*GROUPS, 'run'])})\.([a-z]\w*)(?!\w*[.(*])")
 ROOT_KEY = re.compile(rf"(?<![\w.])({'|'.join(ROOT_KEYS)})=")
-FILES = {"onnx", "json", "html", "js", "safetensors", "parquet", "csv"}  # metrics.json is no key
+FILES = {"onnx", "json", "html", "js", "safetensors", "yaml", "parquet", "csv"}  # metrics.json is no key
 # Advice for another command, which it names: what a model takes is decided when it is trained
 ELSEWHERE = {
     ("data/images.py", "data.in_channels", "train with"),

@@ -16,8 +16,8 @@ from segmeter.deploy.onnx_file import Traced
 from segmeter.deploy.publish import describe, export_model
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import Checkpoints
 from segmeter.models.config import PspnetConfig
+from segmeter.models.trained import Checkpoints
 from tests.models.parts import TINY, make_card, make_spec
 
 # Batch, height and width that were not traced: single pixels, less than the stride, its multiples, one more

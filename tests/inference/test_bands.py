@@ -8,7 +8,7 @@ from segmeter.errors import DataError, OverflowedError
 from segmeter.inference.results import BandLoss, Outbox, sums_by_bands
 from segmeter.losses.additive import loss_terms
 from segmeter.losses.focal import FocalLoss
-from tests.models.parts import make_spec
+from tests.models.parts import make_card, make_spec
 
 CPU = torch.device("cpu")
 HEIGHTS, WIDTH = (3, 4, 1), 6
@@ -23,7 +23,7 @@ def target_of(seed=0):
 
 
 def outbox(*, probs=False):
-    return Outbox(CPU, make_spec(3), threshold=0.5, probs="float32" if probs else None)
+    return Outbox(CPU, make_card(make_spec(3)), threshold=0.5, probs="float32" if probs else None)
 
 
 def decoded(logits, *, probs=False, target=None, loss=None):

@@ -17,7 +17,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.threads import share_cores
 
 _LOG = logging.getLogger(__name__)

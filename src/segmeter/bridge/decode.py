@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import cache
 from typing import Literal, get_args
@@ -116,8 +117,19 @@ def pack_labels(
     num_classes: int,
     ignore_index: int | None,
     threshold: float,
+    class_map: Tensor | None = None,
 ) -> Transfer:
-    """Pack label maps on the device; see `labels_to_numpy`."""
+    """Pack label maps on the device; see `labels_to_numpy`.
+
+    With a `class_map`, the logits or labels are of other classes, and it holds the label of each: the winner among
+    those classes is decided first, and then mapped.
+    """
+    if class_map is not None:
+        dtype = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index)]
+        own = {"task": "multiclass", "num_classes": len(class_map), "ignore_index": None, "threshold": threshold}
+        found = pack_labels(where, logits_or_labels, **own)  # type: ignore[arg-type]
+        numbers = found.payload.long().clamp_(max=len(class_map) - 1)  # one beyond is in the record, which is checked
+        return replace(found, payload=class_map[numbers].to(dtype), arrives=dtype, private=True)
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     known_name(where, "task", task, TASKS)
     num_classes = whole_number(where, "num_classes", num_classes)

@@ -219,8 +219,12 @@ class HostCopier:
         num_classes: int,
         ignore_index: int | None = None,
         threshold: float = 0.5,
+        class_map: Tensor | None = None,
     ) -> PendingArray:
-        """Decode on the device and send one or two bytes per pixel; the arguments are those of `labels_to_numpy`."""
+        """Decode on the device and send one or two bytes per pixel; the arguments are those of `labels_to_numpy`.
+
+        `class_map` holds the label of each class of logits or labels that are of other classes.
+        """
         where = "HostCopier.submit_labels"
         transfer = pack_labels(
             where,
@@ -229,6 +233,7 @@ class HostCopier:
             num_classes=num_classes,
             ignore_index=ignore_index,
             threshold=threshold,
+            class_map=class_map,
         )
         return self._send(where, transfer, case_id)
 

@@ -31,6 +31,8 @@ def run_command(command: str, argv: Sequence[str]) -> None:
         With every problem of the configuration, before any work starts.
     """
     args = read_arguments(command, argv)
+    if command == "plan":  # its pilot is a run, as in `report run=RUN`
+        args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
     load_plugins(plugins_of(args.overrides))
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)

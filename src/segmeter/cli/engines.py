@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,7 +57,7 @@ class Outcome:
     value: float | None = None
     problems: tuple[str, ...] = ()
     exit_code: int = 0
-    follows: bool = False
+    follows: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, job: Job, error: BaseException) -> "Outcome":

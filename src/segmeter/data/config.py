@@ -1,9 +1,11 @@
 """The configuration of data: one schema per kind of data set."""
 
 import re
-from typing import Annotated, Literal, get_args
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from segmeter.checks import nearest
 from segmeter.classes import Colours
@@ -11,6 +13,7 @@ from segmeter.data import known_classes
 from segmeter.data.classes_config import ClassesConfig as ClassesConfig
 from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
 from segmeter.data.classes_config import check_objects
+from segmeter.data.nnunet import nnunet_folder
 from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
 DATA = Registry("data")
@@ -20,6 +23,7 @@ CaseShare = Annotated[float, Unit("share of the cases"), Field(ge=0, le=1)]
 Percentile = Annotated[float, Unit("percentile"), Field(ge=0, le=100)]
 CLIP_LEVELS = ((0, 0.5, 1, 2, 5), (95, 98, 99, 99.5, 100))  # percentiles that are kept of each image
 Cases = Annotated[int, Unit("cases"), Field(ge=1, le=100_000)]
+PlaneAxis = Literal["auto", "axial", "i", "j", "k"]
 
 _FOLD = re.compile(r"(\d{1,4})/(\d{1,4})", re.ASCII)
 _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_by", "group_until")  # decide splits without lists
@@ -145,6 +149,20 @@ class FolderConfig(DataConfig):
     `split_seed`."""
     test_fraction: CaseShare = 0.15
     """Share of the cases for testing; the rest is for training."""
+    nnunet: Path | None = None
+    """A dataset.json of nnU-Net, or its folder. It defines root, images (imagesTr), masks (labelsTr), classes, ignored
+    value and channels, unless you set them."""
+    planes: PlaneAxis | None = None
+    """Images are volumes, whose planes the network sees. The values "i", "j" and "k" name axes to cut across;
+    "i" changes fastest. The value "axial" follows the affine. The value "auto" takes the axis of the coarsest spacing,
+    or axial planes if there is none. null: images are pictures."""
+    channel_files: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Volumes with a file per channel: the text that follows a case's name in each, such as [_0000, _0001]."""
+    context: Annotated[int, Unit("planes")] = Field(0, ge=0, le=8)
+    """Neighbouring planes on each side that the network sees as further channels. At the ends the last plane repeats.
+    """
+    empty_planes: Annotated[float | None, Unit("planes without an object per plane with one")] = Field(0.5, ge=0)
+    """Most planes without an object that training takes per plane with one; null takes them all."""
     sources: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
     """Several data sets of this layout as one: folders under the root, each with its weight, {day: 1, night: 3}.
     Weights decide the shares of the training samples; {} takes the root itself."""
@@ -162,6 +180,30 @@ class FolderConfig(DataConfig):
     without its side (Image_01L, Image_01R)."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_nnunet(cls, values: Any) -> Any:
+        """Fill in what an nnU-Net data set says and the user doesn't."""
+        return nnunet_folder(values) if isinstance(values, Mapping) else values
+
+    @rule("channel_files")
+    @classmethod
+    def _of_volumes(cls, channel_files: tuple[str, ...], given: Given) -> None:
+        if channel_files and given.planes is None:
+            raise RuleError("to be [] for pictures", "Set data.planes=auto for volumes.")
+
+    @rule("planes")
+    @classmethod
+    def _of_labels(cls, planes: PlaneAxis | None, given: Given) -> None:
+        if planes is not None and (given.instances or given.instance_divisor):
+            raise RuleError("to be null for masks of object numbers", "Save class labels for volumes.")
+
+    @rule("context")
+    @classmethod
+    def _of_planes(cls, context: int, given: Given) -> None:
+        if context and given.planes is None:
+            raise RuleError("to be 0 without data.planes", "Set data.planes=auto for volumes.")
 
     @rule("masks")
     @classmethod

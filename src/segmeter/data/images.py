@@ -107,6 +107,20 @@ def _as_image(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(pixels[:, :, None] if pixels.ndim == 2 else pixels)
 
 
+def plane_of_volume(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
+    """Turn a plane (H, W) of a volume into (H, W, 1) of an image dtype; raises as `read_image`.
+
+    Scanners store signed integers and scaled values. Those become float32: integers exactly, float64 rounded.
+    """
+    if pixels.dtype.name not in (*IMAGE_DTYPES, "float16", "bool"):
+        wide = pixels.astype(np.float32)
+        if pixels.dtype.kind in "iu" and not np.array_equal(wide.astype(np.float64), pixels):
+            rule, found = "to hold values that float32 can hold", f"{pixels.dtype} up to {pixels.max()}"
+            raise DataError(expected(show(path), "image", rule, found, "Save it with a smaller range."))
+        pixels = wide
+    return _as_image(path, pixels)
+
+
 def check_image_header(
     path: Path, header: Header, *, channels: int | None, orientation: Orientation, level: int = 0
 ) -> None:

@@ -31,7 +31,7 @@ class Location:
     Parameters
     ----------
     spacing
-        Height and width of a pixel, > 0; None if the file has none.
+        Height and width of a pixel, > 0, after the depth of a voxel; None if the file has none.
     unit
         A key of `segmeter.data.files.geometry.MILLIMETRES`; None for a spacing without a unit.
     geotiff
@@ -40,7 +40,7 @@ class Location:
         Why something in the file can't be repeated, in one line, or "".
     """
 
-    spacing: tuple[float, float] | None = None
+    spacing: tuple[float, ...] | None = None
     unit: str | None = None
     geotiff: tuple[GeoTag, ...] = ()
     problem: str = ""

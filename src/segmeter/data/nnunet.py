@@ -10,9 +10,9 @@ import numpy as np
 
 from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
-from segmeter.data.classes_config import ClassesConfig
+from segmeter.data.classes_config import ClassesConfig, filled
 from segmeter.data.files.sniff import show
-from segmeter.errors import DataError
+from segmeter.errors import ConfigError, DataError
 
 NAME = "dataset.json"
 
@@ -33,12 +33,15 @@ class NnunetLabels:
         What nnU-Net evaluates, in its order: labels, or tuples of labels; without background.
     file_ending
         The ending of its label maps' names, such as ".nii.gz"; "" if the file does not say.
+    channels
+        Names of the channels in their order.
     """
 
     spec: ClassSpec
     groups: Mapping[str, tuple[str, ...]]
     regions: tuple[Region, ...]
     file_ending: str = ""
+    channels: tuple[str, ...] = ()
 
 
 def read_labels(path: str | Path) -> NnunetLabels:
@@ -55,6 +58,8 @@ def read_labels(path: str | Path) -> NnunetLabels:
         content = json.loads(file.read_bytes())
         labels, ending = content["labels"], content.get("file_ending") or ""
         known = {str(name): as_region(value) for name, value in labels.items() if name != "ignore"}
+        channels = content.get("channel_names") or {}
+        names = tuple(str(channels[key]) for key in sorted(channels, key=int))
         ignored = None if labels.get("ignore") is None else _as_label(labels["ignore"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         found = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
@@ -71,14 +76,42 @@ def read_labels(path: str | Path) -> NnunetLabels:
         raise DataError(expected(show(file), "file_ending", "to be a text such as .nii.gz", ending))
     regions = {name: region for name, region in known.items() if region != 0}
     grouped = any(isinstance(region, tuple) and len(region) > 1 for region in regions.values())
-    names = ["background", *(f"label {label}" for label in numbers[1:])]
+    classes = ["background", *(f"label {label}" for label in numbers[1:])]
     if not grouped:
         for name, region in regions.items():
-            names[members_of(region)[0]] = name
-    spec = ClassesConfig(classes=tuple(names), ignore_index=ignored).spec()
-    groups = {name: tuple(names[label] for label in members_of(region)) for name, region in regions.items()}
+            classes[members_of(region)[0]] = name
+    spec = ClassesConfig(classes=tuple(classes), ignore_index=ignored).spec()
+    groups = {name: tuple(classes[label] for label in members_of(region)) for name, region in regions.items()}
     regions_in_order = tuple(regions.values())
-    return NnunetLabels(spec=spec, groups=groups if grouped else {}, regions=regions_in_order, file_ending=ending)
+    return NnunetLabels(
+        spec=spec, groups=groups if grouped else {}, regions=regions_in_order, file_ending=ending, channels=names
+    )
+
+
+def nnunet_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Complete the configuration of a folder with what its nnU-Net data set says; values that the user set stay.
+
+    Raises
+    ------
+    ConfigError
+        The dataset.json can't be used.
+    """
+    if not isinstance(values.get("nnunet"), str | Path):
+        return values
+    try:
+        found = read_labels(values["nnunet"])
+    except DataError as error:
+        raise ConfigError(error.problems) from error
+    place, count = Path(values["nnunet"]), len(found.channels) or 1
+    known = {
+        "root": str(place if place.is_dir() else place.parent),
+        "classes": found.spec.names,
+        "ignore_index": found.spec.ignore_index,
+        "channel_files": tuple(f"_{number:04d}" for number in range(count)),
+    }
+    usual = {"images": ("images", "imagesTr"), "masks": ("masks", "labelsTr"), "in_channels": (3, count)}
+    changed = {key: new for key, (old, new) in usual.items() if values.get(key, old) == old}
+    return filled({**values, **changed}, known)
 
 
 def as_region(value: Any) -> Region:

@@ -19,7 +19,8 @@ from segmeter.errors import DataError, RunError
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.checkpoints.checkpoint import Checkpoint, Checkpoints
+from segmeter.models.checkpoints.checkpoint import Checkpoint
+from segmeter.models.trained import Checkpoints
 
 Model = Callable[[np.ndarray], np.ndarray]
 

@@ -16,7 +16,6 @@ from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.memory import Room
 from segmeter.evaluation.pair_maps import PairMaps, PairReader
 from segmeter.evaluation.pairing import MaskPair, limit_of
-from segmeter.metrics.config.measures import MeasureConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
@@ -52,7 +51,10 @@ class CaseScorer:
         self.flag_missing, self.processes = flag_missing, processes
         self._reader = PairReader(reading, metrics.spacing)
         self._measures = build_measures(metrics, reading.spec)
-        most = max([_COUNTED, *(_measured_bytes(measure) for measure in metrics.measures)])
+        most = _COUNTED
+        for measure in metrics.measures:
+            far = getattr(measure, "distances", False)  # those of objects
+            most = max(most, _OTHERWISE if far else _MEASURED.get(measure.name, _OTHERWISE))
         numbers = _NUMBERED if reading.instances else 0
         self._bytes_per_pixel = most * reading.spec.label_dtype.itemsize + numbers  # at the peak
 
@@ -125,10 +127,6 @@ class CaseScorer:
         paths = pair.predictions or pair.references  # without predictions, it is the reference
         where = show(paths[0].parents[1] / pair.stem if len(pair.predictions) > 1 else paths[0])
         return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
-
-
-def _measured_bytes(measure: MeasureConfig) -> int:
-    return _OTHERWISE if getattr(measure, "distances", False) else _MEASURED.get(measure.name, _OTHERWISE)
 
 
 @cache

@@ -101,13 +101,14 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
 
     def measure(prediction: Prediction, cleaned: Cleaned) -> CaseRow:
         row = make_row(_maps_of(job, prediction, cleaned), measures)
-        terms = prediction.loss
+        terms, geometry = prediction.loss, None if metrics.spacing else prediction.sample.geometry
         return replace(
             row,
             loss=None if terms is None else divide_terms(terms[None]),
             loss_terms=() if terms is None else tuple((total, denominator) for total, denominator in terms.tolist()),
             changed_pixels=cleaned.changed,
-            spacing=metrics.spacing,
+            spacing=metrics.spacing if geometry is None else geometry.spacing,
+            unit="" if geometry is None else geometry.unit or "",
         )
 
     try:  # calibration needs every probability, so with it all cases are predicted again
@@ -134,15 +135,16 @@ def _maps_of(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseM
     if not isinstance(sample.target, np.ndarray):  # the image is larger than memory
         labels = cast(LazyArray, prediction.labels)
         return BandedMaps(case_id=sample.case_id, target=sample.target, labels=labels, spec=spec)
+    stated = (1.0,) * 2 if sample.geometry is None else sample.geometry.spacing or (1.0,) * 3
     return CaseMaps(
         case_id=sample.case_id,
         target=sample.target,
         labels=cleaned.labels,
-        spacing=job.metrics.spacing or (1.0, 1.0),
+        spacing=job.metrics.spacing or stated,
         spec=spec,
         target_instances=sample.instances,
         instances=cleaned.instances,
-        image=sample.image,
+        image=sample.image if sample.plane_axis is None else None,
     )
 
 

@@ -6,13 +6,15 @@ from dataclasses import replace
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
+from segmeter.data.planes import VolumeSet
 from segmeter.errors import ConfigError
 from segmeter.export.config import ExportConfig
+from segmeter.export.volumes import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.predictor import Loss
 from segmeter.inference.results import sums_by_bands
 from segmeter.parallel import map_in_threads
-from segmeter.postprocess.config import PostprocessConfig
+from segmeter.postprocess.config import DistanceSplitConfig, PostprocessConfig, WatershedConfig
 from segmeter.postprocess.pipeline import unbounded_steps
 
 BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
@@ -27,13 +29,20 @@ def check_streamable(
     measures: Sequence[str] = (),
     calibration: bool = False,
 ) -> None:
-    """Refuse, all at once, the settings that need a whole map, if there are cases that are read in bands.
+    """Refuse, all at once, the settings that cases read in bands, or volumes, can't have.
 
     Raises
     ------
     ConfigError
         One line per setting.
     """
+    if isinstance(dataset, VolumeSet):
+        problems = check_volume_export(export, dataset.spec)
+        rule, remedy = "to be left out for volumes", "Connected components are the objects of a volume."
+        steps = [each.name for each in postprocess.steps if isinstance(each, WatershedConfig | DistanceSplitConfig)]
+        problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in steps]
+        if problems:
+            raise ConfigError(problems)
     streamed = sorted(dataset.streamed_cases())
     if not streamed:
         return

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from segmeter.data.dataset import Dataset
 from segmeter.data.location import UNKNOWN, Location
+from segmeter.data.planes import VolumeLocation, VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.distributed.batches import BatchOf, Part, split_passes
@@ -32,6 +33,7 @@ from segmeter.export.writer import Writer
 from segmeter.files import make_folder
 from segmeter.inference.predictor import Loss, Predictor
 from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
+from segmeter.inference.volumes import predict_volume
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
@@ -83,7 +85,12 @@ class CaseRun:
     def predictions(
         self, cases: range, *, probs: bool, probs_dtype: ProbsDtype = "float32", loss: Loss | None = None
     ) -> Iterator[Prediction]:
-        """Predict some cases, in the batches of the whole run."""
+        """Predict some cases, in the batches of the whole run; the planes of a volume are batches of their own."""
+        if isinstance(self.dataset, VolumeSet):
+            for index in cases:
+                volume = self.dataset.open_volume(index)
+                yield predict_volume(self.predictor, volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
+            return
         size = self.predictor.config.batch_size
         for part in [cases] if self.batches is None else split_passes(self.batches, cases, size):
             yield from self.predictor.predict(Part(self.dataset, part), probs=probs, probs_dtype=probs_dtype, loss=loss)
@@ -177,9 +184,13 @@ def _finish_all(
 def finish(job: CaseRun, writer: Writer, prediction: Prediction, measure: Measuring | None) -> Entry:
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
-        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec)
-    image = prediction.sample.image
-    return _finished(job, writer, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype)])
+        axis = prediction.sample.plane_axis
+        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec, plane_axis=axis)
+        if prediction.instances is not None and cleaned.instances is None:  # a pixel of another class has no object
+            kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
+            cleaned = replace(cleaned, instances=kept)
+    image, volume = prediction.sample.image, [] if axis is None else ["volume", prediction.sample.case_id]
+    return _finished(job, writer, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype), *volume])
 
 
 def finish_in_bands(
@@ -277,8 +288,13 @@ def _warn_of_lost_location(job: CaseRun, *, large: bool) -> None:
     """Warn once, for the first case, if its image states a location that the files to be written can't state."""
     first = next(iter(job.dataset.case_ids), None)
     location = UNKNOWN if first is None else job.dataset.locate(first)
-    form = job.export.labels_format
+    form = job.export.picture_format
     numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
+    if isinstance(location, VolumeLocation):
+        if location.geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
+            said = "predictions: %s states no position, so that of %r is lost. export.labels_format=nifti keeps it."
+            _LOG.warning(said, form, first)
+        return
     lost = _lost_location(location, form, large=large) if job.export.labels or numbered else ""
     if location.problem:
         _LOG.warning("predictions: files do not say where their pixels lie, as of case %r: %s", first, location.problem)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import some
-from segmeter.distributed.batches import Part, split_batches
+from segmeter.distributed.batches import split_batches
 from segmeter.errors import RunError
 from segmeter.evaluation.manifest import Manifest, parse_records, read_records
 from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, finish, finish_in_bands
@@ -86,7 +86,7 @@ def repair_files(job: CaseRun, records: Records) -> None:
         if wanted and batch.start in streamed:
             finish_in_bands(job, writer, batch.start)
         elif wanted:
-            found = job.predictor.predict(Part(job.dataset, batch), probs=job.export.needs_probs)
+            found = job.predictions(batch, probs=job.export.needs_probs)
             for index, prediction in zip(batch, found, strict=True):
                 if index in wanted:
                     finish(job, writer, prediction, None)

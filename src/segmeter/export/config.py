@@ -7,7 +7,7 @@ from pydantic import Field
 
 from segmeter.schema import Config, Unit
 
-LabelsFormat = Literal["png", "tiff", "zarr", "mha", "nrrd"]
+LabelsFormat = Literal["auto", "png", "tiff", "zarr", "mha", "nrrd", "nifti"]
 ProbsFormat = Literal["npy", "npz", "tiff", "zarr"]
 ObjectsFormat = Literal["geojson", "coco", "table"]
 Compression = Literal["deflate", "zstd"]
@@ -22,10 +22,11 @@ class ExportConfig(Config, title="export"):
 
     labels: bool = True
     """Write predictions/labels/<case>: the label map."""
-    labels_format: LabelsFormat = "png"
-    """File format of label maps. A "png" has a palette for 8 bits and is greyscale for 16. A "tiff" is tiled, and for 8
-    bits has the classes' colours as palette. A "zarr" is a Zarr 3 folder. Take "mha" or "nrrd" for ITK and 3D Slicer;
-    these are in mm."""
+    labels_format: LabelsFormat = "auto"
+    """File format of label maps. "auto" takes PNG for pictures, and for volumes their own format. A "png" has a palette
+    for 8 bits and is greyscale for 16; it holds no volumes. A "tiff" is tiled, and for 8 bits has the classes' colours
+    as palette. A "zarr" is a Zarr 3 folder. Take "mha" or "nrrd" for ITK and 3D Slicer; these are in mm. "nifti"
+    (.nii.gz) is for volumes."""
     dtype: LabelsDtype = "auto"
     """Type of label maps; "auto" takes uint8 unless a class or the ignored value needs more. A value that does not fit
     is an error."""
@@ -54,6 +55,11 @@ class ExportConfig(Config, title="export"):
     """Threads that write files."""
     queue_mb: Annotated[int, Unit("MiB")] = Field(256, ge=1)
     """Largest amount of arrays that wait to be written; a single larger array waits alone."""
+
+    @property
+    def picture_format(self) -> LabelsFormat:
+        """The format of the label maps of pictures."""
+        return "png" if self.labels_format == "auto" else self.labels_format
 
     @property
     def needs_probs(self) -> bool:

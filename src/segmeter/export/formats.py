@@ -109,11 +109,11 @@ def _whole_tile(part: NDArray[Any]) -> NDArray[Any]:
 
 
 def write_zarr(path: Path, array: NDArray[Any] | LinesOf, *, locate: Locate = lambda: UNKNOWN) -> None:
-    """Write a Zarr 3 folder with one chunk per plane and tile; a map (H, W) states the location of its pixels."""
+    """Write a Zarr 3 folder with one chunk per plane and tile; a map states the location of its pixels."""
     zarr: Any = need("zarr", "zarr", "Zarr folders")
     chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
     with fresh_folder(path) as folder:
-        attributes = zarr_attributes(locate()) if array.ndim == 2 else {}
+        attributes = zarr_attributes(locate())
         layout = {"shape": array.shape, "dtype": array.dtype, "chunks": chunks, "attributes": attributes}
         stored: Any = zarr.create_array(str(folder), **layout)
         if isinstance(array, LinesOf):

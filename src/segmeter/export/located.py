@@ -36,6 +36,8 @@ Field = tuple[int, int, int, Sequence[Any]]  # of a TIFF directory: number, type
 def ome_xml(location: Location, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
     """OME metadata of a picture (height, width), or of a page for each channel, in ASCII; None without a spacing.
 
+    With a spacing of three values the pages are the planes of a volume.
+
     References
     ----------
     OME-XML 2016-06: Pixels with PhysicalSizeX and Y and their units; "pixel" if the spacing has no unit.
@@ -43,16 +45,17 @@ def ome_xml(location: Location, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
     if location.spacing is None:
         return None
     unit = _UNITS.get(location.unit or "pixel", location.unit or "pixel")
-    channels = shape[0] if len(shape) == 3 else 1
-    size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": 1, "SizeT": 1}
-    edges = {"X": location.spacing[1], "Y": location.spacing[0]}
+    pages, volume = shape[0] if len(shape) == 3 else 1, len(location.spacing) == 3
+    channels, depth = (1, pages) if volume else (pages, 1)
+    size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
+    edges = dict(zip("XYZ", reversed(location.spacing), strict=False))
     pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
     text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
     text += "".join(f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"' for axis, edge in edges.items())
     named = "".join(f'<Channel ID="Channel:0:{number}" SamplesPerPixel="1"/>' for number in range(channels))
     return (
         f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{_OME}"><Image ID="Image:0"><Pixels{text}>'
-        f'{named}<TiffData IFD="0" PlaneCount="{channels}"/></Pixels></Image></OME>'
+        f'{named}<TiffData IFD="0" PlaneCount="{pages}"/></Pixels></Image></OME>'
     )
 
 
@@ -60,7 +63,7 @@ def resolution(location: Location) -> tuple[tuple[int, int], tuple[int, int]] | 
     """Pixels per centimetre as fractions, of width and height, for readers that know no OME metadata."""
     if location.spacing is None or location.unit is None:
         return None
-    per = [10 / (edge * MILLIMETRES[location.unit]) for edge in reversed(location.spacing)]
+    per = [10 / (edge * MILLIMETRES[location.unit]) for edge in location.spacing[:-3:-1]]
     if not all(1 / _MOST < each < _MOST for each in per):
         return None
     across, down = (Fraction(each).limit_denominator(max(1, min(10**6, int(_MOST / each)))) for each in per)
@@ -82,7 +85,7 @@ def geotiff_tags(location: Location) -> list[Field]:
 
 
 def zarr_attributes(location: Location) -> dict[str, Any]:
-    """The attributes of a Zarr array (height, width)."""
+    """The attributes of a Zarr array (height, width) or (depth, height, width)."""
     if location.spacing is None:
         return {}
     return {"spacing": list(location.spacing), **({"unit": location.unit} if location.unit else {})}

@@ -96,7 +96,7 @@ def _check(export: ExportConfig, spec: ClassSpec) -> None:
     if spec.is_multilabel:
         rule = "to be null for multilabel, as segments of one file share no pixel here"
         raise ConfigError(expected("export", "dicom_series", rule, repr(str(export.dicom_series))))
-    if not export.labels or export.labels_format not in _SUFFIXES:
+    if not export.labels or export.picture_format not in _SUFFIXES:
         rule = "to be png or tiff where dicom_series is given, with labels=true"
         given = f"{export.labels_format}, labels={str(export.labels).lower()}"
         raise ConfigError(expected("export", "labels_format", rule, given))

@@ -18,6 +18,7 @@ from segmeter.export.config import ExportConfig
 from segmeter.export.itk import ENCODERS
 from segmeter.export.labels import BLACK, class_folder, encode_labels_png, palette_of
 from segmeter.export.objects import OBJECT_FILES, Encode
+from segmeter.export.volumes import volume_file
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
 
 Write = Callable[[Path], None]
@@ -68,7 +69,7 @@ class Writer:
 
         Parameters
         ----------
-        labels : (H, W), or multilabel (K, H, W)
+        labels : (H, W), or multilabel (K, H, W); of a volume (D, H, W) or (K, D, H, W)
             After post-processing. A lazy array is written in bands, as BigTIFF unless label maps are Zarr.
         instances
             Object numbers in the shape of `labels`, 0 is background.
@@ -135,7 +136,7 @@ class Writer:
         if config.instances and instances is not None:
             short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
             numbers = instances.astype(np.uint16 if short else np.int32, order="C")
-            if short and config.labels_format == "png":
+            if short and config.picture_format == "png":
                 yield f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
             else:
                 yield f"instances/{name}.tif", partial(tiff, array=numbers)
@@ -159,7 +160,9 @@ class Writer:
 
     def _label_format(self, case_id: str, plane: Any, colours: tuple[Colour, ...]) -> tuple[str, Write]:
         """The suffix of a label map, and the function that writes it."""
-        form, locate = self.config.labels_format, partial(self._locate, case_id)
+        form, locate = self.config.picture_format, partial(self._locate, case_id)
+        if plane.ndim == 3:
+            return volume_file(self.config, plane, locate())
         if form == "zarr":
             return ".zarr", partial(formats.write_zarr, array=plane, locate=locate)
         if form == "tiff" or isinstance(plane, formats.LinesOf):

@@ -101,8 +101,13 @@ class Passes:
             self._marks.pop(0)
 
     def _forward(self, images: Tensor) -> Tensor:
-        task = self._segmenter.card.spec.task
-        return averaged_logits(images, lambda seen: self._segmenter(seen).float(), views=self._views, task=task)
+        card = self._segmenter.card
+        task = "multiclass" if card.class_map else card.spec.task  # views are averaged before classes are mapped
+        return averaged_logits(images, self._logits, views=self._views, task=task)
+
+    def _logits(self, images: Tensor) -> Tensor:
+        found: Tensor = self._segmenter(images)
+        return found.float() if found.is_floating_point() else found  # some give labels
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

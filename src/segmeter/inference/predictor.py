@@ -26,6 +26,7 @@ from segmeter.inference.prefetch import one_behind, read_ahead, same_shape_group
 from segmeter.inference.results import Band, BandLoss, Outbox, Prediction, not_finite, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
 from segmeter.losses.additive import AdditiveLoss, loss_terms
+from segmeter.models.card import ModelCard
 from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
 from segmeter.parallel import map_in_threads
@@ -55,9 +56,13 @@ class Predictor:
     """
 
     def __init__(self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device) -> None:
+        config = fitting(config, segmenter.card)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
         _check_tile(config, segmenter)
-        self.segmenter = segmenter.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        layout = (
+            torch.preserve_format if segmenter.card.foreign else torch.channels_last
+        )  # theirs: as their tool runs it
+        self.segmenter = segmenter.to(device=device, memory_format=layout)  # type: ignore[call-overload]
         self.config = config
         self.device = device
         self.stages = Stages()
@@ -91,7 +96,7 @@ class Predictor:
         """
         shape = _only_shape(images)
         with self._passes.evaluating():
-            if self.config.tile_of(*shape[:2]) is None:
+            if self._tile_of(*shape[:2]) is None:
                 return self._passes.run(self._upload(images).permute(0, 3, 1, 2))
             return torch.stack(
                 [torch.cat([band.clone() for band in self._bands(ArrayRows(image))], 1) for image in images]
@@ -171,16 +176,26 @@ class Predictor:
         ------
         As `predict`.
         """
+        card = self.segmenter.card
+        if card.output != "logits":
+            why = f"case {case_id!r} is too large to be read whole, and {card.model['name']} gives {card.output}"
+            raise ConfigError(f"inference: {why}, which can't be joined. Cut the image into parts.")
         give_back_freed_memory()  # left over from checking the files
         yield from self._decoded(self._outbox("float32" if probs else None), image, case_id, target, loss)
         self._passes.settle()
 
     def _outbox(self, probs: ProbsDtype | None) -> Outbox:
-        spec, threshold = self.segmenter.card.spec, self.config.threshold
-        return Outbox(self.device, spec, threshold=threshold, probs=probs, stages=self.stages)
+        card, threshold = self.segmenter.card, self.config.threshold
+        if probs is not None and card.output != "logits":
+            remedy = "Write no probabilities or confidence, and leave out calibration."
+            raise ConfigError(f"inference: {card.model['name']} gives {card.output}, without probabilities. {remedy}")
+        return Outbox(self.device, card, threshold=threshold, probs=probs, stages=self.stages)
+
+    def _tile_of(self, height: int, width: int) -> int | None:
+        return None if self.segmenter.card.runs_whole else self.config.tile_of(height, width)
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
-        tiled = self.config.tile_of(*group[0].image.shape[:2]) is not None
+        tiled = self._tile_of(*group[0].image.shape[:2]) is not None
         if tiled and (loss is None or sums_by_bands(loss)):
             return (self._by_bands(outbox, sample, loss) for sample in group)
         with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
@@ -189,7 +204,7 @@ class Predictor:
             targets = [self._upload_target(sample) for sample in group]
             logits = self.logits([sample.image for sample in group])
             losses = [
-                None if target is None else _case_loss(loss, sample, case[None], target)
+                None if target is None else _case_loss(loss, sample, outbox.merged(case[None]), target)
                 for sample, case, target in zip(group, logits, targets, strict=True)
             ]
             return outbox.send(group, logits, losses)
@@ -225,7 +240,7 @@ class Predictor:
         height, width = image.shape[:2]
         if not height or not width:
             raise InputError(expected("Predictor", "image", "to have pixels", image.shape))
-        tile = self.config.tile_of(height, width) or max(height, width)
+        tile = self._tile_of(height, width) or max(height, width)
         stride = self.segmenter.size_multiple
         grid = build_grid(height, width, tile=tile, overlap=self.config.overlap, blend=self.config.blend, stride=stride)
         run = partial(self._passes.run, tile=tile)
@@ -255,6 +270,28 @@ class Predictor:
         with self.stages.timed("transfer"):
             self.stages.crossed("to the device", sum(array.nbytes for array in arrays))
             return self._uploader(arrays)
+
+
+def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
+    """Adapt the settings to a model that others trained: "auto" is float32, in which its labels are its tool's.
+
+    Raises
+    ------
+    ConfigError
+        Tiles, flips or rotations of a model that resizes images, or flips of one that gives labels.
+    """
+    if not card.foreign:
+        return config
+    wanted = {"tile": config.tile, "flips": config.flips or None, "rotations": config.rotations or None}
+    why = "resizes images" if card.resizes else f"gives {card.output}"
+    problems = [
+        expected("config", f"inference.{key}", f"to be left out for {card.model['name']}, which {why}", given)
+        for key, given in wanted.items()
+        if given is not None and card.runs_whole
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return config.replace(precision="float32") if config.precision == "auto" else config
 
 
 def _check_tile(config: InferenceConfig, segmenter: Segmenter | Ensemble) -> None:

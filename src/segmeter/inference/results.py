@@ -13,11 +13,12 @@ from segmeter.bridge.decode import ProbsDtype
 from segmeter.bridge.host_copier import HostCopier, PendingArray, open_transport
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.uploader import Uploader
-from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
-from segmeter.errors import DataError, InputError, OverflowedError
+from segmeter.errors import DataError, InputError, OverflowedError, RunError
 from segmeter.losses.additive import AdditiveLoss, loss_terms
+from segmeter.models.card import ModelCard
+from segmeter.models.ensemble import merge_classes
 from segmeter.progress import Stages
 
 _AT_ONCE = 1 << 22  # logits whose loss is computed at a time
@@ -28,7 +29,8 @@ class Prediction:
     """One case with the model's output for it, all on the host.
 
     `labels` is (H, W), multilabel (K, H, W), uint8 or uint16. `probs` is (num_channels, H, W), or None if nobody asked
-    for it. `loss` is that of the raw logits, or None without a loss or a target: for an `AdditiveLoss` the sum and the
+    for it. `instances` is (H, W) int32, 0 where there is no object; only models that find objects have it. `loss` is
+    that of the raw logits, or None without a loss or a target: for an `AdditiveLoss` the sum and the
     denominator of each part, (P, 2) float64; for any other its value.
     """
 
@@ -36,6 +38,7 @@ class Prediction:
     labels: NDArray[Any]
     probs: NDArray[Any] | None = None
     loss: NDArray[Any] | None = None
+    instances: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,8 +101,8 @@ class Outbox:
     ----------
     device
         Where the logits are.
-    spec
-        What the channels mean.
+    card
+        What the model gives.
     threshold
         Binary and multilabel: a probability above it is the class.
     probs
@@ -111,7 +114,7 @@ class Outbox:
     def __init__(
         self,
         device: torch.device,
-        spec: ClassSpec,
+        card: ModelCard,
         *,
         threshold: float,
         probs: ProbsDtype | None = None,
@@ -121,7 +124,8 @@ class Outbox:
         transport = open_transport(device)
         self.overlaps = not transport.immediate
         self._copier = HostCopier(device=device, transport=transport)
-        self._spec, self._threshold, self._probs = spec, threshold, probs
+        self._card, self._threshold, self._probs = card, threshold, probs
+        self._class_map = torch.tensor(card.class_map, device=device) if card.class_map else None
 
     def send(
         self, group: Sequence[Sample], logits: Tensor, losses: Sequence[Tensor | None] | None
@@ -145,11 +149,16 @@ class Outbox:
         first, known = group[0].case_id, [loss is not None for loss in losses or [None] * len(group)]
         kept = [loss for loss in losses or () if loss is not None]
         with self.stages.timed("transfer"):
+            objects = None
+            if self._card.output == "instances":
+                objects = self._copier.submit(logits[:, 1], case_id=first)
+                logits = logits[:, 0]
             labels = self._send_labels(logits, first)
             values = self._copier.submit(torch.stack(kept), case_id=first) if kept else None
             # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
             probs = (self._send_probs(case[None], sample.case_id) for sample, case in zip(group, logits, strict=True))
-            return self._take(group, labels, values, known, iter(list(probs)) if self.overlaps else probs)
+            waiting = iter(list(probs)) if self.overlaps else probs
+            return self._take(group, labels, values, known, waiting, objects)
 
     def _take(
         self,
@@ -158,14 +167,16 @@ class Outbox:
         losses: PendingArray | None,
         known: Sequence[bool],
         probs: Iterator[PendingArray | None],
+        objects: PendingArray | None,
     ) -> Iterator[Prediction]:
-        rows = labels.rows()
+        rows, numbered = labels.rows(), None if objects is None else objects.rows()
         values = iter(()) if losses is None else losses.rows()
         for sample, has_loss in zip(group, known, strict=True):
             found, found_probs = self._arrived(rows, probs, sample.case_id, sample.image)
             with self.stages.timed("transfer"):
                 loss = next(values) if has_loss else None
-            yield Prediction(sample=sample, labels=found, probs=found_probs, loss=loss)
+                instances = None if numbered is None else next(numbered)
+            yield Prediction(sample=sample, labels=found, probs=found_probs, loss=loss, instances=instances)
 
     def decode(
         self, bands: Iterator[Tensor], *, case_id: str, target: LazyArray | None, loss: BandLoss | None
@@ -198,7 +209,7 @@ class Outbox:
                 labels = self._send_labels(logits, case_id)
             if loss is not None and lines is not None:
                 try:
-                    loss.add(logits, lines)
+                    loss.add(self.merged(logits), lines)
                 except InputError as error:
                     raise DataError(f"case {case_id!r}: {error}") from error
             if waiting is not None:
@@ -225,15 +236,22 @@ class Outbox:
         with self.stages.timed("transfer"):
             try:
                 found = next(labels)
-            except InputError:
+            except InputError as error:
+                if self._card.output != "logits":
+                    raise RunError(f"inference: case {case_id!r}: {error}") from error
                 raise not_finite(case_id, image) from None
             pending = next(probs)
             found_probs = None if pending is None else next(pending.rows())
         self.stages.crossed("to the host", found.nbytes + (0 if found_probs is None else found_probs.nbytes))
         return found, found_probs
 
+    def merged(self, logits: Tensor) -> Tensor:
+        """Logits of the data's classes, which those of a model's own may belong to."""
+        card = self._card
+        return merge_classes(logits, card.class_map, card.spec.task) if card.class_map else logits
+
     def _send_labels(self, logits: Tensor, case_id: str) -> PendingArray:
-        spec = self._spec
+        spec = self._card.spec
         return self._copier.submit_labels(
             logits,
             case_id=case_id,
@@ -241,12 +259,14 @@ class Outbox:
             num_classes=spec.num_classes,
             ignore_index=spec.ignore_index,
             threshold=self._threshold,
+            class_map=self._class_map,
         )
 
     def _send_probs(self, logits: Tensor, case_id: str) -> PendingArray | None:
         if self._probs is None:
             return None
-        return self._copier.submit_probs(logits, case_id=case_id, task=self._spec.task, dtype=self._probs)
+        task = self._card.spec.task
+        return self._copier.submit_probs(self.merged(logits), case_id=case_id, task=task, dtype=self._probs)
 
 
 def not_finite(case_id: str, image: NDArray[Any] | None = None) -> OverflowedError:

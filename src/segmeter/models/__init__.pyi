@@ -4,4 +4,5 @@ from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import read_checkpoint as read_checkpoint
 from .checkpoints.checkpoint import write_checkpoint as write_checkpoint
 from .config import MODELS as MODELS
+from .foreign.registry import register_model as register_model
 from .segmenter import Segmenter as Segmenter

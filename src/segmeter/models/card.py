@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from segmeter.checks import collecting
 from segmeter.classes import ClassSpec
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+_FOREIGN = ("foreign", "output", "class_map", "resizes")
 
 
 def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -39,6 +40,14 @@ class ModelCard:
         unknown. It has no root: a checkpoint names no folder of the machine that it comes from.
     class_pixels
         Pixels of each class in the training set, ignored ones excluded; empty where unknown.
+    foreign
+        Whether others trained it. Only then the next three can differ from their defaults; no checkpoint holds them.
+    output
+        Whether the model gives logits, labels, or instances: for each image the class and the object of every pixel.
+    class_map
+        The class of each number or channel of the model; empty if it gives the classes themselves.
+    resizes
+        Whether it resizes images, so that it can't run in tiles or on mirrored images.
 
     Raises
     ------
@@ -54,6 +63,10 @@ class ModelCard:
     clip: tuple[tuple[float, float], ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     class_pixels: tuple[int, ...] = ()
+    foreign: bool = False
+    output: Literal["logits", "labels", "instances"] = "logits"
+    class_map: tuple[int, ...] = ()
+    resizes: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", {key: _as_tuple(value) for key, value in self.model.items()})
@@ -70,9 +83,25 @@ class ModelCard:
             problems.expect(counted, "class_pixels", rule, list(self.class_pixels))
             problems.expect(fits, "clip", f"to be {self.in_channels} pairs of a lower and a higher value", self.clip)
 
+    @property
+    def context(self) -> int:
+        """Neighbouring planes of a volume on each side that are channels of an image, see `data.context`."""
+        return int(self.data.get("context", 0))
+
+    @property
+    def plane_channels(self) -> int:
+        """Channels of one plane; `in_channels` without neighbouring planes."""
+        return self.in_channels // (2 * self.context + 1)
+
+    @property
+    def runs_whole(self) -> bool:
+        """Whether it takes whole images alone: resized tiles see other sizes, and labels can't be blended."""
+        return self.resizes or self.output != "logits"
+
     def to_dict(self) -> dict[str, Any]:
         """The card as JSON values."""
-        return {**vars(self), "spec": self.spec.model_dump()}
+        kept = {key: value for key, value in vars(self).items() if key not in _FOREIGN}
+        return {**kept, "spec": self.spec.model_dump()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ModelCard":

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from segmeter.checks import expected
 from segmeter.classes import Task
 from segmeter.errors import ConfigError
+from segmeter.models.foreign.network import ForeignModel
 from segmeter.models.segmenter import Segmenter
 
 
@@ -26,7 +27,7 @@ class Ensemble(nn.Module):
         They differ in task, classes, ignored value or channels.
     """
 
-    def __init__(self, members: Sequence[Segmenter]) -> None:
+    def __init__(self, members: Sequence[Segmenter | ForeignModel]) -> None:
         super().__init__()
         self.card = members[0].card
         for member in members[1:]:
@@ -42,7 +43,7 @@ class Ensemble(nn.Module):
             return logits
         return mean_logits((member(image).float() for member in self.members), self.card.spec.task)
 
-    def _check(self, member: Segmenter) -> None:
+    def _check(self, member: Segmenter | ForeignModel) -> None:
         cards = (self.card, member.card)
         wanted, given = (card.spec.meaning | {"in_channels": card.in_channels} for card in cards)
         for what, first in wanted.items():
@@ -71,6 +72,29 @@ def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
         parts = _log_parts(logits, task)
         totals = [total.logaddexp(part) for total, part in zip(totals, parts, strict=True)] if totals else parts
     return totals[0] if task == "multiclass" else totals[0] - totals[1]
+
+
+def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tensor:
+    """Logits of the summed probabilities of other classes, of which each belongs to one of the task's.
+
+    Parameters
+    ----------
+    logits
+        (B, N, H, W), of which softmax is taken.
+    class_map
+        The class of each of the N channels.
+    task
+        "multiclass", or "binary" for classes 0 and 1.
+
+    Returns
+    -------
+    (B, num_channels, H, W), float32.
+    """
+    known = torch.log_softmax(logits.float(), 1)
+    groups = [[i for i, number in enumerate(class_map) if number == k] for k in range(max(class_map) + 1)]
+    nothing = torch.finfo(torch.float32).min / 4
+    merged = [known[:, group].logsumexp(1) if group else known.new_full(known[:, 0].shape, nothing) for group in groups]
+    return torch.stack(merged, 1) if task == "multiclass" else (merged[1] - merged[0])[:, None]
 
 
 def _log_parts(logits: Tensor, task: Task) -> list[Tensor]:

@@ -26,10 +26,10 @@ def keep_largest(mask: Mask, *, connectivity: int) -> Mask:
 
 
 def clear_border(mask: Mask, *, margin: int, connectivity: int) -> Mask:
-    """Keep the components with no pixel among the outermost `margin` + 1 rows and columns."""
+    """Keep the components with no pixel among the outermost `margin` + 1 rows and columns, and planes of a volume."""
     components, sizes = _components(mask, connectivity)
     edge = np.ones_like(mask)
-    edge[margin + 1 : mask.shape[0] - margin - 1, margin + 1 : mask.shape[1] - margin - 1] = False
+    edge[tuple(slice(margin + 1, size - margin - 1) for size in mask.shape)] = False
     kept = np.ones(sizes.size, bool)
     kept[components[edge]] = False
     return np.asarray(kept[components] & mask)
@@ -112,22 +112,20 @@ def dilate(mask: Mask, *, radius: int) -> Mask:
 
 
 def grow_by_sides(mask: Mask) -> Mask:
-    """Add the pixels above, below, left and right of the mask."""
+    """Add the pixels above, below, left and right of the mask, and in a volume before and behind."""
     grown = mask.copy()
-    grown[1:] |= mask[:-1]
-    grown[:-1] |= mask[1:]
-    grown[:, 1:] |= mask[:, :-1]
-    grown[:, :-1] |= mask[:, 1:]
+    for axis in range(mask.ndim):
+        to, of = np.moveaxis(grown, axis, 0), np.moveaxis(mask, axis, 0)
+        to[1:] |= of[:-1]
+        to[:-1] |= of[1:]
     return grown
 
 
-def box_around(mask: Mask, reach: int) -> tuple[slice, slice]:
+def box_around(mask: Mask, reach: int) -> tuple[slice, ...]:
     """The smallest box with the whole mask in it, `reach` pixels wider on each side; the mask is not empty."""
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return (
-        slice(max(0, int(rows[0]) - reach), int(rows[-1]) + reach + 1),
-        slice(max(0, int(columns[0]) - reach), int(columns[-1]) + reach + 1),
-    )
+    every = range(mask.ndim)
+    spans = [np.flatnonzero(mask.any(axis=tuple(other for other in every if other != axis))) for axis in every]
+    return tuple(slice(max(0, int(span[0]) - reach), int(span[-1]) + reach + 1) for span in spans)
 
 
 def _within_reach(mask: Mask, reach: int, operation: Callable[[Mask], Mask]) -> Mask:
@@ -141,7 +139,7 @@ def _within_reach(mask: Mask, reach: int, operation: Callable[[Mask], Mask]) -> 
 
 
 def _components(mask: Mask, connectivity: int) -> tuple[Any, Any]:
-    """Component map (H, W) int32 and pixels per component, entry 0 being the rest."""
-    structure = ndimage.generate_binary_structure(2, 1 if connectivity == 4 else 2)
+    """Component map int32 and pixels per component, entry 0 being the rest."""
+    structure = ndimage.generate_binary_structure(mask.ndim, 1 if connectivity == 4 else mask.ndim)
     components, count = ndimage.label(mask, structure)
     return components, np.bincount(components.ravel(), minlength=count + 1)

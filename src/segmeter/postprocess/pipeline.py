@@ -48,17 +48,19 @@ def build_steps(configs: Sequence[Any], spec: ClassSpec) -> list[tuple[str, Step
     return [(label, STEPS.build(config, spec=spec)) for label, config in zip(labels, configs, strict=True)]
 
 
-def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec) -> Cleaned:
+def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec, *, plane_axis: int | None = None) -> Cleaned:
     """Run the configured steps on one label map; the input is not changed.
 
     Parameters
     ----------
     labels
-        (H, W) uint8 or uint16, values 0 .. K-1; for multilabel (K, H, W) in {0, 1}.
+        (H, W) uint8 or uint16, values 0 .. K-1; for multilabel (K, H, W) in {0, 1}. A volume has (D, H, W) for (H, W).
     steps
         Step configurations, as in ``PostprocessConfig.steps``.
     spec
         The classes.
+    plane_axis
+        The axis of (D, H, W) across which steps of `PLANEWISE` run, plane by plane; None for an image.
 
     Raises
     ------
@@ -67,9 +69,12 @@ def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec) -> Clea
     ConfigError
         A step or class name that does not exist.
     """
-    _check(labels, spec)
-    bands = Bands(steps, spec, height=labels.shape[-2])
-    cleaned = bands.push(labels)
+    _check(labels, spec, volume=plane_axis is not None)
+    first = 0 if plane_axis is None else plane_axis - 3  # of a picture, nothing moves
+    moved: Any = np.moveaxis(labels, first, -3) if first else labels
+    bands = Bands(steps, spec, height=moved.shape[-2])
+    cleaned: Any = bands.push(moved)
+    cleaned = np.ascontiguousarray(np.moveaxis(cleaned, -3, first)) if first else cleaned
     return Cleaned(labels=cleaned, instances=bands.instances, changed=bands.changed)
 
 
@@ -141,10 +146,10 @@ def unbounded_steps(steps: Sequence[Any], spec: ClassSpec) -> list[str]:
     return [config.name for config in steps if reach_of(config, spec) is None]
 
 
-def _check(labels: LabelArray, spec: ClassSpec) -> None:
-    multilabel = spec.is_multilabel
-    axes = f"({spec.num_classes}, H, W)" if multilabel else "(H, W)"
-    shaped = labels.ndim == 3 and len(labels) == spec.num_classes if multilabel else labels.ndim == 2
+def _check(labels: LabelArray, spec: ClassSpec, *, volume: bool) -> None:
+    multilabel, plane = spec.is_multilabel, "D, H, W" if volume else "H, W"
+    axes = f"({spec.num_classes}, {plane})" if multilabel else f"({plane})"
+    shaped = labels.ndim == 2 + volume + multilabel and (not multilabel or len(labels) == spec.num_classes)
     if labels.dtype not in (np.uint8, np.uint16) or not shaped or not labels.size:
         raise InputError(expected("run_steps", "labels", f"{axes} uint8 or uint16", f"{labels.dtype} {labels.shape}"))
     highest = 1 if multilabel else spec.num_classes - 1

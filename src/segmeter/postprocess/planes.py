@@ -8,6 +8,8 @@ Rules, the same for every step:
   class, counted in steps up, down, left and right. Of equally near pixels, it is always the same one. An image that the
   class covers wholly stays as it is, as nothing else is there to take its place.
 * Multilabel planes (K, H, W) are independent: what one loses no other gains, and `fill` does not apply.
+* On volumes (D, H, W), the steps of `PLANEWISE` run on each plane (H, W). The others run in 3-D: for connectivity 4 or
+  8, voxels have 6 or 26 neighbours, and the first and the last plane are edges too.
 * Predictions hold classes only; the ignored value does not occur in them.
 """
 
@@ -39,19 +41,26 @@ _OPERATIONS: dict[str, tuple[Callable[..., Mask], tuple[str, ...]]] = {  # by th
     "smooth": (masks.smooth, ("radius",)),
     "skeleton": (masks.skeleton, ()),
 }
+PLANEWISE = ("opening", "closing", "smooth", "skeleton")
 
 
 def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArray]:
     """Build the step of label maps that a configuration names; ConfigError if a class does not exist."""
     operation, options = _OPERATIONS[config.name]
+    step = partial(operation, **{name: getattr(config, name) for name in options})
     where, fill = f"postprocess.{config.name}", getattr(config, "fill", None)
     return partial(
         apply_per_class,
-        step=partial(operation, **{name: getattr(config, name) for name in options}),
+        step=partial(_by_planes, step) if config.name in PLANEWISE else step,
         classes=class_indices(config.classes, spec, where=where),
         multilabel=spec.is_multilabel,
         fill=None if fill is None else class_indices((fill,), spec, where=where, argument="fill")[0],
     )
+
+
+def _by_planes(step: MaskStep, mask: Mask) -> Mask:
+    """Run a step on a mask (H, W), or on every plane of (D, H, W)."""
+    return step(mask) if mask.ndim == 2 else np.stack([step(plane) for plane in mask])
 
 
 def class_indices(classes: ClassNames, spec: ClassSpec, *, where: str, argument: str = "classes") -> tuple[int, ...]:
@@ -79,9 +88,9 @@ def apply_per_class(
     Parameters
     ----------
     labels
-        (H, W), or (K, H, W) in {0, 1} for multilabel.
+        (H, W), or (K, H, W) in {0, 1} for multilabel; a volume has (D, H, W) for (H, W).
     step
-        (H, W) bool -> (H, W) bool.
+        (H, W) bool -> (H, W) bool, and likewise for (D, H, W).
     classes
         Label values, or planes, in the order in which they are done.
     multilabel

@@ -63,12 +63,18 @@ def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
         place = start
         while True:
             path.append((place, heading))
-            _take(leaving, place, heading)
+            leaving[place].remove(heading)
+            if not leaving[place]:
+                del leaving[place]
             place = (place[0] + _STEPS[heading][0], place[1] + _STEPS[heading][1])
-            heading = _turn(path[0][1] if place == start else None, leaving.get(place, []), heading, apart=apart)
+            ways = [*leaving.get(place, []), *([path[0][1]] if place == start else [])]
+            turns = ((heading + by) % 4 for by in ((1, 0, 3) if apart else (3, 0, 1)))
+            heading = next(turn for turn in turns if turn in ways)
             if (place, heading) == path[0]:
                 break
-        yield _corners(path)
+        headings = [heading for _, heading in path]
+        turned = [place for index, (place, heading) in enumerate(path) if heading != headings[index - 1]]
+        yield [*turned, turned[0]]  # the corners at which the walk turns, closed
 
 
 def _edges(mask: Mask) -> dict[Corner, list[int]]:
@@ -87,23 +93,3 @@ def _edges(mask: Mask) -> dict[Corner, list[int]]:
         for corner in zip((columns + right).tolist(), (rows + down).tolist(), strict=True):
             leaving.setdefault(corner, []).append(heading)
     return leaving
-
-
-def _take(leaving: dict[Corner, list[int]], place: Corner, heading: int) -> None:
-    leaving[place].remove(heading)
-    if not leaving[place]:
-        del leaving[place]
-
-
-def _turn(first: int | None, ways: Sequence[int], heading: int, *, apart: bool) -> int:
-    """Choose the next heading; `first` is that of the ring's start if the walk is back there."""
-    open_ways = [*ways, *([] if first is None else [first])]
-    turns = [(heading + by) % 4 for by in ((1, 0, 3) if apart else (3, 0, 1))]
-    return next(turn for turn in turns if turn in open_ways)
-
-
-def _corners(path: Sequence[tuple[Corner, int]]) -> Ring:
-    """The corners at which the walk turns, closed."""
-    headings = [heading for _, heading in path]
-    turned = [place for index, (place, heading) in enumerate(path) if heading != headings[index - 1]]
-    return [*turned, turned[0]]

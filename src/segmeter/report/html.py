@@ -14,6 +14,7 @@ from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import Form, Summary
 from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
+from segmeter.report.decisions import DECISIONS, decision_values
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
@@ -66,6 +67,10 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
         rule = "to be the folder of a run"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
     config = config or ReportConfig()
+    for name, show in DECISIONS.items():
+        if (decided := load_json(run_folder / name)) is not None:
+            shown = _checked(run_folder, name, lambda: decision_values(show(decided)))  # noqa: B023
+            return _write(run_folder, "decision.html", shown, scripts=("sorting",), config=config)
     comparison = load_json(run_folder / "compare.json", _Comparison)
     if comparison is not None:
         values = _checked(run_folder, "compare.json", lambda: comparison_values(run_folder, comparison, config))

@@ -21,9 +21,7 @@ from torch.profiler import record_function
 
 from segmeter.bridge.to_numpy import to_numpy
 from segmeter.bridge.to_torch import to_torch
-from segmeter.checks import expected
 from segmeter.distributed.ranks import ALONE, Averaged, World
-from segmeter.errors import InputError
 from segmeter.inference.config import Precision
 from segmeter.inference.precision import pick_dtype
 from segmeter.inference.predictor import Predictor
@@ -83,8 +81,7 @@ class Parts:
         image, target = resized(batch)
         if self.augment is None:
             return image, target
-        if batch.draws is None:
-            raise InputError(expected("step", "batches", "to have draws for the augmentation", "none"))
+        assert batch.draws is not None  # `open_batches` draws wherever there is an augmentation
         with torch.no_grad():
             return self.augment(image, target, batch.draws)
 

@@ -94,17 +94,18 @@ def plan_training(
     batch = training.batch_size
     if batch == AUTO:
         height, width = _sample(crop, seen)
-        most = MOST_BATCH if crop.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, seen.n_cases))
+        most = MOST_BATCH if crop.can_repeat else max(LEAST_BATCH, min(MOST_BATCH, max(seen.n_cases, seen.n_planes)))
         batch = max(LEAST_BATCH, min(most, round(STEP_PIXELS[device] / (height * width))))
         changes["training"]["batch_size"] = batch
     if training.plan:
         changes["data"] |= {key: AUTO for key in ("mean", "std") if getattr(data, key) is None}
         if data.samples_per_epoch is None and crop.can_repeat:
             changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * int(batch)
-        if augment.balance is None and crop.crop is not None:
-            changes["augment"]["balance"] = BALANCE
         if device == "cpu" and training.unlimited:
             changes["training"]["time_budget"] = CPU_BUDGET
+    volumes = getattr(data, "planes", None) is not None  # of whose planes few may hold a rare class
+    if augment.balance is None and (volumes or (training.plan and crop.crop is not None)):
+        changes["augment"]["balance"] = BALANCE
     return TrainPlan(training=training, data=data, augment=augment).filled(**changes)
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.decisions.agree import (
@@ -27,12 +28,16 @@ MAPS = {"a": [[0, 0, 1], [2, 2, 255]], "b": [[1, 1, 1], [0, 0, 2]]}
 OTHER = {"a": [[0, 1, 1], [2, 0, 0]], "b": [[1, 1, 1], [0, 0, 2]]}
 
 
+def agree_keys(**given: Any) -> AgreeKeys:
+    return AgreeKeys(metrics=MetricsConfig(bootstrap=0), data=LabelsConfig(classes=("a", "b", "c")), **given)
+
+
 def job(root: Path, **places: dict[str, list[list[int]]]) -> AgreeJob:
     found = {name: put_masks(root / name, masks) for name, masks in places.items()}
     cases, left_out = find_cases(found, THREE, missing="error")
     options: dict[str, Any] = {"reading": Reading(spec=THREE, label_map={}, max_pixels=1000), "left_out": left_out}
     return AgreeJob(
-        readers=found, models={}, cases=cases, metrics=MetricsConfig(bootstrap=0), keys=AgreeKeys(), **options
+        readers=found, models={}, cases=cases, metrics=MetricsConfig(bootstrap=0), keys=agree_keys(), **options
     )
 
 
@@ -72,14 +77,14 @@ def test_files_that_do_not_fit_are_named_all_at_once(tmp_path: Path) -> None:
 
 def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path: Path) -> None:
     paths = {name: tmp_path / name for name in "abc"}
-    readers, models = name_readers(AgreeKeys(folders=(paths["a"], paths["b"]), runs=(paths["c"],)))
+    readers, models = name_readers(agree_keys(folders=(paths["a"], paths["b"]), runs=(paths["c"],)))
     assert (list(readers), list(models)) == (["a", "b"], ["c"])
-    readers, models = name_readers(AgreeKeys(runs=tuple(paths.values())))
+    readers, models = name_readers(agree_keys(runs=tuple(paths.values())))
     assert (list(readers), list(models)) == (["a", "b", "c"], [])
     with pytest.raises(InputError, match=r"to be among a, b.*'?d"):
-        name_readers(AgreeKeys(folders=(paths["a"], paths["b"]), models=("d",)))
+        name_readers(agree_keys(folders=(paths["a"], paths["b"]), models=("d",)))
     with pytest.raises(InputError, match="two readers or more"):
-        name_readers(AgreeKeys(folders=(paths["a"],)))
+        name_readers(agree_keys(folders=(paths["a"],)))
     with pytest.raises(DataError, match="which is no run"):
         masks_of_run(tmp_path)
 

@@ -1,7 +1,5 @@
 """Columns made one at a time: the numbers of the array that they stand for."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ def array(columns):
 
 
 def lazily(values):
-    return lazy_means(len(values), [partial(np.copy, column) for column in values.T])
+    return lazy_means(*values.shape, lambda place: values[:, place].copy())
 
 
 def test_means_are_the_columns_of_the_array():

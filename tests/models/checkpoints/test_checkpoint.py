@@ -1,8 +1,6 @@
 import json
 import os
 import stat
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,8 +10,6 @@ from segmeter import files
 from segmeter.errors import CheckpointError, InputError, RunError
 from segmeter.models.checkpoints import checkpoint as module
 from segmeter.models.checkpoints.checkpoint import (
-    Checkpoint,
-    Checkpoints,
     find_checkpoint,
     plain_state,
     read_checkpoint,
@@ -212,21 +208,3 @@ def test_a_changed_manifest_is_found(checkpoint):
     path.write_text(path.read_text().replace("0.4", "0.3", 1))
     with pytest.raises(CheckpointError, match=r"manifest.json: was changed or damaged .*sha256 differs"):
         read_checkpoint(checkpoint)
-
-
-@pytest.mark.parametrize(
-    ("counts", "known"),
-    [
-        ([(1, 2, 3)], True),
-        ([(1, 2, 3), (1, 2, 3)], True),
-        ([(1, 2, 3), (1, 2, 4)], False),
-        ([(1, 2, 3), ()], False),
-        ([()], False),
-    ],
-)
-def test_pixels_per_class_are_those_of_all_members_or_not_known(counts, known):
-    cards = [replace(make_card(), class_pixels=pixels) for pixels in counts]
-    members = [Checkpoint(folder=Path(), card=card, progress={}, sha256="", files={}) for card in cards]
-    found = Checkpoints(tuple(members)).class_pixels
-    assert (found is not None) == known
-    assert found is None or tuple(found) == counts[0]

@@ -8,7 +8,6 @@ import torch
 from scipy import ndimage
 
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
 from segmeter.training.data.augment import Augment, add_noise, apply_gamma, blur, to_unit, turned_grid
 from segmeter.training.data.augment_config import AugmentConfig
 
@@ -211,13 +210,3 @@ def test_floats_keep_their_scale():
     ratio = changed / image
     assert bool(((ratio > 0.5) & (ratio < 1.5)).all())
     torch.testing.assert_close(ratio, ratio[:, :, :1, :1].expand_as(ratio))
-
-
-@pytest.mark.parametrize(
-    ("target", "indices"),
-    [(torch.zeros(2, 5, 4), [0, 1]), (torch.zeros(2, 4, 4), [0]), (torch.zeros(1, 4, 4), [0, 1])],
-    ids=["size", "indices", "batch"],
-)
-def test_what_does_not_fit_together_is_refused(target, indices):
-    with pytest.raises(InputError, match=r"augment: expected `target` to be \(B, H, W\)"):
-        apply(augment_of(), torch.zeros(2, 3, 4, 4), target, indices=indices)

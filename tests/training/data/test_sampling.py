@@ -107,9 +107,11 @@ def test_samples_per_epoch_is_what_is_asked_for():
     assert seen == set(range(10))  # another part of the data in each epoch
     many = SampleSource(cases, AugmentConfig(), batch_size=5, seed=0, samples=500)
     assert len(many) == 100
-    with pytest.raises(ConfigError, match=r"`samples_per_epoch` at most 10, the number of cases, where sampl"):
+    with pytest.raises(
+        ConfigError, match=r"`samples_per_epoch` not to need a sample twice, .* of the 10 cases, got 11"
+    ):
         SampleSource(cases, AugmentConfig(**NOTHING), batch_size=2, seed=0, samples=11)
-    with pytest.raises(ConfigError, match=r"`balance` to be 0 where samples are not changed"):
+    with pytest.raises(ConfigError, match=r"`balance` not to need a sample twice"):
         source_of(cases, balance=0.5, **NOTHING)
 
 
@@ -129,11 +131,8 @@ def noisy_cases(count, size=(24, 24)):
         {},
         {"crop": (16, 16), "balance": 1.0},
         {"crop": (16, 16), "zoom": (0.8, 1.25), "rotate": 180.0, "noise": 0.1, "flip_vertical": True},
-        {**NOTHING, "crop": (16, 16)},
-        {**NOTHING, "crop": (16, 16), "flip_horizontal": True},
-        {**NOTHING, "crop": (16, 18), "zoom": (0.9, 1.1)},
     ],
-    ids=["whole", "balanced", "strong", "crop", "crop-flip", "crop-zoom"],
+    ids=["whole", "balanced", "strong"],
 )
 def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
     """Of 3 cases 24 samples each: image and target, after the augmentation on the device."""
@@ -148,14 +147,6 @@ def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
         images, targets = change(*batch, change.draw(seed=0, epoch=4, indices=numbers, channels=image.shape[-1]))
         seen |= {(one.numpy().tobytes(), other.numpy().tobytes()) for one, other in zip(images, targets, strict=True)}
     assert len(seen) == 72
-
-
-def test_when_a_case_has_no_window_left_that_is_said():
-    source = SampleSource(
-        noisy_cases(1, (17, 16)), AugmentConfig(**NOTHING | {"crop": (16, 16)}), batch_size=1, seed=0, samples=3
-    )
-    with pytest.raises(DataError, match=r"`samples_per_epoch` to repeat no sample bit for bit, got repeat 2 of case0"):
-        [source.batch(0, index) for index in range(3)]
 
 
 def test_samples_of_a_rare_class_show_it():
@@ -392,7 +383,7 @@ def test_a_case_without_a_target_is_refused_by_name():
 def test_weights_of_sources_need_samples_that_can_differ():
     unchanged = AugmentConfig(crop=None, brightness=0, contrast=0)
     sources = Sources(of=np.zeros(4, np.int64), weights=(1.0,))
-    with pytest.raises(ConfigError, match=r"`sources` to be {} where samples are not changed"):
+    with pytest.raises(ConfigError, match=r"`sources` not to need a sample twice"):
         SampleSource(TinyCases(count=4), unchanged, batch_size=2, seed=0, sources=sources)
     source = SampleSource(TinyCases(count=4), AugmentConfig(), batch_size=2, seed=0, sources=sources)
     assert len(source) > 0

@@ -13,7 +13,6 @@ from segmeter.training.data.windows import (
     Resizing,
     Window,
     cut,
-    other_window,
     resize_batch,
     resize_image,
     resize_planes,
@@ -21,21 +20,6 @@ from segmeter.training.data.windows import (
     slide,
     stack_windows,
 )
-
-
-@pytest.mark.parametrize(
-    ("image", "window"), [((10, 12), (4, 5)), ((4, 5), (10, 12)), ((7, 7), (7, 7)), ((6, 9), (8, 3))]
-)
-def test_other_windows_visit_every_place_once(image, window):
-    places = (abs(image[0] - window[0]) + 1) * (abs(image[1] - window[1]) + 1)
-    start = Window(min(0, image[0] - window[0]), max(0, image[1] - window[1]), *window)
-    found = [other_window(start, image, repeat) for repeat in range(places)]
-    assert found[0] == start
-    assert len({(each.top, each.left) for each in found}) == places
-    for each in found:
-        low, high = sorted((0, image[0] - window[0]))
-        assert low <= each.top <= high
-    assert other_window(start, image, places) is None
 
 
 @pytest.mark.parametrize("size", [(9, 13), (40, 30), (20, 61)])

@@ -12,6 +12,8 @@ COMMANDS = {
     "predict": "write label maps for images without a reference",
     "score": "measure masks from any tool against their references, without a model",
     "compare": "paired statistics between evaluations of the same cases",
+    "plan": "how many cases a score or a comparison needs, from a pilot",
+    "tune": "choose threshold and post-processing on the validation split, with an honest interval",
     "merge": "join the shards of a run, or the folds of a cross-validation",
     "agree": "tell how far several readers or models agree, and who stands apart",
     "suspects": "rank labels that are likely wrong, or images to label next",
@@ -22,7 +24,7 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
-DECISIONS = ("agree", "suspects")  # commands whose modules are in `segmeter.cli.decisions`
+DECISIONS = ("plan", "tune", "agree", "suspects")  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 
 USAGE = {
@@ -31,6 +33,8 @@ USAGE = {
     "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
     "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
     "compare": "segmeter compare 'runs=[A,B]'",
+    "plan": "segmeter plan run=RUN width=0.05, or 'runs=[A,B]' detect=0.01, or mean=0.78 sd=0.12 width=0.05",
+    "tune": "segmeter tune checkpoint=RUN 'over=[threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
     "agree": "segmeter agree 'folders=[A,B,C]' 'data.classes=[background,cell]'",
     "suspects": "segmeter suspects 'runs=[EVAL,EVAL]', of evaluations with export.probs=true",

@@ -9,10 +9,11 @@ import torch
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.config.schema import Trained
+from segmeter.cli.config.schema import ImagesConfig, Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
+from segmeter.data.folders.folder import open_images
 from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.batches import BatchOf, take_batches
@@ -122,6 +123,22 @@ def take_shard(
     return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
 
 
+def open_card_images(path: Path, card: ModelCard, limits: ImagesConfig) -> Dataset:
+    """Open images for the model of a card, which also says whether they are volumes, and how it saw their planes."""
+    return open_images(
+        path,
+        spec=card.spec,
+        in_channels=card.plane_channels,
+        max_pixels=limits.max_pixels,
+        orientation=limits.orientation,
+        level=limits.level,
+        timeout_s=limits.timeout_s,
+        planes=limits.planes or card.data.get("planes"),
+        context=card.context,
+        channel_files=card.data.get("channel_files", ()),
+    )
+
+
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
     """The model card that a checkpoint will hold.
 
@@ -136,13 +153,14 @@ def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
         The normalised inputs would be far from mean 0 and spread 1.
     """
     mean, std = normalisation(config, seen.intensities, default_normalisation(config.in_channels))
+    planes = 1 + 2 * getattr(config, "context", 0)  # the network sees them side by side, each with all channels
     return ModelCard(
         model=as_plain(model),
         spec=config.spec(),
-        in_channels=config.in_channels,
-        mean=mean,
-        std=std,
-        clip=clip_limits(config, seen.intensities),
+        in_channels=config.in_channels * planes,
+        mean=mean * planes,
+        std=std * planes,
+        clip=clip_limits(config, seen.intensities) * planes,
         data=describe_data(config),
         class_pixels=tuple(int(count) for count in seen.class_pixels),
     )

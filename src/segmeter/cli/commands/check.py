@@ -52,6 +52,11 @@ def run(config: CheckConfig, job: Job) -> None:
         )
     )
     console.print(_values(reports, config.data))
+    if config.checkpoint is not None:
+        from segmeter.cli.commands._foreign import check_model  # imports torch
+
+        check_model(config, datasets[0], reports[0], console)
+        return
     folds = _count_folds(config.data, datasets, reports)
     if folds:
         console.print(_folds(folds))
@@ -150,6 +155,8 @@ def _classes(
     table.add_row("cases", *(str(report.n_cases) for report in reports))
     table.add_row("unchanged, not read again", *(str(report.n_known) for report in reports))
     table.add_row("ignored, %", *(f"{100 * report.ignored_pixels / report.total_pixels:.2f}" for report in reports))
+    if any(report.n_planes > report.n_cases for report in reports):
+        table.add_row("planes of volumes", *(str(report.n_planes) for report in reports))
     table.add_row("height x width", *(_sizes(report) for report in reports))
     table.add_row("content", *(report.content_sha256[:12] for report in reports))
     table.add_row("from", *(dataset.source for dataset in datasets))

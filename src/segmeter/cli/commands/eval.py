@@ -17,6 +17,7 @@ from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.errors import ConfigError
+from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predicted import PREDICTIONS
@@ -27,7 +28,7 @@ from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 from segmeter.report.pictures.worst import write_worst_list
@@ -39,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 def run(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints)
+    checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
     metrics = with_objects(config.metrics) if config.data.instances else config.metrics
     check_metrics(metrics, checkpoint.card.spec)
     config = config.replace(metrics=settle_headline(metrics, checkpoint.card.spec))
@@ -50,6 +51,8 @@ def run(config: EvalConfig, job: Job) -> float | None:
     dataset, content = _open(config, checkpoint.card)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
     series = open_series(config.export, dataset, config.shard)
+    for line in tuning_warnings(checkpoint.folders, dataset.case_ids):
+        _LOG.warning("%s", line)
     facts = {**checkpoint.facts(), "data": content}
     dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
@@ -62,7 +65,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
             Evaluation(
                 predictor=predictor,
                 dataset=dataset,
-                loss=loss.to(device),
+                loss=loss.to(device) if checkpoint.card.output == "logits" else None,  # labels have none
                 export=config.export,
                 postprocess=config.postprocess,
                 metrics=config.metrics,
@@ -87,8 +90,11 @@ def run(config: EvalConfig, job: Job) -> float | None:
 
 def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
     """Check what needs no data before any is read, or drawn; give the name of the objective."""
-    if len(config.metrics.spacing or (1, 1)) != 2:
-        raise ConfigError(expected("metrics", "spacing", "to have 2 values, as images do", config.metrics.spacing))
+    axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
+    if len(config.metrics.spacing or (1,) * axes) != axes:
+        raise ConfigError(
+            expected("metrics", "spacing", f"to have {axes} values, as {kind} do", config.metrics.spacing)
+        )
     objective = find_objective(config.objective, config.metrics, spec)
     build_steps(config.postprocess.steps, spec)
     return objective

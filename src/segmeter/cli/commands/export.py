@@ -6,17 +6,17 @@ from functools import partial
 
 import numpy as np
 
+from segmeter.cli.commands._parts import open_card_images
 from segmeter.cli.config.schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
 from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.data.build import build_dataset
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.folder import open_images
 from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.threads import share_cores
 
 
@@ -25,6 +25,8 @@ def run(config: DeployConfig, job: Job) -> None:
     check_tools()
     share_cores()
     found = read_checkpoints(config.checkpoints)
+    if found.card.foreign:
+        raise ConfigError("export: writes models that segmeter trained. Export this one with the tool that trained it.")
     dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(
@@ -39,14 +41,7 @@ def run(config: DeployConfig, job: Job) -> None:
 def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
     """The images to compare on."""
     if config.input is not None:
-        return open_images(
-            config.input,
-            spec=card.spec,
-            in_channels=card.in_channels,
-            max_pixels=config.data.max_pixels,
-            orientation=config.data.orientation,
-            timeout_s=config.data.timeout_s,
-        )
+        return open_card_images(config.input, card, config.data)
     try:
         return build_dataset(own_data(config.checkpoints[0], config.data), split="test")
     except (ConfigError, DataError) as error:

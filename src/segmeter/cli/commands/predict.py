@@ -4,21 +4,25 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from segmeter.cli.commands._parts import keep_threads, open_device, open_series, run_identity, take_shard
+from segmeter.cli.commands._parts import (
+    keep_threads,
+    open_card_images,
+    open_device,
+    open_series,
+    run_identity,
+    take_shard,
+)
 from segmeter.cli.config.schema import PredictConfig
 from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
-from segmeter.data.dataset import Dataset
-from segmeter.data.folders.folder import open_images
 from segmeter.evaluation.evaluate import PredictionRun, predict
 from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import read_checkpoints
+from segmeter.models.trained import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
 
@@ -26,13 +30,16 @@ from segmeter.report.html import write_report
 def run(config: PredictConfig, job: Job) -> None:
     """Predict an image or every image of a folder."""
     device = open_device(config.device)
-    checkpoint = read_checkpoints(config.checkpoints)
+    checkpoint = read_checkpoints(config.checkpoints, told=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
     dataset = prefer_bands(
-        _open(config, card), inference=config.inference, export=config.export, postprocess=config.postprocess
+        open_card_images(config.input, card, config.data),
+        inference=config.inference,
+        export=config.export,
+        postprocess=config.postprocess,
     )
     series = open_series(config.export, dataset, config.shard)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
@@ -64,15 +71,3 @@ def run(config: PredictConfig, job: Job) -> None:
     sys.stdout.write(f"precision  {predictor.precision} on {device}\n")
     if config.report.html:
         sys.stdout.write(f"report     {folder / 'report.html'}\n")
-
-
-def _open(config: PredictConfig, card: ModelCard) -> Dataset:
-    return open_images(
-        config.input,
-        spec=card.spec,
-        in_channels=card.in_channels,
-        max_pixels=config.data.max_pixels,
-        orientation=config.data.orientation,
-        level=config.data.level,
-        timeout_s=config.data.timeout_s,
-    )

@@ -52,7 +52,7 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     config = config.replace(metrics=_completed(config, nnunet, spec))
     objective = find_objective(config.objective, config.metrics, spec)
     pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
-    scoring = _scoring(config, pairing)
+    scoring = _scoring(config, spec, pairing)
     refuse_files(scoring)
     images = find_images(config.images, pairing) if config.images else {}
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
@@ -99,12 +99,12 @@ def _looks_at_images(config: ScoreConfig) -> bool:
     return any(each.name == "content" for each in config.metrics.measures)
 
 
-def _scoring(config: ScoreConfig, pairing: Pairing) -> Scoring:
+def _scoring(config: ScoreConfig, spec: ClassSpec, pairing: Pairing) -> Scoring:
     """The scoring job, still without its run folder and shard."""
     return Scoring(
         pairing=pairing,
         reading=Reading(
-            spec=config.data.spec(),
+            spec=spec,
             label_map=config.data.labels_of(),
             max_pixels=config.data.max_pixels,
             key=config.data.key,

@@ -23,6 +23,7 @@ from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
+from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.report import DataReport
 from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, joined
@@ -46,6 +47,7 @@ from segmeter.training.data.augment import Augment
 from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.parts import PartReader
+from segmeter.training.data.planes import PlaneCases
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
@@ -84,7 +86,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         return _job(config, train_data, val_data, seen=seen, world=world, device=device, resumed=resumed)
 
     if world.leads and resumed is None and config.training.plan and plan.training.budget_seconds is not None:
-        plan = _fit(plan, config, job, prepared, seen=seen, val_cases=len(val_data))
+        plan = _fit(plan, config, job, prepared, seen=seen, val_cases=val_seen.n_planes)
     config = world.share(_planned(config, plan))
     training = prepared(config)
     if not world.leads:
@@ -182,20 +184,27 @@ def _job(
 def _open_data(
     config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
 ) -> TrainData:
-    """The samples to train on and the cases to validate on."""
-    budget = Budget(int(config.training.cache_gb * 1e9))
+    """The samples to train on and the cases to validate on; those of volumes are their planes."""
+    budget, presence = Budget(int(config.training.cache_gb * 1e9)), seen.presence
+    sources = Sources.named((pair.source for pair in data.pairs), data.weights)
     downsample = getattr(config.model, "downsample", 1)
-    cases = CachedDataset(data, budget, parts=PartReader(data))
+    val_cases: Dataset | PlaneCases = val_data
+    if isinstance(data, VolumeSet) and isinstance(val_data, VolumeSet):
+        planes, val_cases = PlaneCases(data, empty=config.data.empty_planes), PlaneCases(val_data)
+        cases, presence = CachedDataset(planes, Budget(0)), planes.presence  # unpacked planes need no cache
+        sources = sources and Sources(sources.of[[index for index, _ in planes.places]], sources.weights)
+    else:
+        cases = CachedDataset(data, budget, parts=PartReader(data))
     source = SampleSource(
         cases,
         config.augment,
         batch_size=int(config.training.batch_size),
         seed=config.training.seed,
         samples=config.data.samples_per_epoch,
-        presence=seen.presence,
+        presence=presence,
         downsample=downsample,
         part=(world.rank, world.size),
-        sources=Sources.named((pair.source for pair in data.pairs), data.weights),
+        sources=sources,
         defer=device.type == "cuda" and not config.training.overfit_batches,
     )
     if config.training.overfit_batches:
@@ -205,14 +214,13 @@ def _open_data(
         if downsample > 1:  # its samples are also validated on, as if they were images
             raise ConfigError(expected("model", "downsample", "to be 1 with training.overfit_batches", downsample))
         fixed = FixedBatches(source, config.training.overfit_batches)
-        val_cases = fixed.cases(data.case_ids, data.spec)
-        return TrainData(source=fixed, train_cases=cases, val_cases=val_cases)
+        return TrainData(source=fixed, train_cases=cases, val_cases=fixed.cases(cases.case_ids, data.spec))
     if config.training.validate_cases:
-        val_data = val_data.subset(spread_evenly(len(val_data), config.training.validate_cases))
+        val_cases = val_cases.subset(spread_evenly(len(val_cases), config.training.validate_cases))
     return TrainData(
         source=source,
         train_cases=cases,
-        val_cases=CachedDataset(val_data, budget) if len(val_data) else None,
+        val_cases=CachedDataset(val_cases, budget) if len(val_cases) else None,
         augment=Augment(config.augment, data.spec),
     )
 

@@ -39,7 +39,7 @@ from segmeter.schema import REQUIRED, Config, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
-_TEXTS = ("require",)  # keys whose values hold signs that Hydra would have to be quoted for
+_TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 

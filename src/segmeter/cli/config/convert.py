@@ -15,8 +15,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.reference import PRESETS
-from segmeter.cli.config.schema import EvalConfig
-from segmeter.cli.config.trained_data import TRAINED, fill_data
+from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA, fill_data
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import read_yaml
 from segmeter.schema import REQUIRED, Config
@@ -42,7 +41,7 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
     values, told = job.values, []
     try:
         values = fill_resumed(job)
-        values = fill_data(values, job.overrides) if root is EvalConfig else values
+        values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)
@@ -60,7 +59,9 @@ def _checked(
     root: type[Config], job: Composed, values: dict[str, Any], *, command: str, filled: bool
 ) -> tuple[Config | None, list[str]]:
     unset: list[str] = []
-    unknown = root is EvalConfig and name_of(values.get("data")) == TRAINED  # no checkpoint is given that would know
+    unknown = (
+        command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED
+    )  # no checkpoint is given that would know
     untold = set() if filled and not unknown else {"data"}
     values = _without_unset({key: value for key, value in values.items() if key not in untold}, "", unset)
     lines = [required(key) for key in unset]

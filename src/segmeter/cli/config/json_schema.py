@@ -7,45 +7,49 @@ from pydantic import BaseModel
 from segmeter.checks import nearest
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError
-from segmeter.evaluation.decisions.label_next import LabelNext
-from segmeter.evaluation.decisions.suspects import Suspects
-from segmeter.metrics.summary.agreement import Agreement
 from segmeter.schema import Registry
 from segmeter.schema.declared import CHOICES, json_schema_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-RESULTS: dict[str, type[BaseModel]] = {
-    "agree.json": Agreement,
-    "suspects.json": Suspects,
-    "label_next.json": LabelNext,
-}
+RESULTS = ("plan.json", "tune.json", "agree.json", "suspects.json", "label_next.json")  # files that commands write
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 _LEFT_OUT = ("title", "words", "required", "$defs")  # nothing is required, as a file holds a part of the values
 
 
 def names() -> list[str]:
-    """The names of all JSON Schemas: every command with a configuration, every group, and files of results."""
-    return [*_COMMANDS, *GROUPS, *RESULTS]
+    """The names of the JSON Schemas of configurations: every command that has one, and every group."""
+    return [*_COMMANDS, *GROUPS]
+
+
+def _result_models() -> dict[str, type[BaseModel]]:
+    """The models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
+    from segmeter.evaluation.decisions.label_next import LabelNext
+    from segmeter.evaluation.decisions.suspects import Suspects
+    from segmeter.metrics.summary.agreement import Agreement
+    from segmeter.metrics.summary.plan import Plan
+    from segmeter.metrics.summary.tune import Tuned
+
+    return dict(zip(RESULTS, (Plan, Tuned, Agreement, Suspects, LabelNext), strict=True))
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a command's configuration ("train"), a group's options ("loss") or a result ("agree.json").
+    """The JSON Schema of a command's configuration ("train"), a group's options ("loss") or a result ("plan.json").
 
     Raises
     ------
     ConfigError
         There is no such command or group.
     """
-    if name not in names():
-        raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, names())}")
+    if name not in (*names(), *RESULTS):
+        raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, [*names(), *RESULTS])}")
     if name in RESULTS:
         return {
             "$schema": DIALECT,
             "$defs": {},
-            **RESULTS[name].model_json_schema(by_alias=True),
+            **_result_models()[name].model_json_schema(by_alias=True),
             "title": f"segmeter: {name}",
         }
     command, definitions = _COMMANDS.get(name), dict[str, Any]()
@@ -54,7 +58,7 @@ def json_schema(name: str) -> dict[str, Any]:
         content: dict[str, Any] = {"anyOf": _references(choice.group, definitions)}
     else:
         content = _model(choice, definitions)
-    if name == "eval":  # any key of the kind of data that its checkpoint was trained on
+    if command in WITH_TRAINED_DATA:  # any key of the kind of data that its checkpoint was trained on
         named = {"properties": {"name": {"const": TRAINED}}, "required": ["name"]}
         definitions[f"data.{TRAINED}"] = {"type": "object", **named}
         content["properties"]["data"]["anyOf"].append({"$ref": f"#/$defs/data.{TRAINED}"})

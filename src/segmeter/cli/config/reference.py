@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
+from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA
 from segmeter.data.config import DataConfig
 from segmeter.schema import REQUIRED, Registry
 from segmeter.schema.declared import MISSING, Choice, Node, name_of, node_of, text_of
@@ -91,7 +91,7 @@ def default_option(command: str, group: str) -> str:
 
 def options_of(command: str, group: str, folders: Sequence[Path] = (CONFIGS,)) -> list[str]:
     """The options of a group that a command can choose; eval alone takes the data of its checkpoint."""
-    return [name for name in options(folders).get(group, []) if name != TRAINED or command == "eval"]
+    return [name for name in options(folders).get(group, []) if name != TRAINED or command in WITH_TRAINED_DATA]
 
 
 def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple[type[BaseModel], dict[str, Any]]:

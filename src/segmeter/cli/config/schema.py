@@ -1,24 +1,23 @@
 """Declares the root configuration of each command: its own keys, and the groups that it takes."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from segmeter.data.config import DATA, TimeoutSeconds
+from segmeter.data.config import DATA, PlaneAxis, TimeoutSeconds
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
-from segmeter.evaluation.decisions.config import AgreeKeys, SuspectsKeys
+from segmeter.evaluation.decisions.config import AgreeKeys, PlanKeys, SuspectsKeys, TuneKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
-from segmeter.metrics.cases.stored import read_spec
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import RequireConfig
 from segmeter.models.config import MODELS
+from segmeter.models.foreign.config import ForeignConfig
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.report.config import ReportConfig
 from segmeter.schema import Component, Config, Given, RuleError, Unit, rule
@@ -115,12 +114,20 @@ class Trained(Common):
 
     checkpoint: Path | tuple[Path, ...]
     """A run folder (its best checkpoint), a checkpoint folder, or a file in one; [A,B,C] averages the probabilities of
-    several."""
+    several. Or a model that others trained: FILE.onnx, hf:FOLDER, torchvision:NAME, smp:ARCHITECTURE/ENCODER, or a
+    plugin's name (docs/any-model.md)."""
 
     @property
     def checkpoints(self) -> tuple[Path, ...]:
         """The checkpoints, one or several."""
         return self.checkpoint if isinstance(self.checkpoint, tuple) else (self.checkpoint,)
+
+
+class Foreign(Config):
+    """Keys of every command that runs a model that others trained."""
+
+    model: ForeignConfig = ForeignConfig()
+    """The card of a model that others trained; a checkpoint of ours has its own."""
 
 
 class TrainConfig(Modelled, Seeded, Launched):
@@ -151,7 +158,7 @@ class TrainConfig(Modelled, Seeded, Launched):
     """Where curves are written in addition to history.jsonl."""
 
 
-class EvalConfig(Trained, Modelled, Measured):
+class EvalConfig(Foreign, Trained, Modelled, Measured):
     """`segmeter eval`: measure a checkpoint on a data set."""
 
     data: Annotated[Any, Component(DATA)]
@@ -175,12 +182,14 @@ class ImagesConfig(Config, title="data"):
     """The level to read of TIFF pyramids and OME-Zarr; 0 is the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """How to treat images whose EXIF tag says that they are rotated."""
+    planes: PlaneAxis | None = None
+    """Images are volumes that are cut across this axis: "auto", "axial", "i", "j" or "k"; null does as in training."""
     timeout_s: TimeoutSeconds = None
     """Most seconds for reading a case, or each part of one that is read in bands. Then the run stops, and `resume`
     continues it. null waits for ever."""
 
 
-class PredictConfig(Trained, Modelled, Sharded):
+class PredictConfig(Foreign, Trained, Modelled, Sharded):
     """`segmeter predict`: write label maps for images without a reference."""
 
     input: Path
@@ -213,8 +222,15 @@ class DeployConfig(Trained):
     """How images are read."""
 
 
-class CheckConfig(Command):
-    """`segmeter check`: verify a data set before training. It leaves no run folder."""
+class CheckConfig(Foreign, Command):
+    """`segmeter check`: verify a data set before training, or a model that others trained on it. It leaves no run
+    folder.
+    """
+
+    checkpoint: Path | None = None
+    """A model that others trained, to try on the first split: shows what is known of it and writes its card."""
+    card: Path | None = None
+    """Where the model's card is written; null takes model.yaml beside the model. A card that is there stays."""
 
     data: Annotated[Any, Component(DATA)]
     """The data set."""
@@ -293,38 +309,24 @@ class CompareConfig(Seeded, RequireConfig):
 class AgreeConfig(Seeded, AgreeKeys):
     """`segmeter agree`: how far several readers agree, without a reference."""
 
-    data: LabelsConfig
-    """The meaning of the values in masks. Without classes, those of the first run of eval are taken."""
-    metrics: MetricsConfig
-    """The metrics to compute, in both directions of each pair."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_runs(cls, values: Any) -> Any:
-        """Take the classes of the runs where none are given."""
-        if not isinstance(values, Mapping) or not isinstance(values.get("data"), Mapping):
-            return values
-        known = [Path(run) for run in values.get("runs") or () if (Path(run) / "cases.parquet").is_file()]
-        if not known:
-            return values
-        spec = read_spec(known[0])
-        named = {"classes": spec.names, "task": spec.task, "colours": spec.colours, "ignore_index": spec.ignore_index}
-        given = values["data"]
-        return values if given.get("classes") or given.get("num_classes") else {**values, "data": {**given, **named}}
-
-    @rule("data")
-    @classmethod
-    def _of_labels(cls, data: LabelsConfig, given: Given) -> None:
-        if data.invalid == "count":
-            raise RuleError("to be error: every value of a reader is a class", key="data.invalid")
-        if data.instances in ("references", "predictions"):
-            raise RuleError("to be true or false, as readers have no sides", key="data.instances")
-        if data.resample != "refuse":
-            raise RuleError("to be refuse, as no reader's grid is the reference", key="data.resample")
-
 
 class SuspectsConfig(Seeded, SuspectsKeys):
     """`segmeter suspects`: which labels are likely wrong, or which images to label next."""
+
+
+class PlanConfig(Seeded, PlanKeys):
+    """`segmeter plan`: how many cases a score or a comparison needs."""
+
+
+class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
+    """`segmeter tune`: choose threshold and post-processing on the validation split."""
+
+    data: Annotated[Any, Component(DATA)]
+    """The data set; its validation split is used."""
+    inference: InferenceConfig
+    """How the model runs over images; the threshold here is the usual one, that others are compared with."""
+    postprocess: PostprocessConfig
+    """Steps that run before those that are tried."""
 
 
 ROOTS: dict[str, type[Config]] = {
@@ -338,4 +340,6 @@ ROOTS: dict[str, type[Config]] = {
     "merge": MergeConfig,
     "agree": AgreeConfig,
     "suspects": SuspectsConfig,
+    "plan": PlanConfig,
+    "tune": TuneConfig,
 }

@@ -16,13 +16,15 @@ from segmeter.data.config import DATA, DataConfig
 from segmeter.data.folders.folds import check_dealing
 from segmeter.errors import ConfigError, InputError
 from segmeter.models.card import ModelCard
+from segmeter.models.foreign.config import ForeignConfig
 from segmeter.records import read_run
 from segmeter.schema import REQUIRED, as_plain, defaults
 
-TRAINED = "checkpoint"  # eval's default option of data: the set that the checkpoint was trained on
+TRAINED = "checkpoint"  # the default option of data there: the set that the checkpoint was trained on
+WITH_TRAINED_DATA = ("eval", "tune")
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
-_USERS = ("root", "split", "max_pixels", "timeout_s", "allow_links")
+_USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -53,6 +55,9 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     first, *others = given if isinstance(given, list | tuple) and given else [given]  # all are of the same classes
     if first in (None, REQUIRED, []) or not isinstance(data, Mapping):
         return dict(values)  # the schema reports what is missing
+    foreign = _of_foreign(str(first), values, overrides)
+    if foreign is not None:
+        return {**values, "data": foreign}
     card, root = _read(Path(str(first)))
     if data["name"] == TRAINED:
         filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
@@ -67,6 +72,23 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
         card, _ = _read(Path(str(path)))
         check_dealing(filled, card.data, split=filled["split"], model=str(path))
     return {**values, "data": filled}
+
+
+def _of_foreign(checkpoint: str, values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any] | None:
+    """The data for a model that others trained, with its classes where the data has none; None for one of ours."""
+    from segmeter.models.foreign.opened import describe, find_source, open_foreign  # imports torch
+
+    data, source = dict(values["data"]), find_source(Path(checkpoint))
+    if source is None:
+        return None
+    if data["name"] == TRAINED:
+        remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
+        raise ConfigError(f"eval: {checkpoint} does not say which data it was trained on. {remedy}")
+    asks = data["name"] in DATA.names() and defaults(DATA.schema(data["name"])).get("classes") in ([], REQUIRED)
+    if asks and "classes" not in _chosen(data, overrides):
+        card = open_foreign(describe(source, ForeignConfig(**values["model"])), None).card
+        data |= {key: value for key, value in _of_card(card).items() if key in data and key not in ("mean", "std")}
+    return data
 
 
 def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
@@ -135,7 +157,8 @@ def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
 
 def _of_card(card: ModelCard) -> dict[str, Any]:
     spec = card.spec.model_dump()
-    known = {**spec, "classes": spec["names"], "in_channels": card.in_channels, "mean": card.mean, "std": card.std}
+    own = card.plane_channels
+    known = {**spec, "classes": spec["names"], "in_channels": own, "mean": card.mean[:own], "std": card.std[:own]}
     return {key: as_plain(known[key]) for key in _CARD}
 
 

@@ -7,7 +7,7 @@ the lines that are asked for; others are decoded once, as a whole.
 import hashlib
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -189,12 +189,21 @@ class FileArray:
         """Read all pixels as an image with this number of channels, if that loses nothing."""
         return self.read()
 
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """Read a volume in blocks along its first axis, (d, H, W); formats that can do not decode it as a whole."""
+        with self._turn, damage_named(self.path):
+            for block in self._blocks():
+                yield block.astype(block.dtype.newbyteorder("="), copy=False)
+
     def parts(self, rows: slice, columns: slice) -> list[Path]:
         """Return the files that a window is read from; in Zarr, some may be absent."""
         return [self.path]
 
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
         return self._whole[(*[ALL] * len(self.header.lead), slice(start, stop), columns)]
+
+    def _blocks(self) -> Iterator[NDArray[Any]]:
+        yield self._whole
 
     @cached_property
     def _whole(self) -> NDArray[Any]:
@@ -205,14 +214,22 @@ class FileArray:
 
 
 class DecodedArray(FileArray):
-    """A file that `decode` reads as a whole, once."""
+    """A file that `decode` reads as a whole, once, or `blocks` plane by plane."""
 
     def __init__(
-        self, path: Path, file: IO[bytes] | None, header: Header, geometry: Geometry, decode: Callable[[], NDArray[Any]]
+        self,
+        path: Path,
+        file: IO[bytes] | None,
+        header: Header,
+        geometry: Geometry,
+        decode: Callable[[], NDArray[Any]],
+        blocks: Callable[[], Iterator[NDArray[Any]]] | None = None,
     ) -> None:
         super().__init__(path, file)
         self.header, self.geometry = header, geometry
         self._decode = decode  # type: ignore[method-assign]
+        if blocks is not None:
+            self._blocks = blocks  # type: ignore[method-assign]
 
 
 def array_header(

@@ -76,7 +76,10 @@ def _open_stack(
             found, remedy = page.tags.valueof(_ORIENTATION, 1), "Turn the pixels themselves and clear the tag."
             raise DataError(expected(show(path), "EXIF orientation", "to be 1 (upright)", found, remedy))
         _check_strips(page, file)
-    return DecodedArray(path, file, header, tiff_geometry(path, tiff, axes), lambda: np.asarray(series.asarray()))
+    planes = lambda: (np.asarray(page.asarray())[None] for page in series.pages)  # noqa: E731
+    whole = lambda: np.asarray(series.asarray())  # noqa: E731
+    pages = planes if len(series.pages) == shape[0] else None  # ImageJ's large stacks have one page
+    return DecodedArray(path, file, header, tiff_geometry(path, tiff, axes), whole, pages)
 
 
 class TiffArray(FileArray):

@@ -9,7 +9,7 @@ import struct
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -67,9 +67,16 @@ class NpyArray(FileArray):
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
         if (start, stop, columns) == (0, self.header.height, slice(None)):
             return self._whole
-        mapped = np.memmap(self.path, self._dtype, "r", self._start, self._shape, self._order)
         lead = [slice(None)] * len(self.header.lead)
-        return np.array(mapped.reshape(self.header.shape)[(*lead, slice(start, stop), columns)])
+        return np.array(self._mapped()[(*lead, slice(start, stop), columns)])
+
+    def _blocks(self) -> Iterator[NDArray[Any]]:
+        mapped = self._mapped()
+        return (np.array(mapped[number : number + 1]) for number in range(len(mapped)))
+
+    def _mapped(self) -> NDArray[Any]:
+        mapped = np.memmap(self.path, self._dtype, "r", self._start, self._shape, self._order)
+        return mapped.reshape(self.header.shape)
 
 
 def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
@@ -128,6 +135,7 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     stream: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
     stored, pixdim = _nifti_header(path, stream)
     shape, dtype, size = _nifti_pixels(path, stored)
+    offset = int(stored["vox_offset"])
     scaled = stored.get_slope_inter() not in ((None, None), (1.0, 0.0))
     header = array_header(path, "nifti", shape[::-1], np.dtype(np.float64) if scaled else dtype, opening)
     if os.fstat(file.fileno()).st_size > size + size // 100 + _PACKING:
@@ -142,13 +150,28 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
             if len(body) != size or stream.read(1):  # the additional byte makes gzip verify its checksum
                 found = "fewer" if len(body) < size else "more"
                 raise ValueError(f"{found} bytes than the {size} that the header asks for")
-        pixels: NDArray[Any] = np.frombuffer(body, dtype, offset=int(stored["vox_offset"]))
-        slope, intercept = stored.get_slope_inter()
-        if (slope or 1.0, intercept or 0.0) != (1.0, 0.0):
-            pixels = pixels * np.float64(slope or 1.0) + np.float64(intercept or 0.0)
-        return pixels.reshape(shape, order="F").T
+        return scaled_values(np.frombuffer(body, dtype, offset=offset)).reshape(shape, order="F").T
 
-    return DecodedArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), decode)
+    def scaled_values(pixels: NDArray[Any]) -> NDArray[Any]:
+        slope, intercept = stored.get_slope_inter()
+        if (slope or 1.0, intercept or 0.0) == (1.0, 0.0):
+            return pixels
+        return pixels * np.float64(slope or 1.0) + np.float64(intercept or 0.0)
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        file.seek(0)  # the hash was read meanwhile
+        again: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+        again.seek(offset)
+        plane = math.prod(shape[:2]) * dtype.itemsize
+        for number in range(math.prod(shape[2:])):
+            body = again.read(plane)
+            if len(body) != plane:
+                raise ValueError(f"fewer bytes than the {size} that the header asks for, from plane {number} on")
+            yield scaled_values(np.frombuffer(body, dtype)).reshape(1, *shape[1::-1])
+        if again.read(1):  # it also makes gzip verify its checksum
+            raise ValueError(f"more bytes than the {size} that the header asks for")
+
+    return DecodedArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), decode, blocks)
 
 
 def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]]:

@@ -119,6 +119,14 @@ class ZarrArray(FileArray):
         keys = (self._array.metadata.encode_chunk_key((*self._lead, *place)) for place in product(*spans))
         return [_folder_of(self._array) / key for key in keys]
 
+    def _blocks(self) -> Iterator[NDArray[Any]]:
+        if not self._checked:
+            _check_chunks(self.path, self._array, self._opening)
+            self._checked = True
+        step = (self._array.shards or self._array.chunks)[len(self._lead)]
+        for start in range(0, self.header.shape[0], step):
+            yield np.asarray(self._array[(*self._lead, slice(start, start + step))])
+
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
         if not self._checked:
             _check_chunks(self.path, self._array, self._opening)

@@ -1,15 +1,16 @@
 """Builds a data set from folders of images and masks."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.config import FolderConfig
+from segmeter.data.config import FolderConfig, PlaneAxis
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import show
@@ -29,6 +30,7 @@ from segmeter.data.folders.pairing import (
     url_of,
 )
 from segmeter.data.images import Orientation
+from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.data.verification.verify import header_problems, verify
 from segmeter.errors import DataError
@@ -54,7 +56,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     if not root.is_dir() and not url_of(root):
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images = scan_folder(root / config.images, role="images", remedy=_layout(config))
+    images = scan_folder(root / config.images, role="images", remedy=_layout(config)).by_channel(config.channel_files)
     classes = config.classes if config.task == "multilabel" else ()
     places = class_folders("data", root / config.masks, "masks", classes)
     masks = [scan_masks(place, role=role, remedy=_layout(config)) for place, role in places]
@@ -74,7 +76,8 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
 
 
 def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
-    return Dataset(
+    kind = Dataset if config.planes is None else partial(VolumeSet, planes=config.planes, context=config.context)
+    return kind(
         spec=config.spec(),
         in_channels=config.in_channels,
         split=split,
@@ -149,6 +152,9 @@ def open_images(
     orientation: Orientation = "refuse",
     level: int = 0,
     timeout_s: float | None = None,
+    planes: PlaneAxis | None = None,
+    context: int = 0,
+    channel_files: Sequence[str] = (),
 ) -> Dataset:
     """Open a folder of images, or one image, without references.
 
@@ -164,6 +170,10 @@ def open_images(
         The level of pyramids.
     timeout_s
         As for `Dataset`.
+    planes, context
+        As for `VolumeSet`, if the images are volumes.
+    channel_files
+        The text that follows a case's name in the file of each channel.
 
     Raises
     ------
@@ -173,12 +183,19 @@ def open_images(
     if not path.exists() and not url_of(path):
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("config", "input", "to be a folder or an image", tried))
-    files = list_images(path)
-    problems = twice_problems(files, "images")
+    files = {stem: [str(each) for each in paths] for stem, paths in list_images(path).items()}
+    listed = Listing(path, files).by_channel(channel_files)
+    problems = [*listed.problems, *twice_problems(listed.names, "images")]
     if problems:
         raise DataError(problems)
-    pairs = [Pair(case_id=safe_id(stem), paths=(str(paths[0]),)) for stem, paths in files.items()]
-    dataset = Dataset(
+    pairs = [
+        Pair(
+            case_id=safe_id(stem), paths=(paths[0], *[one.names[stem][0] for one in listed.more]), more=len(listed.more)
+        )
+        for stem, paths in listed.names.items()
+    ]
+    kind = Dataset if planes is None else partial(VolumeSet, planes=planes, context=context)
+    dataset = kind(
         spec=spec,
         in_channels=in_channels,
         split="all",
@@ -319,9 +336,17 @@ def _pair(
         problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
     return _ordered(
         [
-            Pair(case_id=safe_id(stem), paths=(images.path(stem), *[mask.path(name) for mask in masks]))
+            Pair(
+                case_id=safe_id(stem),
+                paths=(
+                    images.path(stem),
+                    *[mask.path(name) for mask in masks],
+                    *[one.path(stem) for one in images.more],
+                ),
+                more=len(images.more),
+            )
             for stem, name in zip(chosen, wanted, strict=True)
-            if all(name in mask.names for mask in masks)
+            if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
         ]
     )
 

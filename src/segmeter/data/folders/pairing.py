@@ -4,7 +4,7 @@ import os
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from segmeter.checks import expected, some
@@ -39,12 +39,31 @@ class Listing:
         The names that are links.
     problems
         What is wrong with the folder, one line each.
+    more
+        The files of further channels.
     """
 
     folder: Path
     names: Names
     links: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
+    more: tuple["Listing", ...] = ()
+
+    def by_channel(self, ends: Sequence[str]) -> "Listing":
+        """List the first channel, under names without `ends`, with the further ones in `more`; [] changes nothing."""
+        if not ends:
+            return self
+        parts = [{stem[: -len(end)]: n for stem, n in self.names.items() if stem.endswith(end)} for end in ends]
+        rule = f"to end in {', '.join(ends)}"
+        others = [stem for stem in self.names if not stem.endswith(tuple(ends))]
+        problems = (
+            [expected(show(self.folder), "images", rule, some(others), "Move others elsewhere.")] if others else []
+        )
+        every = dict.fromkeys(stem for part in parts for stem in part)
+        for end, part in zip(ends, parts, strict=True):
+            problems += missing_problem(every, part, what=f"channel {end}", remedy="Every case needs every channel.")
+        first, *more = (Listing(self.folder, part, self.links) for part in parts)
+        return replace(first, problems=(*self.problems, *problems), more=tuple(more))
 
     def path(self, stem: str) -> str:
         """The path of the first file of a name; text, because a `Path` for each of 100,000 files takes longer."""

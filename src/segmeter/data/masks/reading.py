@@ -136,9 +136,9 @@ def read_target(path: Path, reading: Reading, *, shape: tuple[int, ...] | None =
 
 
 def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
-    """Refuse a volume of more than one plane, which can be scored but not used for training or prediction."""
+    """Refuse a volume of more than one plane where a picture is wanted."""
     if len(shape) > 2 and shape[0] > 1:
-        remedy = "Volumes can be scored alone: save each plane as a file of its own."
+        remedy = "For volumes, set data.planes=auto."
         raise DataError(expected(show(path), "mask", "to hold one plane", " x ".join(map(str, shape)), remedy))
 
 

@@ -268,8 +268,9 @@ def mismatch_warnings(
     intensities: Sequence[Intensity], mean: tuple[float, ...], std: tuple[float, ...], clip: Limits = ()
 ) -> list[str]:
     """Warn of images whose scale differs from a trained model's, such as 8-bit copies of 12-bit images."""
-    measured, spread = unit_moments(intensities, clip)
-    found = _far((measured - np.array(mean)) / np.array(std), spread / np.array(std), intensities)
+    own = slice(len(intensities[0].mean))  # a checkpoint repeats its values for neighbouring planes
+    measured, spread = unit_moments(intensities, clip[own])
+    found = _far((measured - np.array(mean)[own]) / np.array(std)[own], spread / np.array(std)[own], intensities)
     advice = "The model was trained on another scale or dtype: what it says of these images means little."
     return [f"data: inputs normalised as in training have {found}. {advice}"] if found else []
 

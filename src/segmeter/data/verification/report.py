@@ -30,6 +30,8 @@ class DataReport:
     ----------
     n_cases, n_known
         The number of cases, and of those whose files are unchanged since an earlier start.
+    n_planes
+        Planes of all volumes; as many as cases for images.
     class_pixels, class_cases : (K,), int64
         Pixels of each class, and cases that have any.
     counted_pixels : (K,), int64
@@ -52,6 +54,7 @@ class DataReport:
 
     split: str
     n_cases: int
+    n_planes: int
     n_known: int
     class_pixels: NDArray[np.int64]
     class_cases: NDArray[np.int64]
@@ -145,12 +148,13 @@ def _report(dataset: Dataset, verified: Verified) -> DataReport:
     rows, hashes = verified.rows, verified.hashes
     planes = dataset.spec.num_classes if dataset.spec.is_multilabel else 1
     has_target = any(pair.masks for pair in dataset.pairs)
-    total = int(rows["size"].astype(np.int64).prod(1).sum()) * planes
+    total = int(_pixels(rows).sum()) * planes
     digest = hashlib.sha256(rows["sha256"].tobytes().hex().encode())
     sizes, cases = np.unique(rows["size"], axis=0, return_counts=True)
     return DataReport(
         split=dataset.split,
         n_cases=len(rows),
+        n_planes=int(rows["planes"].sum()),
         n_known=verified.known,
         class_pixels=rows["classes"].sum(0),
         class_cases=(rows["classes"] > 0).sum(0),
@@ -167,11 +171,16 @@ def _report(dataset: Dataset, verified: Verified) -> DataReport:
     )
 
 
+def _pixels(rows: Rows) -> NDArray[np.int64]:
+    """Return the pixels or voxels of each image."""
+    return np.asarray(rows["size"].astype(np.int64).prod(1) * rows["planes"])
+
+
 def _intensities(rows: Rows) -> tuple[Intensity, ...]:
     found = []
     for code in np.unique(rows["dtype"]):
         own = rows[rows["dtype"] == code]
-        pixels = own["size"].astype(np.float64).prod(1)
+        pixels = _pixels(own).astype(np.float64)
         levels = own["levels"].astype(np.float64)
         found.append(merge_images(DTYPES[code], pixels, own["mean"], own["variance"], levels))
     return tuple(found)
@@ -202,7 +211,7 @@ def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
         found.append(f"{where}: no pixel of {', '.join(absent)}; their scores are undefined.")
     if spec.is_multilabel:
         return found
-    has_ignored = bool((rows["counted"] < rows["size"].astype(np.int64).prod(1)[:, None]).any())
+    has_ignored = bool((rows["counted"] < _pixels(rows)[:, None]).any())
     if has_ignored and not total[1:].any():
         found.append(
             f"{where}: nothing but {spec.names[0]} and ignored pixels; "

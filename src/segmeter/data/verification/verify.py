@@ -22,6 +22,7 @@ from segmeter.data.images import check_image_header
 from segmeter.data.in_time import fetch_ahead
 from segmeter.data.masks.annotations import annotations_of
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map
+from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
 from segmeter.data.verification.counting import count_classes, count_decided
@@ -33,7 +34,7 @@ from segmeter.progress import track
 Value = TypeVar("Value")
 
 DTYPES = tuple(FULL_SCALE)
-_FINDINGS = 2  # raise it whenever something else is found in a file
+_FINDINGS = 3  # raise it whenever something else is found in a file
 _CHUNK = 512  # cases whose states one task reads
 _LINES = 512  # lines of a large image that are read at a time
 
@@ -49,6 +50,8 @@ def header_problems(dataset: Dataset) -> list[str]:
 
 
 def _header_problems(dataset: Dataset, index: int) -> list[str]:
+    if isinstance(dataset, VolumeSet):
+        return dataset.header_problems(index)
     pair, problems = dataset.pairs[index], list[str]()
     image = _attempt(problems, partial(dataset.header_of, index))
     if image is not None:
@@ -117,7 +120,8 @@ def verify(dataset: Dataset, *, use_cache: bool) -> Verified:
 def row_dtype(dataset: Dataset) -> np.dtype[Any]:
     """Return the dtype of the findings of a case.
 
-    `state` of each file, see `read_state`; `sha256` of each; `size` (height, width), zeros if something is wrong;
+    `state` of each file, see `read_state`; `sha256` of each; `size` (height, width) of its `planes`, zeros if something
+    is wrong;
     `dtype` of the image as an index of `DTYPES`; `mean`, `variance` and `levels` of its values, see `measure_image`;
     `classes`, pixels of each class; `counted`, pixels in which each class is decided; `palette`, whether a mask has
     one.
@@ -129,6 +133,7 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
             ("state", np.int64, (files, 4)),
             ("sha256", np.uint8, (files, 32)),
             ("size", np.int32, (2,)),
+            ("planes", np.int32),
             ("dtype", np.int8),
             ("mean", np.float64, (channels,)),
             ("variance", np.float64, (channels,)),
@@ -148,7 +153,8 @@ def _settings(dataset: Dataset) -> list[Any]:
     reading += [dataset.level, dataset.streams, dataset.key, dataset.overlap]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
     meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances, dataset.divisor]
-    return [_FINDINGS, tools, folders, reading, meaning]
+    planes = dataset.planes if isinstance(dataset, VolumeSet) else None
+    return [_FINDINGS, tools, folders, reading, meaning, planes]
 
 
 def _read_states(dataset: Dataset) -> NDArray[np.int64]:
@@ -192,6 +198,11 @@ def _verify_case(
     if index in streamed:
         row["state"] = limit(partial(_states, dataset.pairs[index], len(row["state"])))
         _attempt(problems, partial(_verify_lines, dataset, index, row))
+    elif isinstance(dataset, VolumeSet):
+        problems += dataset.header_problems(index)
+        if not problems:
+            row["state"] = limit(partial(_states, dataset.pairs[index], len(row["state"])))
+            _attempt(problems, partial(_verify_volume, dataset, index, row))
     else:
         limit(partial(_verify_files, dataset, index, row, problems))
     return row, problems
@@ -240,9 +251,26 @@ def _verify_lines(dataset: Dataset, index: int, row: Rows) -> None:
     row["classes"], row["counted"] = counts
 
 
+def _verify_volume(dataset: VolumeSet, index: int, row: Rows) -> None:
+    """Read the planes of a case that is a volume, one after the other."""
+    volume, hashes = dataset.open_volume(index), [hash_map(path) for path in dataset.pairs[index].files]
+    spec, first = dataset.spec, volume[0].image
+
+    def planes() -> Iterator[NDArray[Any]]:
+        for number in range(len(volume)):
+            plane = volume[number]
+            if plane.target is not None:
+                row["classes"] += count_classes(plane.target, spec)
+                row["counted"] += count_decided(plane.target, spec)
+            yield plane.image[..., volume.own_channels]
+
+    _fill(row, hashes, first.shape, first.dtype, measure_rows(planes(), first.dtype))
+    row["planes"] = len(volume)
+
+
 def _fill(row: Rows, hashes: list[str], shape: tuple[int, ...], dtype: np.dtype[Any], measured: Any) -> None:
     row["sha256"][: len(hashes)] = [list(bytes.fromhex(sha256)) for sha256 in hashes]
-    row["size"], row["dtype"] = shape[:2], DTYPES.index(dtype.name)
+    row["size"], row["planes"], row["dtype"] = shape[:2], 1, DTYPES.index(dtype.name)
     row["mean"], row["variance"], row["levels"] = measured
 
 

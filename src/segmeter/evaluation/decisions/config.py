@@ -1,12 +1,86 @@
 """Declares the keys of the commands that help to decide."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from segmeter.data.labels_config import LabelsConfig
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.consensus import Consensus
 from segmeter.schema import Config, Given, RuleError, Unit, rule
+
+
+class PlanKeys(Config, title="config"):
+    """The pilot that `segmeter plan` plans from, and the aim."""
+
+    runs: Path | tuple[Path, ...] = ()
+    """The pilot: one finished run of eval or score, or [BASE,NEW] on the same cases for their difference. run=RUN is
+    the same."""
+    scores: tuple[str, ...] = ()
+    """The scores to plan for, by their names in `segmeter compare`: [mean_iou, iou/car, hd95/mean]. Empty: the headline
+    and its metric for each class."""
+    width: Annotated[float | None, Unit("unit of the score")] = Field(None, gt=0)
+    """The width that the 95 % interval should have, from end to end."""
+    detect: Annotated[float | None, Unit("unit of the score")] = Field(None, gt=0)
+    """The difference of two runs that should be told from 0."""
+    power: Annotated[float, Unit("share of studies")] = Field(0.8, gt=0.05, lt=1)
+    """How often `detect` should be told, if it is the true difference."""
+    mean: Annotated[float | None, Unit("unit of the score")] = None
+    """Without runs: the published mean over cases."""
+    sd: Annotated[float | None, Unit("unit of the score")] = Field(None, gt=0)
+    """Without runs: the standard deviation of the cases' values; for `detect`, of their differences."""
+    cases: Annotated[int | None, Unit("cases")] = Field(None, ge=2)
+    """How many cases `sd` is from; null takes it as exact, and gives no interval."""
+    metrics: MetricsConfig
+    """How the runs are resampled: clusters, slices, interval."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The runs, none, one or two."""
+        return self.runs if isinstance(self.runs, tuple) else (self.runs,)
+
+    @rule("metrics")
+    @classmethod
+    def _one_pilot(cls, metrics: MetricsConfig, given: Given) -> None:
+        if (given.runs == ()) == (given.sd is None):
+            raise RuleError(
+                "to be given, or else sd", "Write run=RUN, runs=[BASE,NEW], or mean=0.78 sd=0.12.", key="runs"
+            )
+        if given.detect is not None and given.sd is None and (isinstance(given.runs, Path) or len(given.runs) < 2):
+            remedy = "A difference is planned from the differences of cases."
+            raise RuleError("to be [BASE,NEW] for detect", remedy, key="runs")
+
+    @rule("metrics")
+    @classmethod
+    def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
+        if given.width is None and given.detect is None:
+            raise RuleError("to be given, or else detect", "Write width=0.05 or detect=0.01.", key="width")
+        if metrics.bootstrap < 1000:
+            raise RuleError("to be 1000 or more", "Fewer make intervals too narrow.", key="metrics.bootstrap")
+        if metrics.measures:
+            remedy = "Leave it out: runs are planned for by the measures that they have."
+            raise RuleError("to be empty", remedy, key="metrics.measures")
+
+
+class TuneKeys(Config, title="config"):
+    """The settings that `segmeter tune` tries."""
+
+    over: tuple[str, ...]
+    """The settings to try, all combinations: [threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]. After
+    "postprocess." comes a step and its option, such as opening.radius=0|1|2, or a step alone with no|yes. 0 or no
+    leaves the step out. min_size is short for remove_small_objects.min_pixels."""
+    by: str | None = None
+    """The score to choose by; null takes `metrics.headline`."""
+    metrics: MetricsConfig
+    """The metrics, and how cases are resampled."""
+
+    @rule("metrics")
+    @classmethod
+    def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
+        if metrics.bootstrap < 1000:
+            raise RuleError("to be 1000 or more", "Fewer make intervals too narrow.", key="metrics.bootstrap")
 
 
 class AgreeKeys(Config, title="config"):
@@ -31,6 +105,37 @@ class AgreeKeys(Config, title="config"):
     def _each_once(cls, consensus: tuple[str, ...], given: Given) -> None:
         if len(set(consensus)) < len(consensus):
             raise RuleError("to name each kind once")
+
+    data: LabelsConfig
+    """The meaning of the values in masks. Without classes, those of the first run of eval are taken."""
+    metrics: MetricsConfig
+    """The metrics to compute, in both directions of each pair."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_runs(cls, values: Any) -> Any:
+        """Take the classes of the runs where none are given."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("data"), Mapping):
+            return values
+        known = [Path(run) for run in values.get("runs") or () if (Path(run) / "cases.parquet").is_file()]
+        if not known:
+            return values
+        from segmeter.metrics.cases.stored import read_spec  # pyarrow, which the build of a wheel does without
+
+        spec = read_spec(known[0])
+        named = {"classes": spec.names, "task": spec.task, "colours": spec.colours, "ignore_index": spec.ignore_index}
+        given = values["data"]
+        return values if given.get("classes") or given.get("num_classes") else {**values, "data": {**given, **named}}
+
+    @rule("data")
+    @classmethod
+    def _of_labels(cls, data: LabelsConfig, given: Given) -> None:
+        if data.invalid == "count":
+            raise RuleError("to be error: every value of a reader is a class", key="data.invalid")
+        if data.instances in ("references", "predictions"):
+            raise RuleError("to be true or false, as readers have no sides", key="data.instances")
+        if data.resample != "refuse":
+            raise RuleError("to be refuse, as no reader's grid is the reference", key="data.resample")
 
 
 class SuspectsKeys(Config, title="config"):

@@ -57,16 +57,7 @@ def compare(
         The runs differ in cases, classes, convention, references, clusters or settings of measures; one line says each
         difference. Or they can't be ranked by `rank_by`.
     """
-    named = name_runs(folders)
-    summaries = {name: _summary(folder, config) for name, folder in named.items()}
-    specs = {name: read_spec(folder) for name, folder in named.items()}
-    spec = next(iter(specs.values()))
-    problems = _spec_problems(specs)
-    problems += [] if problems else _convention_problems(summaries, spec, config)
-    config = _inherit(summaries, config, problems)
-    if problems:
-        raise InputError(problems)
-    check_metrics(config, spec)
+    named, spec, config = read_runs(folders, config)
     laid_out = lay_out({name: open_cases([folder]) for name, folder in named.items()}, spec, config, require=require)
     boards = list(laid_out.boards.values())
     effective = [count_effective(board) for board in boards]
@@ -84,16 +75,47 @@ def compare(
     }
 
 
-def name_runs(folders: Sequence[Path]) -> dict[str, Path]:
+def read_runs(
+    folders: Sequence[Path], config: MetricsConfig, *, least: int = 2
+) -> tuple[dict[str, Path], ClassSpec, MetricsConfig]:
+    """Name finished runs, `least` or more, and find the classes and settings that all of them share.
+
+    Returns
+    -------
+    tuple
+        Folders by name, the classes, and `config` with the clusters, measures, groups and headline of the runs.
+
+    Raises
+    ------
+    DataError
+        A folder is not a finished evaluation.
+    InputError
+        There are too few, one is given twice, or the runs differ in classes, convention, clusters or settings of
+        measures.
+    """
+    named = name_runs(folders, least=least)
+    summaries = {name: _summary(folder, config) for name, folder in named.items()}
+    specs = {name: read_spec(folder) for name, folder in named.items()}
+    spec = next(iter(specs.values()))
+    problems = _spec_problems(specs)
+    problems += [] if problems else _convention_problems(summaries, spec, config)
+    config = _inherit(summaries, config, problems)
+    if problems:
+        raise InputError(problems)
+    check_metrics(config, spec)
+    return named, spec, config
+
+
+def name_runs(folders: Sequence[Path], *, least: int = 2) -> dict[str, Path]:
     """Name each run by its folder, without the date if that is enough, or by its path if two have the same name.
 
     Raises
     ------
     InputError
-        Fewer than two, or one of them twice.
+        Fewer than `least`, or one of them twice.
     """
     resolved = find_runs("compare", folders, keep=lambda name: not name.startswith(("predictions/", "overlays/")))
-    if len(resolved) < 2:
+    if len(resolved) < least:
         remedy = "Write runs=[A,B]."
         raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
     return dict(zip(short_names(resolved), resolved, strict=True))

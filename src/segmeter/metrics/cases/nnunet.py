@@ -75,7 +75,11 @@ def write_summary(
         }
         for row in sorted(rows, key=lambda row: row.case_id)
     ]
-    means = {str(region): _means([case["metrics"][str(region)] for case in cases]) for region in chosen}
+    means: dict[str, dict[str, float]] = {}  # over the cases that have a value; NaN where none has
+    for region in chosen:
+        measured = [case["metrics"][str(region)] for case in cases]
+        columns = {name: np.array([each[name] for each in measured], np.float64) for name in measured[0]}
+        means[str(region)] = {name: float(mean_defined(values)) for name, values in columns.items()}
     foreground = [means[str(region)] for region in chosen if region != 0]
     overall = {name: float(np.mean([one[name] for one in foreground])) for name in foreground[0]} if foreground else {}
     content = {"foreground_mean": overall, "mean": means, "metric_per_case": cases}
@@ -99,12 +103,6 @@ def _measure(counts: NDArray[np.int64], members: tuple[int, ...]) -> dict[str, f
     numbers = (fp, tp, fn, int(counts.sum()) - tp - fp - fn, n_pred, n_ref)
     dice, iou = divide(np.array([2 * tp, tp]), np.array([2 * tp + fp + fn, tp + fp + fn])).tolist()
     return {"Dice": dice, "IoU": iou, **dict(zip(_COUNTS, numbers, strict=True))}
-
-
-def _means(cases: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means over the cases that have a value; NaN where none has."""
-    columns = {name: np.array([case[name] for case in cases], np.float64) for name in cases[0]}
-    return {name: float(mean_defined(values)) for name, values in columns.items()}
 
 
 def is_nnunet(path: str | Path) -> bool:

@@ -19,9 +19,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, known_numbers, say
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (
-    INTERVALS,
     Columns,
-    Interval,
     check_draws,
     draw_pools,
     map_weights,
@@ -29,7 +27,7 @@ from segmeter.metrics.statistics.columns import (
     mean_of_columns,
     to_grid,
 )
-from segmeter.metrics.statistics.intervals import find_ends, find_p, measure_influence
+from segmeter.metrics.statistics.intervals import INTERVALS, Influence, Interval, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
@@ -59,6 +57,8 @@ class Resampled:
     p_of_zero : as the estimate
         Two-sided p-values of the value 0, below 0.05 if the 95 % interval excludes it; NaN unless requested, and
         without an interval.
+    influence
+        How much single units decide each statistic, in the order of the flat `estimate`.
     """
 
     estimate: FloatArray
@@ -67,6 +67,7 @@ class Resampled:
     replicates: FloatArray
     n_units: int
     p_of_zero: FloatArray
+    influence: Influence
 
     def ends(self, place: Any) -> list[float | str | None]:
         """Return the interval of one of the statistics for JSON."""
@@ -140,8 +141,13 @@ def bootstrap(
     True
     """
     known_kind("bootstrap", "test", test, bool)
+    given = _as_columns(columns)
+    resamples, seed = check_draws("bootstrap", resamples, seed)
+    _check_options(level=level, interval=interval, clusters=clusters, count=given.count)
+    if not callable(statistic):
+        raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "level": level, "test": test}
-    return bootstrap_columns(_as_columns(columns), statistic, clusters=clusters, **options)
+    return bootstrap_columns(given, statistic, clusters=clusters, **options)
 
 
 def bootstrap_columns(
@@ -155,9 +161,7 @@ def bootstrap_columns(
     clusters: Sequence[str] | NDArray[Any] | None = None,
     test: bool = False,
 ) -> Resampled:
-    """Do what `bootstrap` does for columns that are computed one at a time."""
-    resamples, seed = check_draws("bootstrap", resamples, seed)
-    _check_options(level=level, interval=interval, clusters=clusters, count=columns.count)
+    """Do what `bootstrap` does for columns that are computed one at a time; options are checked already."""
     score = _of_sums(columns, statistic)
     quietly = np.errstate(divide="ignore", invalid="ignore")(score)  # a unit alone often has nothing to divide by
     units, places, n_units = _gather_units(columns, clusters, seed)
@@ -180,6 +184,7 @@ def bootstrap_columns(
         replicates=replicates.reshape(resamples, *shape),
         n_units=n_units,
         p_of_zero=p_of_zero,
+        influence=influence,
     )
 
 
@@ -309,8 +314,6 @@ def _check_options(*, level: Any, interval: Any, clusters: Any, count: int) -> N
 def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], FloatArray]:
     """Wrap the statistic so that it takes flat float64 sums (R, M), in the shape and kind of number of the columns."""
     whole = columns.dtype.kind in "biu"
-    if not callable(statistic):
-        raise InputError(expected("bootstrap", "statistic", "to be a function of sums", shown(statistic)))
 
     def score(sums: FloatArray) -> FloatArray:
         found = statistic((sums.astype(np.int64) if whole else sums).reshape(len(sums), *columns.shape))

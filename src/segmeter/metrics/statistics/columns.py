@@ -6,7 +6,7 @@ as one value is. Axis letters: N cases, M columns, R sums, V values per case.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -83,16 +83,17 @@ def mean_columns(values: FloatArray) -> FloatArray:
     return np.concatenate([finite, ~np.isnan(values), np.isinf(values)], axis=1)
 
 
-def lazy_means(count: int, values: Sequence[Callable[[], FloatArray]]) -> Columns:
-    """Do what `mean_columns` does for values (N, V), given as one function per column (N,)."""
+def lazy_means(count: int, width: int, values: Callable[[int], FloatArray]) -> Columns:
+    """Do what `mean_columns` does for values (N, V), each column (N,) of which is made by its number."""
 
     def make(place: int) -> FloatArray:
-        kind, number = divmod(place, len(values))
-        found = values[number]()
-        parts = (lambda: np.where(np.isfinite(found), found, 0.0), lambda: ~np.isnan(found), lambda: np.isinf(found))
-        return np.asarray(parts[kind](), np.float64)
+        kind, number = divmod(place, width)
+        found = values(number)
+        if kind == 0:
+            return np.where(np.isfinite(found), found, 0.0)
+        return (~np.isnan(found) if kind == 1 else np.isinf(found)).astype(np.float64)
 
-    return Columns(count=count, shape=(3 * len(values),), dtype=np.dtype(np.float64), make=make)
+    return Columns(count=count, shape=(3 * width,), dtype=np.dtype(np.float64), make=make)
 
 
 def mean_of_columns(sums: FloatArray) -> FloatArray:

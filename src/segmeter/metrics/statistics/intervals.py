@@ -13,7 +13,8 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.statistics.clusters import MIN_UNITS
-from segmeter.metrics.statistics.columns import Interval
+from segmeter.metrics.statistics.columns import INTERVALS as INTERVALS
+from segmeter.metrics.statistics.columns import Interval as Interval
 
 _ROUNDING = 1e-12  # of the estimate: what moves it by less does not move it
 _SAME = 1e-9  # of the mean: a spread below this is rounding
@@ -32,6 +33,9 @@ class Influence:
         Skewness of the changes over 6 sqrt(N) (Efron 1987); 0 where nothing moves.
     kurtosis
         Of the changes by these units; 3 for normal ones. NaN where none moves it.
+    spread
+        Root of the summed squares of the changes around their mean: the jackknife's standard error but for a factor of
+        sqrt((N - 1) / N).
     too_few
         Whether fewer than 5 units have the statistic at all, or it is undefined without one of them, so that it has no
         interval.
@@ -40,6 +44,7 @@ class Influence:
     n_moving: FloatArray
     acceleration: FloatArray
     kurtosis: FloatArray
+    spread: FloatArray
     too_few: NDArray[np.bool_]
 
 
@@ -79,6 +84,7 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
         n_moving=n_moving,
         acceleration=np.nan_to_num(divide(cube, 6 * square**1.5)),
         kurtosis=divide(n_moving * quad, moved**2),
+        spread=np.sqrt(square),
         too_few=undefined | (units < MIN_UNITS) | (few & (holders < least)),
     )
 
@@ -102,7 +108,8 @@ def find_ends(
     tails = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
     if method == "expanded":
         n = np.maximum(influence.n_moving, 2)  # replicates spread too little by sqrt((n - 1) / n)
-        reach = np.sqrt(n / (n - 1)) * stdtrit(degrees_of_freedom(influence), (1 + level) / 2)
+        degrees = degrees_of_freedom(influence.n_moving, influence.kurtosis)
+        reach = np.sqrt(n / (n - 1)) * stdtrit(degrees, (1 + level) / 2)
         tails = ndtr([np.minimum(0, 2 * bias) - reach, np.maximum(0, 2 * bias) + reach])
     elif method == "bca":
         shifted = bias + ndtri(tails)  # for bias and skewness, per statistic: (2, S)
@@ -132,7 +139,7 @@ def find_p(method: Interval, estimate: FloatArray, replicates: FloatArray, influ
         if method == "expanded":
             n = np.maximum(influence.n_moving, 2)
             reach = np.maximum(np.minimum(0, 2 * sign * bias) - quantile, 0)
-            tail = stdtr(degrees_of_freedom(influence), -reach * np.sqrt((n - 1) / n))
+            tail = stdtr(degrees_of_freedom(influence.n_moving, influence.kurtosis), -reach * np.sqrt((n - 1) / n))
             sides.append(np.where(influence.n_moving > 0, tail, ndtr(quantile)))  # equal in all units, or infinite
         elif method == "bca":
             shift = sign * bias
@@ -159,14 +166,14 @@ def _quantile_of_zero(replicates: FloatArray, defined: NDArray[np.int64]) -> Flo
     return np.where(apart, np.minimum(quantile, -divide(mean, spread)), quantile)
 
 
-def degrees_of_freedom(influence: Influence) -> FloatArray:
+def degrees_of_freedom(n_moving: FloatArray, kurtosis: FloatArray) -> FloatArray:
     """Satterthwaite's 2 E(v)^2 / Var(v) of the jackknife's variance v, from the kurtosis k of its n terms: 1 to n - 1.
 
     Var(v) / E(v)^2 is k / n - (n - 3) / (n (n - 1)). A few units that decide everything leave few degrees of freedom,
     however many units there are.
     """
-    n = np.maximum(influence.n_moving, 2)
-    spread = influence.kurtosis / n - (n - 3) / (n * (n - 1))
+    n = np.maximum(n_moving, 2)
+    spread = kurtosis / n - (n - 3) / (n * (n - 1))
     degrees: FloatArray = np.clip(np.nan_to_num(2 / np.maximum(spread, 1e-9), nan=1.0), 1, n - 1)
     return degrees
 

@@ -102,7 +102,11 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
         differing = _spaced_apart(one, other)
         if differing.any():
             place = int(differing.argmax())
-            ours, theirs = (_spacing(*run.spacings[run.spacing[place]]) for run in (one, other))
+            edges = (run.spacings[run.spacing[place]] for run in (one, other))
+            ours, theirs = (
+                "pixels" if sizes is None else f"{' x '.join(f'{edge:g}' for edge in sizes)} {unit or 'of no unit'}"
+                for sizes, unit in edges
+            )
             rule = f"to measure {spaced[0]} by the same spacing, as {first!r} with {ours} in {one.case_ids[place]!r}"
             given = f"{theirs} in {name!r} ({int(differing.sum())} cases differ)"
             problems.append(expected("compare", "runs", rule, given, "Measure one of them again."))
@@ -125,7 +129,3 @@ def _same_spacing(one: Edges, other: Edges) -> bool:
         return ours is theirs
     pairs = zip(ours, theirs, strict=False)
     return unit == its_unit and len(ours) == len(theirs) and all(math.isclose(*pair, rel_tol=1e-6) for pair in pairs)
-
-
-def _spacing(edges: tuple[float, ...] | None, unit: str) -> str:
-    return "pixels" if edges is None else f"{' x '.join(f'{edge:g}' for edge in edges)} {unit or 'of no unit'}"

@@ -6,7 +6,7 @@ and V scores.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -159,13 +159,13 @@ class Scoreboard:
         An infinite value counts even where the other one is undefined, as where an object was made up.
         """
 
-        def defined(name: str) -> FloatArray:
-            values = self.values(name)
+        def defined(place: int) -> FloatArray:
+            values = self.values(names[place])
             if other is None:
                 return values
-            return np.where(np.isnan(other.values(name)) & ~np.isinf(values), np.nan, values)
+            return np.where(np.isnan(other.values(names[place])) & ~np.isinf(values), np.nan, values)
 
-        return lazy_means(len(self.run.case_ids), [partial(defined, name) for name in names])
+        return lazy_means(len(self.run.case_ids), len(names), defined)
 
     def resample(
         self, columns: Columns | NDArray[Any], statistic: Statistic, *, test: bool = False, units: bool = False

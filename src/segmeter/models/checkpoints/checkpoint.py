@@ -4,24 +4,20 @@ A folder holds `model.safetensors`, `manifest.json` with the sha256 of each file
 resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever run or imported.
 """
 
-import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors.torch
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.data.files.sniff import known_place
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
 from segmeter.files import atomic_write, fresh_folder, write_bytes, write_json
 from segmeter.models.build import build_segmenter
@@ -37,7 +33,6 @@ from segmeter.models.checkpoints.manifest import (
     verify_file,
 )
 from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors, real_path
-from segmeter.models.ensemble import Ensemble
 from segmeter.models.segmenter import Segmenter
 from segmeter.records import seal
 from segmeter.remote import fetch
@@ -98,55 +93,6 @@ class Checkpoint:
         verify_file(self.folder, STATE, self.files[STATE])
         state: dict[str, Any] = load_plain(self.folder / STATE)
         return state
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """Verified checkpoints whose models are averaged; a single one is used alone."""
-
-    members: tuple[Checkpoint, ...]
-
-    @property
-    def card(self) -> ModelCard:
-        """The first member's card."""
-        return self.members[0].card
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the weights; of several, over their hashes in the given order."""
-        if len(self.members) == 1:
-            return self.members[0].sha256
-        return hashlib.sha256(" ".join(member.sha256 for member in self.members).encode()).hexdigest()
-
-    @property
-    def class_pixels(self) -> NDArray[np.int64] | None:
-        """Pixels per class, (K,), of the training set; None where unknown, or where the members differ."""
-        known = {member.card.class_pixels for member in self.members}
-        counts = known.pop()
-        return np.array(counts, np.int64) if counts and not known else None
-
-    def facts(self) -> dict[str, Any]:
-        """The entries of run.json about these checkpoints."""
-        folders = [known_place(member.folder) for member in self.members]
-        trained = [dict(member.progress) for member in self.members]
-        alone = len(self.members) == 1
-        return {
-            "checkpoint": folders[0] if alone else folders,
-            "checkpoint_sha256": self.sha256,
-            "trained": trained[0] if alone else trained,
-        }
-
-    def load(self, device: str | torch.device = "cpu") -> Ensemble:
-        """Build the models and load their weights, in evaluation mode.
-
-        Raises
-        ------
-        CheckpointError
-            As for `Checkpoint.load_segmenter`.
-        ConfigError
-            They differ in task, classes, ignored value or channels.
-        """
-        return Ensemble([member.load_segmenter(device) for member in self.members])
 
 
 def write_checkpoint(
@@ -219,7 +165,10 @@ def find_checkpoint(path: Path) -> Path:
         return folder
     if real.is_file():
         bare = f"holds {len(load_tensors(real))} bare tensors, without classes and normalisation"
-        raise CheckpointError(f"{path}: {bare}. Train from it with model.weights=PATH.")
+        raise CheckpointError(
+            f"{path}: {bare}. Train from it with model.weights=PATH, "
+            "or name its network: checkpoint=smp:ARCHITECTURE/ENCODER or torchvision:NAME, with model.weights."
+        )
     kept = real / "checkpoints"
     if os.path.lexists(kept / "best"):
         return find_checkpoint(kept / "best")
@@ -248,25 +197,6 @@ def read_checkpoint(path: Path | str) -> Checkpoint:
     checkpoint = read_description(path)
     verify_file(checkpoint.folder, WEIGHTS, checkpoint.files[WEIGHTS])
     return checkpoint
-
-
-def read_checkpoints(paths: Sequence[Path]) -> Checkpoints:
-    """Open one or several checkpoints, and verify their manifests and weights.
-
-    Raises
-    ------
-    CheckpointError
-        As for `read_checkpoint`.
-    ConfigError
-        There is none, or one is given twice, which would weigh it twice.
-    """
-    members = tuple(read_checkpoint(path) for path in paths)
-    folders = [str(member.folder) for member in members]
-    twice = sorted({folder for folder in folders if folders.count(folder) > 1})
-    if twice or not members:
-        given = f"{', '.join(twice)} twice" if twice else "none"
-        raise ConfigError(expected("config", "checkpoint", "to name one or more different checkpoints", given))
-    return Checkpoints(members)
 
 
 def read_description(path: Path | str) -> Checkpoint:

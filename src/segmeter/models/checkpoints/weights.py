@@ -3,6 +3,7 @@
 import os
 import pickletools
 import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ _HEAD_BYTES = 256
 _MOST_OLD = 1 << 16  # bytes of a file that may be an old pickle
 _PROGRAM = (
     "holds more than tensors and numbers, so that opening it could run code; nothing ran. If you trust it, write "
-    "`safetensors.torch.save_file(model.state_dict(), ...)` and give that as model.weights."
+    "`safetensors.torch.save_file(model.state_dict(), ...)` and give that as model.weights, or export it to ONNX."
 )
 _NESTS = ("state_dict", "model_state_dict", "model")
 
@@ -84,6 +85,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     fault = find_placeholder(path)
     if fault:
         raise CheckpointError(f"{path}: {fault}")
+    refuse_program(path)
     if _begins(path).startswith((b"PK", b"\x80")):  # a zip archive or a pickle
         return _named_tensors(load_plain(path), path)
     try:
@@ -95,6 +97,17 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
         raise CheckpointError(f"{path}: {fault}. {remedy}") from error
     return tensors
+
+
+def refuse_program(path: Path) -> None:
+    """Raise CheckpointError for a TorchScript or torch.export archive: opening one can run code from it."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        names = {name.rpartition("/")[2] for name in archive.namelist()}
+    if names & {"constants.pkl", "archive_format", "serialized_exported_program.json"}:
+        kind = "a TorchScript program" if "constants.pkl" in names else "a torch.export program (.pt2)"
+        raise CheckpointError(f"{path}: is {kind}, and opening it could run code; nothing ran. Export it to ONNX.")
 
 
 def load_plain(path: Path) -> Any:

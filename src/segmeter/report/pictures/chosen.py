@@ -17,7 +17,7 @@ from segmeter.files import safe_id
 from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import Form, read_json, read_own
 from segmeter.report.config import ReportConfig
-from segmeter.report.pictures.layers import FOLDER, NOTES, layers_path
+from segmeter.report.pictures.layers import FOLDER, NOTES, PLANE, layers_path
 
 _MOST_CLASSES = 64  # whose worst case is drawn
 
@@ -132,6 +132,8 @@ def choose_pictures(
         pictures = {number: _load(layers_path(folders[number], name), linked_from) for number in runs}
         for number in runs[1:]:
             _drop_shared(pictures[number])
+        for picture in pictures.values() if len(folders) > 1 else ():
+            picture.pop("planes", None)  # runs are compared by one plane
         left -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures.values())
         if left < 0:
             left_out += [name] if runs else []
@@ -163,6 +165,8 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
     else:
         present = (name for name in names if (place / name).is_file())
         files = {name: base64.b64encode(read_own(place / name)).decode() for name in present}
+    planes = [_load(each, linked_from) for each in sorted(place.glob(f"{PLANE}*"))]
+    notes |= {"planes": planes} if planes else {}
     return notes | {"files": files} | ({"names": names_of_files} if names_of_files else {})
 
 

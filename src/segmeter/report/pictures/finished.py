@@ -19,6 +19,7 @@ from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.array import LazyArray, stack_planes
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import check_labels, open_map, read_map
+from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.thumbnail import Thumbnail, thumbnail_step
 from segmeter.errors import DataError
 from segmeter.export.labels import class_folder
@@ -30,13 +31,14 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
-from segmeter.report.pictures.layers import clean, draw_layers, write_layers
+from segmeter.report.pictures.layers import Layers, clean, draw_layers, write_layers
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects, measured_objects, slice_objects
 from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import write_crops
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
-_SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd")  # of label maps and instances, as they are exported
+_SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
+_SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls through, an odd number, and their pixels
 _BAND = 256  # rows that are read at once of a case that is larger than memory
 
 
@@ -94,7 +96,9 @@ def draw_run(
 
     def draw(case_id: str) -> tuple[str, ...]:
         try:
-            case, title, notes = _flat(case_id, read(case_id), spec)
+            whole = read(case_id)
+            case, title, notes = _flat(case_id, whole, spec)
+            others = _further_planes(case_id, whole, spec, notes) if case_id in drawn and "slice" in notes else []
         except DataError as error:
             return error.problems
         if case_id in drawn:
@@ -104,7 +108,7 @@ def draw_run(
                 layers, title=title, headline=ranking.headline, score=ranking.scores.get(case_id), panel=config.panel
             )
             write_overlay(folder / OVERLAYS, case_id, picture)
-            write_layers(folder, case_id, layers)
+            write_layers(folder, case_id, layers, others)
         if case_id in worst and case.target is not None:
             number = notes["slice"][0] if "slice" in notes else None
             write_crops(
@@ -126,20 +130,36 @@ def draw_run(
         raise DataError(problems)
 
 
-def _flat(case_id: str, case: DrawnCase, spec: ClassSpec) -> tuple[DrawnCase, str, dict[str, Any]]:
-    """Reduce a volume to the slice that is worth a picture; also return the title of the picture and its notes."""
+def _further_planes(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
+    """Draw planes along the axis of a volume, the middle one among them, beside the one that `notes` tell of."""
+    chosen, depth = notes["slice"]
+    places = np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int)
+    flat = [_flat(case_id, case, spec, place) for place in places.tolist() if place != chosen - 1]
+    return [
+        draw_layers(
+            plane.image, plane.target, plane.labels, spec, edge=_SCROLLED_EDGE, objects=plane.objects, notes=said
+        )
+        for plane, _, said in flat
+    ]
+
+
+def _flat(
+    case_id: str, case: DrawnCase, spec: ClassSpec, place: int | None = None
+) -> tuple[DrawnCase, str, dict[str, Any]]:
+    """Reduce a volume to one slice, or to that which is worth a picture; also return its title and its notes."""
     notes: dict[str, Any] = {"files": file_names(case.files)}
     depth = len(case.image) if case.image.ndim == 4 else 0
-    if not depth or case.target is None:
+    if not depth:
         return case, case_id, notes
     target, labels = case.target, case.labels
-    place = choose_slice(target, labels, spec)
+    if place is None:
+        place = choose_slice(labels if target is None else target, labels, spec)
     flat = replace(
         case,
         image=case.image[place],
-        target=target[..., place, :, :],
+        target=None if target is None else target[..., place, :, :],
         labels=labels[..., place, :, :],
-        objects=slice_objects(case.objects, target, labels, spec, place),
+        objects=NO_OBJECTS if target is None else slice_objects(case.objects, target, labels, spec, place),
     )
     return flat, f"{case_id}, slice {place + 1} of {depth}", notes | {"slice": [place + 1, depth]}
 
@@ -182,6 +202,21 @@ def choose_slice(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) ->
     return int(best[np.argmin(np.abs(best - (len(seen) - 1) / 2))])
 
 
+class VolumeImage:
+    """The planes of a volume as an image (D, H, W, C), each read when it is asked for."""
+
+    ndim = 4
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+
+    def __len__(self) -> int:
+        return len(self._volume)
+
+    def __getitem__(self, number: int) -> NDArray[Any]:
+        return self._volume[number].image[..., self._volume.own_channels]
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedCases:
     """Reads the cases of a finished `eval` or `predict` back, from the data set and the label maps of the run.
@@ -209,10 +244,12 @@ class EvaluatedCases:
             A file is missing, damaged, of another size, or not the one that was evaluated.
         """
         index = self.dataset.number_of(case_id)
-        image, *masks = self.dataset.files_of(case_id)
-        files = {"image": [image], "target": masks}
+        pair = self.dataset.pairs[index]
+        files = {"image": pair.images, "target": pair.masks}
         if self.dataset.is_streamed(self.dataset.header_of(index)):
             return self._reduced(index, files)
+        if isinstance(self.dataset, VolumeSet):
+            return self._volume(self.dataset.open_volume(index), files)
         sample = read_case(self.dataset, index)
         paths = self._label_files(case_id)
         planes = [self._read(path, instances=False) for path in paths]
@@ -223,16 +260,30 @@ class EvaluatedCases:
         objects = measured_objects(self.metrics, sample.instances, self._instances(case_id))
         return DrawnCase(image=sample.image, target=sample.target, labels=labels, objects=objects, files=files)
 
+    def _volume(self, volume: Volume, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
+        """Bring the planes of a volume to the front."""
+        maps = [self._read(path, instances=False, flat=False) for path in self._label_files(volume.case_id)]
+        labels, target = np.stack(maps) if self.dataset.spec.is_multilabel else maps[0], volume.target()
+        if labels.shape[-3:] != volume.shape:
+            raise DataError(expected(volume.case_id, "label map", f"to be {volume.shape}", labels.shape[-3:]))
+        first, image = volume.axis - 3, VolumeImage(volume)
+        moved = None if target is None else np.moveaxis(target, first, -3)
+        return DrawnCase(image=image, target=moved, labels=np.moveaxis(labels, first, -3), files=files)  # type: ignore[arg-type]
+
     def _label_files(self, case_id: str) -> list[Path]:
         """Find the label map of a case, for multilabel one per class."""
         spec, root = self.dataset.spec, self.predictions / "labels"
         folders = [root / class_folder(name) for name in spec.names] if spec.is_multilabel else [root]
         return [_with_suffix(folder / safe_id(case_id)) for folder in folders]
 
-    def _read(self, path: Path, *, instances: bool) -> NDArray[Any]:
+    def _read(self, path: Path, *, instances: bool, flat: bool = True) -> NDArray[Any]:
         spec = self.dataset.spec
         reading = Reading(
-            spec=spec, label_map={}, max_pixels=self.dataset.max_pixels, instances=instances, flat=not instances
+            spec=spec,
+            label_map={},
+            max_pixels=self.dataset.max_pixels,
+            instances=instances,
+            flat=flat and not instances,
         )
         values = read_map(path, reading).values
         return values if instances else check_labels(path, values, reading)

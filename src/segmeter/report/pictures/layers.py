@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
 from segmeter.errors import InputError
-from segmeter.files import fresh_folder, json_bytes, remove, safe_id, write_bytes
+from segmeter.files import fresh_folder, json_bytes, make_folder, remove, safe_id, write_bytes
 from segmeter.report.pictures.images import (
     RGB,
     Mask,
@@ -35,6 +35,7 @@ Entry = dict[str, Any]  # of a map: a class, or a name with a colour
 
 FOLDER = "pictures"  # of a run's folder
 NOTES = "layers.json"  # of a case's folder
+PLANE = "plane-"  # begins the name of a folder of a further plane
 QUALITY = 82  # of the image, WebP
 LONGEST = 1536  # side of the stored layers, pixels
 SMALL = 320  # side of the maps that a page shows where there is no room for every pixel
@@ -204,15 +205,21 @@ def layers_path(folder: Path, case_id: str) -> Path:
     return folder / FOLDER / safe_id(case_id)
 
 
-def write_layers(folder: Path, case_id: str, layers: Layers) -> Path:
-    """Write a case's layers into a folder of its own, which appears complete or not at all; return it."""
+def write_layers(folder: Path, case_id: str, layers: Layers, planes: Sequence[Layers] = ()) -> Path:
+    """Write a case's layers into a folder of its own, which appears complete or not at all; return it.
+
+    `planes` are further planes of a volume, which get folders below it.
+    """
     place = layers_path(folder, case_id)
     if place.exists():
         remove(place)
     with fresh_folder(place) as fresh:
-        for name, content in layers.files.items():
-            write_bytes(fresh / name, content)
-        write_bytes(fresh / NOTES, json_bytes({"case": clean(case_id)} | layers.notes))
+        every = [("", layers), *((f"{PLANE}{number:02d}", plane) for number, plane in enumerate(planes))]
+        for below, each in every:
+            make_folder(fresh / below)
+            for name, content in each.files.items():
+                write_bytes(fresh / below / name, content)
+            write_bytes(fresh / below / NOTES, json_bytes({"case": clean(case_id)} | each.notes))
     return place
 
 

@@ -13,9 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from segmeter.bridge.to_torch import to_torch
-from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.errors import InputError
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Draws
 from segmeter.training.data.epoch import AUGMENT, draw
@@ -83,13 +81,7 @@ class Augment:
         The image, and the target in its dtype. If values were changed, the image is floating: 0 to 1 for integers, not
         scaled for floats. Pixels turned in from outside are mirrored in the image and ignored in the target, or
         mirrored there too if the data has no ignored value.
-
-        Raises
-        ------
-        InputError
-            Image, target and draws do not match.
         """
-        _check_batch(image, target, len(draws.seeds))
         numbers = dict(zip(_DRAWS, draws.table.T, strict=False))
         bounded = image.dtype in _FULL_SCALE
         if self._turns or self._tones:
@@ -210,11 +202,3 @@ def _look_up(planes: Tensor, grid: Tensor, mode: str) -> Tensor:
 def _beside(values: Tensor, batch: Tensor) -> Tensor:
     """One value per sample, shaped to broadcast over a batch."""
     return values.view(-1, *[1] * (batch.dim() - 1))
-
-
-def _check_batch(image: Tensor, target: Tensor, count: int) -> None:
-    fits = image.dim() == 4 and target.dim() in (3, 4) and image.shape[-2:] == target.shape[-2:]
-    if not fits or not len(image) == len(target) == count:
-        rule = "to be (B, H, W) or (B, K, H, W) for an image (B, C, H, W) and the draws of B samples"
-        given = f"{tuple(target.shape)} for {tuple(image.shape)} and draws of {count}"
-        raise InputError(expected("augment", "target", rule, given))

@@ -22,7 +22,6 @@ from segmeter.training.data.windows import (
     Resizing,
     Window,
     cut,
-    other_window,
     resize_image,
     resize_target,
     slide,
@@ -41,8 +40,8 @@ class SampleSource:
 
     An epoch takes every case once, in full batches; samples that don't fill the last one are left to other epochs. If
     samples differ each time they are drawn, an epoch has at least `LEAST_BATCHES` batches. Cases of a small data set
-    then come several times, and no two samples of an epoch are equal. If they don't differ, neither an epoch nor a
-    batch is larger than the data.
+    then come several times, each time drawn anew. If they don't differ, neither an epoch nor a batch is larger than
+    the data.
 
     Parameters
     ----------
@@ -176,29 +175,18 @@ class SampleSource:
 
     def _cut(self, epoch: int, number: int, progress: float, label: int) -> tuple[Image, NDArray[Any], Size]:
         """The window of a sample as stored, and the size that it will be resized to."""
-        repeat, index = divmod(number, len(self.cases))
+        index = number % len(self.cases)
         case = self.cases.opened(index) if isinstance(self.cases, CachedDataset) else self.cases[index]
         if case.target is None:
             raise DataError(expected(case.case_id, "target", "to be there for training", "none"))
-        changes = self.config.changes_values
-        rng = draw(WINDOW, seed=self.seed, epoch=epoch, index=number if changes else index)
+        rng = draw(WINDOW, seed=self.seed, epoch=epoch, index=number)
         low, high = np.log(self.config.zoom)
         zoom = math.exp(rng.uniform(low, high))
         full: Size = (case.image.shape[0], case.image.shape[1])
         size, scale = sample_size(self.config, full, progress, self._downsample)
         height, width = (max(1, round(side / (scale * zoom))) for side in size)
         window = self._place(rng, index, case.target, (height, width), label)
-        if repeat and not changes:
-            window = self._other(window, full, repeat, case.case_id)
         return *cut(case.image, case.target, window, self.cases.spec), size
-
-    def _other(self, window: Window, image: Size, repeat: int, case_id: str) -> Window:
-        found = other_window(window, image, repeat)
-        if found is None:
-            rule = "to repeat no sample bit for bit"
-            remedy = "Lower data.samples_per_epoch, or set augment.brightness or another change of values."
-            raise DataError(expected("data", "samples_per_epoch", rule, f"repeat {repeat} of {case_id}", remedy))
-        return found
 
     def _plan(self, epoch: int) -> Plan:
         plan = self._plans.get(epoch)
@@ -230,18 +218,18 @@ class SampleSource:
 
 def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:
     """Samples of an epoch; refused if equal samples would have to come twice."""
-    remedy = "Set augment.brightness, augment.crop or another change, so that no sample comes twice."
-    if config.balance and not config.can_repeat:
-        rule = "to be 0 where samples are not changed, as cases come several times"
-        raise ConfigError(expected("augment", "balance", rule, config.balance, remedy))
-    if weighted and not config.can_repeat:
-        rule = "to be {} where samples are not changed, as cases of a source may come several times"
-        raise ConfigError(expected("data", "sources", rule, "weights", remedy))
+    repeated = {
+        ("augment", "balance"): config.balance,
+        ("data", "sources"): weighted,
+        ("data", "samples_per_epoch"): wanted if wanted is not None and wanted > cases > 0 else None,
+    }
+    for (group, key), given in repeated.items():
+        if given and not config.can_repeat:
+            rule = f"not to need a sample twice, as the augmentation changes none of the {cases} cases"
+            remedy = "Set augment.brightness, augment.crop or another change."
+            raise ConfigError(expected(group, key, rule, given, remedy))
     if wanted is None or cases == 0:
         return max(cases, LEAST_BATCHES * batch_size) if config.changes_values and cases else cases
-    if wanted > cases and not config.can_repeat:
-        rule = f"at most {cases}, the number of cases, where samples are not changed"
-        raise ConfigError(expected("data", "samples_per_epoch", rule, wanted, remedy))
     return wanted
 
 

@@ -1,6 +1,5 @@
 """Cuts the part of image and target inside a window, and resizes it on the host or the device."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,6 @@ from segmeter.training.data.augment_config import Size
 
 Image = NDArray[Any]
 
-_GOLDEN = (math.sqrt(5) - 1) / 2  # steps of this part of a circle stay far from earlier places
-
 
 @dataclass(frozen=True)
 class Window:
@@ -34,24 +31,6 @@ def slide(image: int, window: int, part: float) -> int:
     """Start of a window inside an image, or around it if the window is larger. All starts are equally likely."""
     low, high = sorted((0, image - window))
     return low + int(part * (high - low + 1))
-
-
-def other_window(window: Window, image: Size, repeat: int) -> Window | None:
-    """Another place for a window of the same size, a different one for each repeat; None when there are no more.
-
-    Steps that share no divisor with the number of places visit every place before any comes again.
-    """
-    low_row, low_column = min(0, image[0] - window.height), min(0, image[1] - window.width)
-    columns = abs(image[1] - window.width) + 1
-    places = (abs(image[0] - window.height) + 1) * columns
-    if repeat >= places:
-        return None
-    step = max(1, round(_GOLDEN * places))
-    while math.gcd(step, places) > 1:
-        step += 1
-    start = (window.top - low_row) * columns + window.left - low_column
-    row, column = divmod((start + repeat * step) % places, columns)
-    return Window(low_row + row, low_column + column, window.height, window.width)
 
 
 def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> tuple[Image, NDArray[Any]]:

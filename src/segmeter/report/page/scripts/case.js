@@ -14,13 +14,16 @@ class CaseView {
     this.tones = ["contrast", "gamma"].map((name) => this.slider(name));
     this.auto = el("input", { type: "checkbox", id: "auto-contrast" });
     this.auto.addEventListener("change", () => ((view.auto = this.auto.checked), this.tone()));
+    this.plane = el("input", { type: "range", id: "plane", min: 0, step: 1, "aria-label": "plane of the volume" });
+    this.plane.addEventListener("input", () => this.draw());
+    this.planeLabel = el("label", {}, "plane ", this.plane);
     const zoom = [button("zoom-out", "−", "zoom out", () => this.zoom(1 / STEP)), button("zoom-in", "+", "zoom in", () => this.zoom(STEP)), button("fit", "fit", "whole picture", () => this.fit())];
     this.roles = el("span", { class: "roles", role: "group", "aria-label": "layers" });
     this.chips = el("div", { class: "chips", role: "group", "aria-label": "classes" });
     this.pictures = el("div", { class: "panes" });
     this.facts = el("div", { class: "case-facts" });
     const head = el("div", { class: "case-head" }, el("div", {}, this.title, this.place), el("div", { class: "moves" }, this.previous, this.next, button("close", "×", "close", () => this.close())));
-    this.tools = el("div", { class: "tools" }, this.roles, el("label", {}, "opacity ", this.opacity), ...this.tones, el("label", {}, this.auto, "auto contrast"), ...zoom);
+    this.tools = el("div", { class: "tools" }, this.roles, this.planeLabel, el("label", {}, "opacity ", this.opacity), ...this.tones, el("label", {}, this.auto, "auto contrast"), ...zoom);
     this.dialog = el("dialog", { id: "case", "aria-labelledby": "case-title" }, head, this.tools, this.chips, this.pictures, this.facts);
     document.body.append(this.dialog);
     this.dialog.addEventListener("keydown", (event) => this.key(event));
@@ -74,6 +77,21 @@ class CaseView {
     this.place.textContent = place < 0 ? "not among the chosen cases" : `case ${whole(place + 1)} of ${whole(this.order.length)}`;
     this.previous.disabled = place <= 0;
     this.next.disabled = place < 0 || place === this.order.length - 1;
+    const planes = (this.planes = this.planesOf(i));
+    this.planeLabel.hidden = planes.length < 2;
+    Object.assign(this.plane, { max: planes.length - 1, value: planes.indexOf(page.pictures?.get(i)) });
+    this.draw();
+    this.fit();
+  }
+
+  // the planes of a volume in their order, the one that is shown first among them; of a picture, itself
+  planesOf(i) {
+    const picture = this.page.pictures?.get(i);
+    return [picture, ...(picture?.planes ?? [])].sort((one, other) => (one?.slice?.[0] ?? 0) - (other?.slice?.[0] ?? 0));
+  }
+
+  draw() {
+    const { page, shown: i } = this;
     for (const pane of this.panes) pane.drop();
     this.panes = this.panesOf(i);
     this.pictures.replaceChildren(...this.panes.map((pane) => pane.node));
@@ -82,18 +100,18 @@ class CaseView {
     this.tools.hidden = this.chips.hidden = !picture;
     if (picture) this.legend(this.sources(i));
     this.toggle();
-    this.fit();
+    this.move();
     this.colour();
     this.tone();
     this.facts.replaceChildren(...this.known(i));
   }
 
-  sources(i) {
-    return [this.page.pictures.get(i)];
+  sources() {
+    return [this.planes[this.plane.value]];
   }
 
-  panesOf(i) {
-    const picture = this.page.pictures.get(i);
+  panesOf() {
+    const picture = this.planes[this.plane.value];
     if (!picture) return [];
     const roles = ROLES.filter((role) => role === "image" || picture.maps.some((map) => map.role === role));
     return roles.map((role) => new Pane(this.page, picture, role));
@@ -217,11 +235,12 @@ class CaseView {
 
   // what the picture is of: its size beside the case's, the slice of a volume, the files
   about(i) {
-    const picture = this.page.pictures.get(i);
+    const first = this.page.pictures.get(i);
+    const picture = first && this.planes[this.plane.value];
     if (!picture) return null;
     const [size, shown] = [picture.size, picture.shown].map((shape) => shape.join(" × "));
     const parts = [size === shown ? `${size} pixels` : `${size} pixels, reduced to ${shown}`];
-    if (picture.slice) parts.unshift(`slice ${picture.slice[0]} of ${picture.slice[1]}, the one with the most wrong pixels`);
+    if (picture.slice) parts.unshift(`slice ${picture.slice.join(" of ")}${picture === first ? `, the one with the most ${picture.maps.some((map) => map.role === "errors") ? "wrong" : "object"} pixels` : ""}`);
     for (const [role, names] of Object.entries(picture.names ?? {})) if (names.length) parts.push(`${role}: ${names.join(", ")}`);
     return el("p", { class: "minor about" }, parts.join(" · "));
   }

@@ -1,0 +1,161 @@
+"""Trains on planes of drawn volumes beside a plain loop over the same planes, and measures the memory of a prediction.
+
+    python benchmarks/volumes.py --work FOLDER [--steps 250]
+
+Both train the same U-Net on planes that are drawn alike: `segmeter train` for `--steps`, and a plain loop (the focal
+loss of segmentation-models-pytorch, Adam, float32, no augmentation) for as many seconds of the processor. Start,
+checks, validation and reports count as ours. Each gets one thread.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+import segmentation_models_pytorch as smp
+import torch
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from record import RESULTS, circumstances, write_record
+from segmeter.data.config import FolderConfig
+from segmeter.data.folders.folder import build_folder
+from segmeter.data.planes import VolumeSet
+from segmeter.training.data.augment_config import AugmentConfig
+from segmeter.training.data.planes import PlaneCases
+from segmeter.training.data.sampling import SampleSource
+
+CLASSES = ("background", "organ", "lesion")
+SHAPE, EDGES, SPLITS = (96, 96, 20), (1.0, 1.0, 4.0), {"train": 12, "val": 3, "test": 8}
+BATCH, MEAN, STD = 8, 60.0, 160.0
+DEPTH, DECODER = 3, (32, 16, 8)
+DATA = ["data=folder", "data.planes=k", f"data.classes=[{','.join(CLASSES)}]", "data.in_channels=1", "data.lists=."]
+
+
+def draw(number: int) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
+    """A bent organ with a few lesions that hardly differ from it, under noise and uneven light, in (i, j, k)."""
+    rng = np.random.default_rng(number)
+
+    def cloud(width: float) -> NDArray[np.float64]:
+        smooth = ndimage.gaussian_filter(rng.normal(size=SHAPE), np.array([width, width, width / 4]))
+        return smooth / smooth.std()
+
+    centre = np.array(SHAPE) * rng.uniform(0.4, 0.6, 3)
+    far = (((np.indices(SHAPE) - centre[:, None, None, None]) / np.array([30, 24, 7])[:, None, None, None]) ** 2).sum(0)
+    organ = far + 0.25 * cloud(8) < 1
+    mask = organ.astype(np.uint8) + (organ & (cloud(4) > 1.6))
+    image = np.array([0, 120, 190])[mask] + 40 * cloud(24) + rng.normal(0, 40, SHAPE)
+    return image.round().astype(np.int16), mask
+
+
+def write_cases(root: Path) -> None:
+    affine, first = np.diag((*EDGES, 1.0)), 0
+    for folder in ("images", "masks"):
+        (root / folder).mkdir(parents=True)
+    for split, count in SPLITS.items():
+        names = [f"{number:02d}" for number in range(first, first + count)]
+        (root / f"{split}.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+        for name in names:
+            for folder, pixels in zip(("images", "masks"), draw(int(name)), strict=True):
+                nibabel.save(nibabel.Nifti1Image(pixels, affine), root / folder / f"{name}.nii.gz")
+        first += count
+
+
+def segmeter(*arguments: str) -> tuple[float, float]:
+    """Run a command with one thread; return its processor seconds and its peak memory in MB."""
+    child = subprocess.Popen([sys.executable, "-m", "segmeter", *arguments], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"segmeter {arguments[0]} failed")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1000
+
+
+def dice_of(labels: NDArray[Any], target: NDArray[Any]) -> list[float]:
+    pairs = [(labels == label, target == label) for label in range(1, len(CLASSES))]
+    return [float(2 * (a & b).sum() / (a.sum() + b.sum())) for a, b in pairs]
+
+
+def plain_loop(root: Path, seconds: float) -> tuple[torch.nn.Module, int]:
+    """Train on the samples that `segmeter train` draws, until the processor has worked for `seconds`."""
+    data = build_folder(
+        FolderConfig(root=str(root), classes=CLASSES, planes="k", in_channels=1, lists="."), split="train"
+    )
+    assert isinstance(data, VolumeSet)
+    planes = PlaneCases(data, empty=0.5)
+    source = SampleSource(
+        planes, AugmentConfig(crop=None, balance=1 / 3), batch_size=BATCH, seed=0, presence=planes.presence
+    )
+    torch.manual_seed(0)
+    network = smp.Unet("resnet18", DEPTH, None, in_channels=1, classes=len(CLASSES), decoder_channels=DECODER)
+    loss, optimizer = smp.losses.FocalLoss("multiclass"), torch.optim.Adam(network.parameters(), 1e-3)
+    start, step = time.process_time(), 0
+    while time.process_time() - start < seconds:
+        images, targets, _ = source.batch(*divmod(step, len(source)))
+        batch = torch.from_numpy((images - MEAN) / STD).permute(0, 3, 1, 2).float()
+        optimizer.zero_grad()
+        loss(network(batch), torch.from_numpy(targets.astype(np.int64))).backward()
+        optimizer.step()
+        step += 1
+    return network.eval(), step
+
+
+@torch.inference_mode()
+def predict(network: torch.nn.Module, image: NDArray[Any]) -> NDArray[Any]:
+    planes = torch.from_numpy((image.astype(np.float32) - MEAN) / STD).permute(2, 1, 0)[:, None]
+    labels = torch.cat([network(plane[None]).argmax(1) for plane in planes])
+    return labels.permute(2, 1, 0).numpy()
+
+
+def measure_memory(work: Path, checkpoint: Path) -> dict[str, float]:
+    """Peak memory in MB of predicting one volume of 512 x 512 with few and with many planes."""
+    found = {}
+    for depth in (8, 160):
+        path = work / f"deep{depth}" / "a.nii.gz"
+        path.parent.mkdir()
+        pixels = np.random.default_rng(0).normal(60, 160, (512, 512, depth)).astype(np.int16)
+        nibabel.save(nibabel.Nifti1Image(pixels, np.diag((*EDGES, 1.0))), path)
+        options = [f"checkpoint={checkpoint}", f"input={path.parent}", f"run.root={work}", "inference.batch_size=2"]
+        found[f"{depth} planes"] = segmeter("predict", *options, "report.html=false", "report.overlays=0")[1]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=250)
+    given = parser.parse_args()
+    before, root = circumstances("segmentation-models-pytorch"), given.work / "data"
+    torch.set_num_threads(1)
+    write_cases(root)
+    net = ["model.encoder=resnet18", "model.weights=null", f"model.depth={DEPTH}"]
+    net += [f"model.decoder_channels={list(DECODER)}".replace(" ", ""), f"data.mean=[{MEAN}]", f"data.std=[{STD}]"]
+    net += [f"training.batch_size={BATCH}", f"training.steps={given.steps}", f"run.root={given.work}"]
+    ours_s, _ = segmeter("train", *DATA, f"data.root={root}", *net)
+    (run,) = (given.work / "train").iterdir()
+    segmeter("eval", f"checkpoint={run}/checkpoints/best", f"run.root={given.work}", "report.html=false")
+    (evaluation,) = (given.work / "eval").iterdir()
+    network, steps = plain_loop(root, ours_s)
+    ours, plain = [], []
+    for name in (root / "test.txt").read_text().split():
+        image, target = draw(int(name))
+        written = nibabel.load(evaluation / "predictions" / "labels" / f"{name}.nii.gz")
+        ours.append(dice_of(np.asarray(written.dataobj), target))
+        plain.append(dice_of(predict(network, image), target))
+    found: dict[str, Any] = {"seconds_of_processor": round(ours_s, 1), "plain_steps": steps}
+    for name, values in (("segmeter", ours), ("plain loop", plain)):
+        found[name] = dict(zip(CLASSES[1:], np.round(np.mean(values, axis=0), 4).tolist(), strict=True))
+    found["memory_mb"] = measure_memory(given.work, run / "checkpoints" / "best")
+    found["memory_mb"]["this script"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    print(found)
+    write_record(RESULTS / "volumes.json", before | found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""`segmeter check checkpoint=...`: shows the card of a model that others trained, tries it, and writes it."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from segmeter.checks import shorten
+from segmeter.classes import ClassSpec
+from segmeter.cli.config.schema import CheckConfig
+from segmeter.data.dataset import Dataset
+from segmeter.data.verification.intensity import mismatch_warnings
+from segmeter.data.verification.report import DataReport
+from segmeter.errors import ConfigError
+from segmeter.files import make_folder, write_bytes
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.metrics.statistics.bootstrap import mean_interval
+from segmeter.models.foreign.config import class_numbers, leaves, propose
+from segmeter.models.foreign.opened import CARD, Described, describe, find_source, open_foreign
+from segmeter.models.trained import Checkpoints
+from segmeter.report.pictures.flatten import draw_overlay, write_overlay
+from segmeter.schema import as_plain
+
+_LOG = logging.getLogger(__name__)
+_CASES = 8  # compared with their channels swapped; an interval needs 5
+
+
+def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, console: Console) -> None:
+    """Show a model's card and its classes beside the data's, write the card, and draw one case.
+
+    Raises
+    ------
+    ConfigError
+        It is a checkpoint of ours, or a class of either side has no partner. The card is written all the same.
+    """
+    source = find_source(config.checkpoint or "")
+    if source is None:
+        raise ConfigError("check: checkpoint names models that others trained; a checkpoint of ours needs no check.")
+    described, spec = describe(source, config.model), dataset.spec
+    proposed = propose(described.config.classes or (), spec.names)
+    full = described.config.replace(class_map=proposed | (described.config.class_map or {}), data_classes=spec.names)
+    described = Described(source=source, config=full, guessed=described.guessed, sha256=described.sha256)
+    console.print(_known(described))
+    path = config.card or _beside(config, source.place)
+    _write(path, described)
+    problems = class_numbers(full, spec)[1]
+    if problems:
+        lines = [f"{source.text}: model.class_map {problem}." for problem in problems]
+        raise ConfigError([*lines, f"{source.text}: complete class_map in {path}, and check again."])
+    found = open_foreign(described, spec)
+    for line in mismatch_warnings(report.intensities, found.card.mean, found.card.std):
+        _LOG.warning("%s", line)
+    predictor = Predictor(Checkpoints((found,)).load(), InferenceConfig(), torch.device("cpu"))
+    samples = [dataset[int(i)] for i in np.unique(np.linspace(0, len(dataset) - 1, _CASES).astype(int))]
+    predictions = list(predictor.predict(samples))
+    first = predictions[0]
+    picture = draw_overlay(first.sample.image, first.sample.target, first.labels, spec, title=first.sample.case_id)
+    console.print(f"card      {path}\npicture   {write_overlay(path.parent, path.stem, picture)}", soft_wrap=True)
+    if found.card.in_channels == 3 and not spec.is_multilabel:
+        _look_for_swapped(predictor, predictions, spec)
+
+
+def _known(described: Described) -> Table:
+    table = Table(title=f"{described.source.text}: what is known of it", show_header=False)
+    for column in ("key", "value", "guessed"):
+        table.add_column(column, overflow="fold")
+    for key, value in leaves(as_plain(described.config)).items():
+        if key != "class_map":
+            text = shorten([str(each) for each in value], most=24) if isinstance(value, list) else str(value)
+            table.add_row(f"model.{key}", text, "guessed" if key in described.guessed else "")
+    table.add_section()
+    for name in described.config.classes or ():
+        table.add_row(name, (described.config.class_map or {}).get(name, "?"), "")
+    return table
+
+
+def _beside(config: CheckConfig, place: str) -> Path:
+    beside = Path(config.model.weights or place)
+    return (beside if beside.is_dir() else beside.parent if beside.is_file() else Path()) / CARD
+
+
+def _write(path: Path, described: Described) -> None:
+    """Write the card, unless there is one: it may hold what somebody found out."""
+    if path.exists():
+        _LOG.warning("%s is there already, and stays as it is.", path)
+        return
+    values = {key: value for key, value in as_plain(described.config).items() if key not in ("card", "weights")}
+    known = {key: value for key, value in values.items() if value not in (None, {}, [])}
+    guessed = "".join(f"# guessed: {key}\n" for key in described.guessed)
+    make_folder(path.absolute().parent)
+    write_bytes(path, (guessed + yaml.safe_dump(known, sort_keys=False, allow_unicode=True)).encode())
+
+
+def _mean_iou(prediction: Prediction, spec: ClassSpec) -> float:
+    target = prediction.sample.target
+    assert target is not None, "cases of a data set have one"
+    counts = confusion_matrix(target, prediction.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+    return float(np.nanmean(overlap_scores(counts).iou))
+
+
+def _look_for_swapped(predictor: Predictor, predictions: list[Prediction], spec: ClassSpec) -> None:
+    """Warn if the model does better on images whose red and blue are swapped."""
+    swapped = [replace(each.sample, image=np.ascontiguousarray(each.sample.image[..., ::-1])) for each in predictions]
+    pairs = zip(predictions, predictor.predict(swapped), strict=True)
+    gain = mean_interval([_mean_iou(after, spec) - _mean_iou(before, spec) for before, after in pairs])
+    if gain.low > 0:
+        text = "mean IoU rises by %.3f [%.3f, %.3f] if red and blue are swapped: set model.input.order=bgr?"
+        _LOG.warning(text, gain.mean, gain.low, gain.high)

@@ -1,0 +1,304 @@
+"""Offers the planes of volumes to 2-D networks: any one for training, and all in order for a prediction.
+
+A volume is unpacked once, block by block, into a temporary file that is mapped into memory. Any plane across any axis
+is then read without the rest, so that memory holds planes.
+"""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.config import PlaneAxis
+from segmeter.data.dataset import Dataset, content_changed
+from segmeter.data.files.array import Header
+from segmeter.data.files.geometry import NOWHERE, Geometry, describe, differing_place, same_spacing, share_world
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import show
+from segmeter.data.images import plane_of_volume
+from segmeter.data.in_time import fetched
+from segmeter.data.location import Location
+from segmeter.data.masks.reading import check_labels, check_mask_header, has_pixels
+from segmeter.data.sample import Sample
+from segmeter.errors import DataError
+
+AXES = "kji"  # names of the axes of (D, H, W), as a NIfTI file counts them
+_COARSER = 1.01  # spacings closer than this are equal
+_ONE_GRID = "Nothing is resampled: bring both onto one grid."
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeLocation(Location):
+    """Where the voxels of a volume lie, and the file that says so."""
+
+    geometry: Geometry
+    source: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeSet(Dataset):
+    """A data set whose cases are volumes: a network sees their planes, and they are measured whole.
+
+    Parameters
+    ----------
+    planes
+        The axis across which they are cut, see `find_axis`.
+    context
+        Neighbouring planes on each side that become channels.
+    """
+
+    planes: PlaneAxis
+    context: int = 0
+
+    def streamed_cases(self) -> frozenset[int]:
+        return frozenset()
+
+    def is_streamed(self, header: Header) -> bool:
+        return False
+
+    def _kind(self, index: int) -> tuple[int, int, str]:
+        header = self.header_of(index)  # a volume's planes are batches of their own
+        return header.height, header.width, f"{header.dtype} volume {self.pairs[index].case_id}"
+
+    def header_of(self, index: int, number: int = 0) -> Header:
+        return self.limit(index)(lambda: self._look(index, number)[0])
+
+    def locate(self, case_id: str) -> VolumeLocation:
+        index = self.number_of(case_id)
+        path = self.pairs[index].image
+        geometry = self.limit(index)(lambda: self._look(index, 0)[1])
+        return VolumeLocation(spacing=geometry.spacing, unit=geometry.unit, geometry=geometry, source=path)
+
+    def _look(self, index: int, number: int) -> tuple[Header, Geometry]:
+        """Read the header and the geometry of file `number` of a case."""
+        path = Path(self.pairs[index].paths[number])
+        with open_array(path, **self.options(path)) as array:
+            return array.header, array.geometry
+
+    def read_image(self, index: int, *, hashed: bool = False) -> tuple[NDArray[Any], str]:
+        """Read the middle plane of a case, as the network sees it."""
+        volume = self.open_volume(index)
+        return volume[len(volume) // 2].image, ""
+
+    def options(self, path: Path) -> dict[str, Any]:
+        """How a file is opened."""
+        return self.reading.options(path) | {"key": self.key}
+
+    def header_problems(self, index: int) -> list[str]:
+        """Find what the headers of a case's files say against them: no planes, other sizes, or another grid."""
+        pair, problems = self.pairs[index], list[str]()
+        first: tuple[Header, Geometry] | None = None
+        for number, path in enumerate(pair.files):
+            try:
+                if not has_pixels(path):
+                    raise DataError(expected(show(path), "mask", "of a volume to hold voxels", "drawn objects"))
+                header, geometry = self.limit(index)(partial(self._look, index, number))
+                if path in pair.masks:
+                    check_mask_header(path, header, label_map=self.label_map)
+                _check_planes(path, header)
+                if first is None:
+                    first = header, geometry
+                    find_axis(self.planes, geometry, path)
+                    self._check_channels(len(pair.images))
+                elif path not in pair.masks and header.dtype != first[0].dtype:
+                    rule, given = f"to be that of {show(pair.image)}, {first[0].dtype}", header.dtype
+                    raise DataError(expected(show(path), "dtype", rule, given, "Save all channels with one dtype."))
+                found = [geometry.place_problem, geometry.spacing_problem]
+                found += _grid_problem(path, geometry, header, pair.image, *first)
+                problems += filter(None, found)
+            except DataError as error:
+                problems += error.problems
+        return problems
+
+    def _check_channels(self, files: int) -> None:
+        if files != self.in_channels:
+            rule, remedy = f"to be {files}, one per file of a case", "data.channel_files names the files' ends."
+            raise DataError(expected("data", "in_channels", rule, self.in_channels, remedy))
+
+    def open_volume(self, index: int) -> "Volume":
+        """Unpack the files of a case; raises as reading it does."""
+        pair = self.pairs[index]
+        with fetched(pair.files):
+            return self.limit(index)(lambda: self._unpacked(index))
+
+    def _unpacked(self, index: int) -> "Volume":
+        pair = self.pairs[index]
+        folder = Path(tempfile.mkdtemp(prefix="segmeter-volume-"))
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            places = [self._unpack(index, number, folder) for number in range(len(pair.files))]
+            stack.pop_all()
+        geometry = next((found for _, found in places if found.known), NOWHERE)
+        masks = 1 + len(pair.masks)
+        volume = Volume(
+            case_id=pair.case_id,
+            spec=self.spec,
+            images=tuple(path for path, _ in (places[0], *places[masks:])),
+            sources=pair.images,
+            masks=tuple(path for path, _ in places[1:masks]),
+            axis=find_axis(self.planes, geometry, pair.image),
+            context=self.context,
+            geometry=geometry,
+        )
+        weakref.finalize(volume, shutil.rmtree, folder, ignore_errors=True)
+        return volume
+
+    def _unpack(self, index: int, number: int, folder: Path) -> tuple[Path, Geometry]:
+        """Copy a volume into a file that can be mapped; a mask as labels."""
+        pair, target = self.pairs[index], folder / f"{number}.npy"
+        path = Path(pair.paths[number])
+        with open_array(path, settled=True, **self.options(path)) as array:
+            if pair.sha256 and array.sha256 != pair.sha256[number]:
+                raise content_changed(path)
+            is_mask = path in pair.masks
+            dtype = self.spec.label_dtype if is_mask else array.dtype
+            stored = open_memmap(target, "w+", dtype, array.shape)
+            top = 0
+            for block in array.blocks():
+                stored[top : top + len(block)] = check_labels(path, block, self.reading) if is_mask else block
+                top += len(block)
+            return target, array.geometry
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Volume:
+    """An unpacked volume: a sequence of planes, each a `Sample`. Its files are removed with this object.
+
+    Parameters
+    ----------
+    case_id
+        The case.
+    spec
+        The classes.
+    images, masks
+        Unpacked files, (D, H, W) each: an image per channel, and for multilabel a mask per class.
+    sources
+        The images' own files, for messages.
+    axis
+        The axis of (D, H, W) that counts the planes.
+    context
+        Neighbouring planes on each side that become channels.
+    geometry
+        Where the voxels lie.
+    """
+
+    case_id: str
+    spec: ClassSpec
+    images: tuple[Path, ...]
+    masks: tuple[Path, ...]
+    sources: tuple[Path, ...]
+    axis: int
+    context: int
+    geometry: Geometry
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """(D, H, W)."""
+        return _mapped(self.images[0]).shape
+
+    def __len__(self) -> int:
+        return self.shape[self.axis]
+
+    def __getitem__(self, number: int) -> Sample:
+        """Read a plane with its neighbours as channels, the lowest first."""
+        stored, last = [_mapped(image) for image in self.images], len(self) - 1
+        near = [min(max(number + step, 0), last) for step in range(-self.context, self.context + 1)]
+        channels = [
+            plane_of_volume(source, np.take(voxels, each, self.axis))
+            for each in near
+            for source, voxels in zip(self.sources, stored, strict=True)
+        ]
+        image = np.concatenate(channels, axis=2)
+        return Sample(case_id=self.plane_id(number), image=image, target=self.target_of(number))
+
+    def target_of(self, number: int) -> NDArray[Any] | None:
+        """Return the labels of a plane, (H, W) or (K, H, W) for multilabel; None without masks."""
+        planes = [np.take(_mapped(mask), number, self.axis) for mask in self.masks]
+        return self._joined(planes) if planes else None
+
+    @property
+    def own_channels(self) -> slice:
+        """The channels of a plane itself, between those of its neighbours."""
+        return slice(self.context * len(self.images), (self.context + 1) * len(self.images))
+
+    def plane_id(self, number: int) -> str:
+        """Name a plane."""
+        return f"{self.case_id}-{AXES[self.axis]}{number:04d}"
+
+    def target(self) -> NDArray[Any] | None:
+        """Return the labels, (D, H, W) or (K, D, H, W) for multilabel; None without masks."""
+        return self._joined([_mapped(mask) for mask in self.masks]) if self.masks else None
+
+    def _joined(self, masks: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        return np.stack(masks) if self.spec.is_multilabel else np.ascontiguousarray(masks[0])
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """Map an unpacked file; each time anew, as a mapping holds a file handle."""
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r")
+    return mapped
+
+
+def find_axis(planes: PlaneAxis, geometry: Geometry, path: Path) -> int:
+    """Return the axis of (D, H, W) that counts the planes.
+
+    Parameters
+    ----------
+    planes
+        "k", "j" and "i" are axes 0, 1 and 2. "axial" is the one nearest to the body's long axis, by the affine. "auto"
+        is that of the coarsest spacing, and without one the axial axis, or else 0.
+    geometry
+        Of the volume.
+    path
+        For messages.
+
+    Raises
+    ------
+    DataError
+        Axial planes of a file that does not say how it lies.
+    """
+    if planes in AXES:
+        return AXES.index(planes)
+    if planes == "auto" and geometry.spacing is not None:
+        *_, second, widest = sorted(geometry.spacing)
+        if widest > _COARSER * second:
+            return int(np.argmax(geometry.spacing))
+    if geometry.affine is not None:
+        steps = geometry.affine[:3, :3] / np.linalg.norm(geometry.affine[:3, :3], axis=0)
+        return 2 - int(np.argmax(np.abs(steps[2])))
+    if planes == "auto":
+        return 0
+    found, remedy = "a file that does not say how it lies", "Set data.planes=k, j or i."
+    raise DataError(expected(show(path), "data.planes", "to be an axis of the file for axial planes", found, remedy))
+
+
+def _check_planes(path: Path, header: Header) -> None:
+    if len(header.lead) != 1 or header.channels != 1:
+        found = f"{' x '.join(map(str, header.shape))} ({header.format.upper()})"
+        remedy = "data.planes is for volumes: NIfTI, MHA, NRRD, NPY, Zarr and TIFF stacks. Leave it out for pictures."
+        raise DataError(expected(show(path), "file", "to hold planes (depth, height, width)", found, remedy))
+
+
+def _grid_problem(
+    path: Path, geometry: Geometry, header: Header, image: Path, wanted: Header, place: Geometry
+) -> list[str]:
+    """Report a size, spacing or position that differs from that of the case's image, in one line."""
+    shape = header.shape
+    same = shape == wanted.shape
+    if same and geometry.spacing is not None and place.spacing is not None:
+        same = same_spacing(geometry, place)
+    if same and geometry.affine is not None and place.affine is not None and share_world(geometry, place):
+        same = differing_place(geometry.affine, place.affine, shape) is None
+    rule = f"to be that of {show(image)}, {describe(place, wanted.shape)}"
+    return [] if same else [expected(show(path), "grid", rule, describe(geometry, shape), _ONE_GRID)]

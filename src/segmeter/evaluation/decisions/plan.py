@@ -1,0 +1,231 @@
+"""Plans the number of cases from finished runs: one pilot, or the paired differences of two. No torch."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from segmeter.checks import expected, nearest
+from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import known_place
+from segmeter.errors import InputError
+from segmeter.evaluation.finished.compare import read_runs
+from segmeter.files import write_bytes
+from segmeter.metrics.arrays import FloatArray, divide, minus, plain
+from segmeter.metrics.cases.stored import open_cases
+from segmeter.metrics.cases.table import CaseTable, order_rows
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import MEAN, is_overall
+from segmeter.metrics.statistics.clusters import sum_by
+from segmeter.metrics.statistics.columns import Columns, join_means, minus_means, split_means
+from segmeter.metrics.statistics.planning import Pilot, measure_pilot, resample_smaller
+from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
+from segmeter.metrics.summary.plan import Aims, PlanRow, make_plan, plan_row
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
+from segmeter.metrics.summary.slice_labels import order_labels, slice_labels
+
+_POINTS, _DRAWS = 4, 60  # sizes of smaller data sets that are drawn from the pilot, and how many of each
+_MOST_DRAWN = 400  # units of the largest of them
+
+
+def plan_runs(
+    folders: Sequence[Path], config: MetricsConfig, aims: Aims, *, scores: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Find how many cases each score needs, from one finished run or the paired differences of two.
+
+    Parameters
+    ----------
+    folders
+        One run folder of `eval` or `score`, or two on the same cases, the base first.
+    config
+        Bootstrap, interval, clusters, seed and slices, as for `compare`.
+    aims
+        The width, or the difference to detect.
+    scores
+        Names as in `compare`; "hd95" is short for "hd95/mean". Without any, the headline and that metric of each class.
+
+    Returns
+    -------
+    dict
+        A `Plan`: a row per slice, score, and kind of it.
+
+    Raises
+    ------
+    InputError
+        The runs can't be compared, have no such score, or are more than two.
+    DataError
+        A folder is not a finished evaluation.
+    """
+    named, spec, config = read_runs(folders, config, least=1)
+    if len(named) > 2:
+        raise InputError(expected("plan", "runs", "to be one run, or [BASE,NEW]", f"{len(named)} runs"))
+    tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
+    boards = _boards(tables, spec, config)
+    first = next(iter(boards.values()))
+    chosen = _choose(first, scores)
+    rows = _plan_slice(list(boards.values()), chosen, aims, None)
+    for by, labels in slice_labels(first.run, spec, config).items():
+        for value in order_labels(labels):
+            members = [i for i, label in enumerate(labels) if label == value]
+            part = _boards({name: table.take(members) for name, table in tables.items()}, spec, config)
+            rows += _plan_slice(list(part.values()), chosen, aims, {"by": by, "value": value})
+    found = {name: known_place(folder) for name, folder in named.items()}
+    return make_plan(rows, found, config.cluster, aims)
+
+
+def _boards(tables: Mapping[str, CaseTable], spec: ClassSpec, config: MetricsConfig) -> dict[str, Scoreboard]:
+    regions = class_regions(spec, config.groups)
+    columns = {name: lay_out_run(rows, spec, regions) for name, rows in tables.items()}
+    check_same_cases(columns)
+    boards, _ = build_scoreboards(columns, spec, config)
+    check_same_spacing(columns, next(iter(boards.values())).names)
+    return boards
+
+
+def _choose(board: Scoreboard, scores: Sequence[str]) -> list[str]:
+    """The names of the scores to plan for."""
+    if not scores:
+        headline = board.headline
+        metric = {"mean_iou": "iou", "mean_dice": "dice"}.get(headline, headline.partition("/")[0])
+        return [headline, *(name for name in board.names if name.startswith(f"{metric}/") and not is_overall(name))]
+    found = {name: name if name in board.names else f"{name}/{MEAN}" for name in scores}
+    unknown = [name for name, full in found.items() if full not in board.names]
+    if unknown:
+        rule = "to name scores of the runs"
+        raise InputError([expected("plan", "scores", rule, repr(one), nearest(one, board.names)) for one in unknown])
+    return list(found.values())
+
+
+def _plan_slice(
+    boards: Sequence[Scoreboard], names: Sequence[str], aims: Aims, part: dict[str, str] | None
+) -> list[PlanRow]:
+    """Plan for every score of some cases, of one run or of the difference of two."""
+    first, whole = boards[0], [name for name in dict.fromkeys(names) if name in boards[0].whole]
+    means = [name for name in dict.fromkeys(names) if name in first.per_case]
+    columns, statistic = _scores(boards, whole, means)
+    sizes = [_sizes(boards, name) for name in whole]
+    count = len(first.run.case_ids)
+    index = np.arange(count) if first.clusters is None else np.unique(first.clusters, return_inverse=True)[1]
+    n_units = int(index.max()) + 1
+    by_unit = [None if each is None else sum_by(index, n_units, each) for each in sizes]
+    options: dict[str, Any] = {"seed": first.config.seed, "interval": first.config.interval}
+    with np.errstate(invalid="ignore"):
+        pilots, drawn = measure_pilot(
+            columns,
+            statistic,
+            [*by_unit, *[None] * len(means)],
+            resamples=first.config.bootstrap,
+            clusters=first.clusters,
+            **options,
+        )
+        effects = _design_effects(columns, statistic, drawn.replicates, first)
+        units = np.stack([sum_by(index, n_units, column) for column in columns], axis=1).astype(np.float64)
+        smaller = sorted({max(5, min(n_units, _MOST_DRAWN) * (i + 1) // _POINTS) for i in range(_POINTS)})
+        ends = resample_smaller(units, statistic, smaller, draws=_DRAWS, **options)
+    rows = []
+    for s, (kind, name) in enumerate([*(("dataset", one) for one in whole), *(("per_case", one) for one in means)]):
+        own = (ends[0][:, :, s], ends[1][:, :, s])
+        points = _drawn_points(pilots[s], smaller, own, aims)
+        effect = None if effects is None else plain(effects[s])
+        known: dict[str, Any] = {"score": name, "kind": kind, "n_cases": count, "part": part, "design_effect": effect}
+        rows.append(plan_row(pilots[s], aims, points=points, **known))
+    return sorted(rows, key=lambda row: names.index(row.score))
+
+
+def _scores(
+    boards: Sequence[Scoreboard], whole: Sequence[str], means: Sequence[str]
+) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
+    """Columns of one run or two, and a function from their sums (R, C) to the scores or differences (R, S)."""
+    pairs = (
+        [boards[0].means(means)]
+        if len(boards) == 1
+        else [boards[0].means(means, boards[1]), boards[1].means(means, boards[0])]
+    )
+    parts = [*(board.columns for board in boards), *pairs]
+    ends = np.cumsum([part.width for part in parts])[:-1]
+
+    def score(sums: FloatArray) -> FloatArray:
+        split = [np.ascontiguousarray(part) for part in np.split(sums, ends, axis=1)]
+        own = [board.score(part, whole) for board, part in zip(boards, split, strict=False)]
+        averaged = [split_means(part) for part in split[len(boards) :]]
+        if len(boards) == 1:
+            return np.concatenate([own[0], join_means(averaged[0])], axis=1)
+        return np.concatenate([minus(own[1], own[0]), minus_means(averaged[1], averaged[0])], axis=1)
+
+    return Columns.join(*parts), score
+
+
+def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
+    """The weight (N,) of each case in a score of sums: its mean share in the sums that the score divides by.
+
+    That is of the pixels of the class, or of each class where the score is a mean over classes; of a measure, of each
+    of its sums.
+    """
+    metric, _, region = name.partition("/")
+    found = list[FloatArray]()
+    for board in boards:
+        counted = board.counted if region in ("", MEAN) else [region]
+        added = [column for (other, place), column in board.sums.items() if place in counted and other != metric]
+        if name in board.further and added:
+            held = [np.abs(column) for column in added]
+        elif metric == "pixel_accuracy":
+            held = [board.run.margins.totals(0).total]
+        else:
+            margins = [board.run.margins.totals(board.regions.index(one)) for one in counted]
+            held = [one.target + one.predicted - one.tp for one in margins]
+        found += [divide(column, np.full(len(column), column.sum())) for column in held if column.sum() > 0]
+    return np.mean(found, axis=0) if found else np.zeros(len(boards[0].run.case_ids))
+
+
+def _design_effects(
+    columns: Columns, statistic: Callable[[FloatArray], FloatArray], replicates: FloatArray, board: Scoreboard
+) -> FloatArray | None:
+    """By how many times the variance of each score is larger than if cases were independent."""
+    if board.clusters is None:
+        return None
+    alone = board.resample(Columns.of(np.stack(list(columns), axis=1)), statistic, units=True)
+    return divide(replicates.var(axis=0), alone.replicates.var(axis=0))
+
+
+def _drawn_points(
+    pilot: Pilot, sizes: Sequence[int], ends: tuple[FloatArray, FloatArray], aims: Aims
+) -> dict[int, tuple[float | None, float | None]]:
+    """Median width and power of the data sets that were drawn from the pilot, by their number of units."""
+    points: dict[int, tuple[float | None, float | None]] = {}
+    for size, low, high in zip(sizes, *ends, strict=True):
+        known = np.isfinite(low) & np.isfinite(high)
+        if not known.any() or not math.isfinite(pilot.estimate):
+            continue
+        power = None
+        if aims.detect is not None:  # the pilot's own difference is the truth of these data sets: move it to that asked
+            zero = pilot.estimate - math.copysign(aims.detect, pilot.estimate)
+            power = float(((low > zero) | (high < zero))[known].mean())
+        points[size] = (float(np.median((high - low)[known])), power)
+    return points
+
+
+def write_points(path: Path, plan: Mapping[str, Any]) -> None:
+    """Write the points of every curve as a Parquet table, one row each."""
+    points = [
+        {key: row[key] for key in ("score", "kind")}
+        | {"slice_by": (row["slice"] or {}).get("by"), "slice": (row["slice"] or {}).get("value")}
+        | {key: value for key, value in point.items() if key != "width_ci95"}
+        | dict(zip(("width_low", "width_high"), point["width_ci95"] or (None, None), strict=True))
+        for row in plan["rows"]
+        for point in row["curve"]
+    ]
+    texts, floats = (
+        ("score", "kind", "slice_by", "slice"),
+        ("width", "power", "drawn_width", "drawn_power", "width_low", "width_high"),
+    )
+    schema = (
+        [(name, pa.string()) for name in texts] + [("units", pa.int64())] + [(name, pa.float64()) for name in floats]
+    )
+    content = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(points, pa.schema(schema)), content)
+    write_bytes(path, content.getvalue().to_pybytes())

@@ -1,0 +1,133 @@
+"""Corrects the score of the best of several settings for having been chosen on the same cases.
+
+The best of many settings looks better than it is. The bootstrap repeats the choice within each resample. The optimism
+of choosing is by how much the chosen setting's gain exceeds the one that the same setting has in all cases.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.statistics.clusters import MIN_UNITS
+
+_SAME = 1e-12  # scores that are equal but for rounding tie
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The setting that was chosen, and what it brings over the usual one.
+
+    Parameters
+    ----------
+    chosen
+        Index of the setting; of equal ones the simplest.
+    gain
+        Of the chosen setting over the usual one, in the better direction, in the cases that it was chosen on.
+    optimism
+        Mean over resamples of how much of such a gain comes from choosing.
+    low, high
+        95 % interval of the true gain of the chosen setting; NaN with fewer than 5 units.
+    score, score_low, score_high
+        The chosen setting's score, corrected for optimism, and its interval, in the score's own direction.
+    shares : (S,)
+        How often each setting was chosen in the resamples.
+    """
+
+    chosen: int
+    gain: float
+    optimism: float
+    low: float
+    high: float
+    score: float
+    score_low: float
+    score_high: float
+    shares: FloatArray
+
+    @property
+    def corrected(self) -> float:
+        """The gain without its optimism."""
+        return self.gain - self.optimism
+
+
+def choose(
+    estimates: FloatArray,
+    replicates: FloatArray,
+    *,
+    usual: int,
+    simplicity: Sequence[float],
+    higher_is_better: bool,
+    n_units: int,
+) -> Choice:
+    """Choose the best setting, and repeat the choice within each resample.
+
+    Parameters
+    ----------
+    estimates : (S,), replicates : (B, S)
+        The score of each setting in all cases and in each resample, which is the same one for all settings. NaN is
+        never chosen.
+    usual
+        The setting to compare with.
+    simplicity : (S,)
+        Decides ties: the lowest is the simplest.
+    higher_is_better
+        Direction of the score.
+    n_units
+        Cases or clusters that were resampled.
+
+    Notes
+    -----
+    The gain's interval subtracts errors of the resamples from the gain. Its upper end takes the error of the chosen
+    setting alone. Its lower end takes the larger of that and the error of choosing anew in each resample (the nested
+    bootstrap, Efron 1983). Errors are widened by sqrt(n / (n - 1)), and by Student's quantile over the normal one.
+    """
+    sign = 1.0 if higher_is_better else -1.0
+    order = np.argsort(np.asarray(simplicity), kind="stable")
+    points, drawn = _defined(sign * estimates[order]), _defined(sign * replicates[:, order])
+    base = int(np.flatnonzero(order == usual)[0])
+    picked, picks = int(_first_best(points[None])[0]), _first_best(drawn)
+    rows = np.arange(len(drawn))
+    gains = points - points[base]
+    alone = drawn[:, picked] - drawn[:, base] - gains[picked]  # errors of the chosen setting's gain
+    errors = drawn[rows, picks] - drawn[:, base] - gains[picks]  # of the gain of what each resample chooses
+    wide = _widening(n_units)
+    low = gains[picked] - wide * max(np.quantile(alone, 0.975), np.quantile(errors, 0.975))
+    high = gains[picked] - wide * np.quantile(alone, 0.025)
+    known = n_units >= MIN_UNITS and np.isfinite([low, high]).all()
+    optimism = float(errors.mean())
+    own = drawn[rows, picks] - points[picks]  # errors of the chosen setting's score
+    ends = points[picked] - wide * np.quantile(own, [0.975, 0.025])
+    shares = np.zeros(len(points))
+    shares[order] = np.bincount(picks, minlength=len(points)) / len(drawn)
+    score_low, score_high = sorted(sign * ends) if known else (np.nan, np.nan)
+    return Choice(
+        chosen=int(order[picked]),
+        gain=float(gains[picked]),
+        optimism=optimism,
+        low=float(low) if known else np.nan,
+        high=float(high) if known else np.nan,
+        score=float(sign * (points[picked] - own.mean())),
+        score_low=float(score_low),
+        score_high=float(score_high),
+        shares=shares,
+    )
+
+
+def _widening(n_units: int) -> float:
+    """Factor from the spread of resamples to that of Student's intervals."""
+    n = max(n_units, 2)
+    return float(np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975) / ndtri(0.975))
+
+
+def _defined(values: FloatArray) -> FloatArray:
+    return np.where(np.isnan(values), -np.inf, values)
+
+
+def _first_best(values: FloatArray) -> FloatArray:
+    """Index (R,) of the first of the best values (R, S), which are ordered by simplicity."""
+    best = values.max(axis=1, keepdims=True)
+    near = _SAME * np.maximum(np.abs(best), 1.0)
+    found: FloatArray = np.argmax(values >= best - np.where(np.isfinite(near), near, 0.0), axis=1)
+    return found

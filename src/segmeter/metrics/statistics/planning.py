@@ -1,0 +1,244 @@
+"""Plans the number of cases: how wide an interval gets, and how often a test finds a difference, with more of them.
+
+A pilot tells the spread of one unit. Widths then follow the root law: 2 q sigma / sqrt(n), with the quantile q of
+Student's distribution that `bootstrap` takes. The pilot's own spread is uncertain too, and by more than most expect, so
+every number of units comes with an interval. See docs/plan.md for how often it holds.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtri, ndtr, ndtri, stdtrit
+
+from segmeter.metrics.arrays import BoolArray, FloatArray
+from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
+from segmeter.metrics.statistics.clusters import MIN_UNITS, effective_units
+from segmeter.metrics.statistics.columns import Columns
+from segmeter.metrics.statistics.intervals import Interval, degrees_of_freedom
+
+LEAST_EFFECTIVE = 20  # Kish's number of units, below which a pilot can't tell the spread of a score of sums
+MOST_PLANNED = 10**7  # units
+
+_LEVEL = 0.95
+_FEW = 1000  # resamples; fewer make intervals too narrow
+_TAILS = (0.5, 0.025, 0.975)  # of chi-squared from above: the likeliest, smallest and largest spread for a pilot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pilot:
+    """The spread of one score, as a pilot tells it.
+
+    Parameters
+    ----------
+    n_units
+        Cases or clusters of the pilot; None for a published mean without its number of cases.
+    estimate
+        The score; infinite or NaN if it has no spread.
+    width
+        Of its interval in the pilot; NaN without one.
+    sigma, sigma_low, sigma_high
+        Standard deviation of the score's estimate times the root of the number of units, and its 95 % interval.
+    kurtosis
+        Of the influences of single units; 3 if they are normal.
+    moving
+        Share of the units that move the score.
+    interval
+        How intervals are computed, as for `bootstrap`.
+    effective, fitted
+        Kish's number of units of a score of sums, and the same with the large units that the pilot has not met (see
+        `tail_factor`); None for a mean over cases, in which each weighs the same.
+    """
+
+    n_units: int | None
+    estimate: float
+    width: float
+    sigma: float
+    sigma_low: float
+    sigma_high: float
+    kurtosis: float = 3.0
+    moving: float = 1.0
+    interval: Interval = "expanded"
+    effective: float | None = None
+    fitted: float | None = None
+
+    @property
+    def ask_again(self) -> int | None:
+        """How many units like these would tell the spread; None where these do."""
+        if self.n_units is None or self.fitted is None or not (self.effective or math.inf) < LEAST_EFFECTIVE:
+            return None
+        return math.ceil(self.n_units * LEAST_EFFECTIVE / self.fitted)
+
+    @classmethod
+    def published(cls, *, mean: float, sd: float, cases: int | None, interval: Interval) -> "Pilot":
+        """A mean over cases that is known only by its mean and standard deviation, which is taken as normal.
+
+        Without the number of cases that they are from, the spread counts as exact, and there is no interval.
+        """
+        sigma, low, high = sd * _spread_ends(cases - 1) if cases else (sd, math.nan, math.nan)
+        spread = {"sigma": float(sigma), "sigma_low": float(low), "sigma_high": float(high)}
+        found = cls(n_units=cases, estimate=mean, width=math.nan, interval=interval, **spread)
+        return replace(found, width=found.width_of(cases, sd) if cases else math.nan)
+
+    def width_of(self, n: int, sigma: float | None = None) -> float:
+        """The interval's width with `n` units."""
+        return 2 * self._quantile(n) * (self.sigma if sigma is None else sigma) / math.sqrt(n)
+
+    def power_of(self, n: int, difference: float, sigma: float | None = None) -> float:
+        """How often the interval of `n` units excludes 0 if `difference` is the true one."""
+        shift = abs(difference) * math.sqrt(n) / (self.sigma if sigma is None else sigma)
+        reach = self._quantile(n)
+        return float(ndtr(shift - reach) + ndtr(-shift - reach))
+
+    def units_for(self, enough: Callable[[int, float], bool]) -> tuple[int | None, int | None, int | None]:
+        """The least number of units that is `enough`, given a number and a spread, and the ends of its interval.
+
+        None stands for an unknown end, or for more than `MOST_PLANNED`.
+        """
+        spreads = (self.sigma, self.sigma_low, self.sigma_high)
+        found = [None if math.isnan(sigma) else _least(enough, sigma) for sigma in spreads]
+        return found[0], found[1], found[2]
+
+    def _quantile(self, n: int) -> float:
+        if self.interval != "expanded":
+            return float(ndtri((1 + _LEVEL) / 2))
+        return float(stdtrit(_degrees(self.kurtosis, self.moving * n), (1 + _LEVEL) / 2))
+
+
+def measure_pilot(
+    columns: Columns,
+    statistic: Statistic,
+    sizes: Sequence[FloatArray | None],
+    *,
+    resamples: int,
+    seed: int,
+    interval: Interval,
+    clusters: Any = None,
+) -> tuple[list[Pilot], Resampled]:
+    """Measure the spread of each score of a pilot.
+
+    Parameters
+    ----------
+    columns, statistic, resamples, seed, interval, clusters
+        As for `bootstrap`; the statistic gives S scores.
+    sizes
+        For each score the weights (U,) of the units in it, such as the pixels of a class in each case or cluster; None
+        where each weighs the same.
+
+    Returns
+    -------
+    tuple
+        The S pilots, and the resampled scores.
+
+    Notes
+    -----
+    Few pilots hold one of the rare large units that decide a score of sums, so most pilots show too small a spread. It
+    is therefore scaled by `tail_factor`. The spread and its interval are the median and the central 95 % of those that
+    fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences leaves (Satterthwaite
+    1946), and half as many for a score of sums.
+    """
+    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "clusters": clusters}
+    drawn = bootstrap_columns(columns, statistic, level=_LEVEL, **options)
+    n, pilots = drawn.n_units, list[Pilot]()
+    finite: BoolArray = np.all(np.isfinite(drawn.replicates), axis=0)
+    for s, weights in enumerate(sizes):
+        factor = 1.0 if weights is None else tail_factor(weights)
+        spread = float(drawn.influence.spread[s]) * math.sqrt(factor * max(n - 1, 1))
+        kurtosis, moving = float(drawn.influence.kurtosis[s]), float(drawn.influence.n_moving[s])
+        sigma, low, high = spread * _spread_ends(_degrees(kurtosis, moving) / (1 if weights is None else 2))
+        effective = None if weights is None else effective_units(weights)
+        known = bool(finite[s] and np.isfinite(drawn.low[s]))
+        pilots.append(
+            Pilot(
+                n_units=n,
+                estimate=float(drawn.estimate[s]),
+                width=float(drawn.high[s] - drawn.low[s]) if known else math.nan,
+                sigma=float(sigma),
+                sigma_low=float(low),
+                sigma_high=float(high),
+                kurtosis=kurtosis,
+                moving=moving / n,
+                interval=interval,
+                effective=effective,
+                fitted=None if effective is None else effective / factor,
+            )
+        )
+    return pilots, drawn
+
+
+def tail_factor(sizes: FloatArray) -> float:
+    """By how much the second moment of sizes (U,) grows if a log-normal distribution is fitted to their upper half.
+
+    At least 1. A pilot seldom holds the rare large cases that decide the second moment, but its upper half tells how
+    fast sizes grow. Sizes of 0 stay as they are.
+
+    Examples
+    --------
+    >>> tail_factor(np.full(40, 7.0)), tail_factor(np.zeros(5))
+    (1.0, 1.0)
+    >>> sizes = np.exp(np.random.default_rng(0).normal(size=60))
+    >>> 1.0 <= tail_factor(sizes) < 2.0
+    True
+    """
+    held = np.sort(sizes[sizes > 0])
+    if len(held) < 2 * MIN_UNITS:
+        return 1.0
+    normal = ndtri((np.arange(len(held)) + 0.5) / len(held))
+    upper = normal > 0
+    slope, level = np.polyfit(normal[upper], np.log(held[upper]), 1)
+    fitted = (held[~upper] ** 2).sum() / len(held) + np.exp(2 * level + 2 * slope**2) * ndtr(2 * slope)
+    return max(1.0, float(fitted / (held**2).mean()))
+
+
+def resample_smaller(
+    units: FloatArray, statistic: Statistic, sizes: Sequence[int], *, draws: int, seed: int, interval: Interval
+) -> tuple[FloatArray, FloatArray]:
+    """Ends of the intervals of smaller data sets, drawn with replacement from the units of a pilot.
+
+    Parameters
+    ----------
+    units : (U, C)
+        Columns that are summed.
+    statistic
+        Sums (R, C) to scores (R, S).
+    sizes
+        Numbers of units to draw, M of them.
+    draws
+        Data sets of each size.
+
+    Returns
+    -------
+    tuple
+        The lower and the upper ends, (M, draws, S) each; NaN where there is no interval.
+    """
+    source, ends = np.random.default_rng(seed), list[FloatArray]()
+    for size in sizes:
+        for _ in range(draws):
+            drawn = Columns.of(units[source.integers(len(units), size=size)])
+            found = bootstrap_columns(drawn, statistic, resamples=_FEW, seed=seed, interval=interval, level=_LEVEL)
+            ends.append(np.stack([found.low, found.high]))
+    shaped = np.stack(ends).reshape(len(sizes), draws, 2, -1)
+    return shaped[:, :, 0], shaped[:, :, 1]
+
+
+def _least(enough: Callable[[int, float], bool], sigma: float) -> int | None:
+    """The least number of units that is enough, by bisection; None if `MOST_PLANNED` are not."""
+    low, high = MIN_UNITS - 1, MOST_PLANNED
+    if not enough(high, sigma):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle, sigma) else (middle, high)
+    return high
+
+
+def _spread_ends(degrees: float) -> FloatArray:
+    """Factors (3,) from a pilot's standard deviation to the median of those that fit it, and the ends of 95 %."""
+    ends: FloatArray = np.sqrt(degrees / chdtri(degrees, _TAILS))
+    return ends
+
+
+def _degrees(kurtosis: float, moving: float) -> float:
+    return float(degrees_of_freedom(np.array([moving]), np.array([kurtosis]))[0])

@@ -1,0 +1,147 @@
+"""The content of tune.json: every setting with its score, and the chosen one with what choosing costs."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from segmeter.metrics.arrays import plain
+from segmeter.metrics.config.scores import find_direction
+from segmeter.metrics.statistics.choosing import Choice, choose
+from segmeter.metrics.statistics.columns import mean_of_columns
+from segmeter.metrics.summary.scoreboard import Scoreboard
+
+SCHEMA = 1
+
+
+class Tried(BaseModel):
+    """One setting."""
+
+    values: dict[str, str]
+    """The value of each key that was tried."""
+    score: float | None
+    ci95: list[float | None]
+    """The score's interval, without any correction for choosing."""
+    gain: float | None
+    """Over the usual setting, in the better direction."""
+    share: float
+    """How often it was chosen in the resamples."""
+
+
+class Tuned(BaseModel):
+    """The content of tune.json."""
+
+    schema_number: int = Field(SCHEMA, alias="schema")
+    by: str
+    """The score that the settings are judged by."""
+    kind: str
+    """"dataset" for a score of sums over all cases, "per_case" for the mean of the cases' values."""
+    better: str
+    split: str
+    n_cases: int
+    n_units: int
+    cluster: str | None
+    usual: int
+    """Index of the usual setting."""
+    chosen: int
+    """Index of the chosen setting."""
+    gain: float
+    """The gain of the chosen setting over the usual one, in the cases that it was chosen on."""
+    optimism: float
+    """How much of the gain comes from choosing, by a choice within each resample."""
+    corrected_gain: float
+    gain_ci95: list[float | None]
+    """Interval of the true gain of the chosen setting; null ends with fewer than 5 units."""
+    score: float
+    """The chosen setting's score, corrected for choosing."""
+    score_ci95: list[float | None]
+    settings: list[Tried]
+
+
+def tune_boards(
+    boards: Sequence[Scoreboard],
+    values: Sequence[dict[str, str]],
+    *,
+    by: str,
+    usual: int,
+    simplicity: Sequence[tuple[float, ...]],
+    split: str,
+) -> dict[str, Any]:
+    """Choose the best of several settings that were measured on the same cases.
+
+    Parameters
+    ----------
+    boards
+        The scores of each setting.
+    values
+        What each setting sets.
+    by
+        The score to judge by, one of theirs; that of the data set where there is one.
+    usual
+        Index of the setting to compare with.
+    simplicity
+        Decides ties: the lowest is the simplest.
+    split
+        The split that the cases are from.
+
+    Returns
+    -------
+    dict
+        A `Tuned`, plain values.
+    """
+    first, found = boards[0], []
+    whole = by in first.whole
+    for board in boards:  # the seed is that of the run, so that each resample draws the same cases for all of them
+        if whole:
+            found.append(board.resample(board.columns, partial(board.score, names=[by])))
+        else:
+            found.append(board.resample(board.means([by]), mean_of_columns))
+    better = find_direction(by) or "higher"
+    estimates = np.array([one.estimate[0] for one in found])
+    order = {key: rank for rank, key in enumerate(sorted(set(simplicity)))}
+    choice = choose(
+        estimates,
+        np.stack([one.replicates[:, 0] for one in found], axis=1),
+        usual=usual,
+        simplicity=[order[key] for key in simplicity],
+        higher_is_better=better == "higher",
+        n_units=found[0].n_units,
+    )
+    sign = 1.0 if better == "higher" else -1.0
+    tried = [
+        Tried(
+            values=dict(values[s]),
+            score=plain(estimates[s]),
+            ci95=[plain(one.low[0]), plain(one.high[0])],
+            gain=plain(sign * (estimates[s] - estimates[usual])),
+            share=float(choice.shares[s]),
+        )
+        for s, one in enumerate(found)
+    ]
+    content = Tuned(
+        by=by,
+        kind="dataset" if whole else "per_case",
+        better=better,
+        split=split,
+        n_cases=len(first.run.case_ids),
+        n_units=found[0].n_units,
+        cluster=first.config.cluster,
+        usual=usual,
+        settings=tried,
+        **_described(choice),
+    )
+    return content.model_dump(by_alias=True)
+
+
+def _described(choice: Choice) -> dict[str, Any]:
+    return {
+        "chosen": choice.chosen,
+        "gain": choice.gain,
+        "optimism": choice.optimism,
+        "corrected_gain": choice.corrected,
+        "gain_ci95": [plain(choice.low), plain(choice.high)],
+        "score": choice.score,
+        "score_ci95": [plain(choice.score_low), plain(choice.score_high)],
+    }

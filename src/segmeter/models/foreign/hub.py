@@ -1,0 +1,196 @@
+"""Loads segmentation models of transformers from a folder or the hub's cache; only tensors are read, no code."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from segmeter.checks import expected, shorten
+from segmeter.errors import CheckpointError, ConfigError
+from segmeter.models.foreign.config import Facts, ForeignConfig
+from segmeter.records import read_json
+
+_FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+_HEADS = ("ForSemanticSegmentation", "ForUniversalSegmentation")
+_MASK2FORMER = (384, 384)  # the size at which it multiplies classes and masks, whatever the image's
+_WANTED = ["*.json", "*.safetensors"]
+
+
+def describe(place: str, told: ForeignConfig) -> Facts:
+    """Read the card of a model from its `config.json` and `preprocessor_config.json`.
+
+    Raises
+    ------
+    CheckpointError
+        The folder lacks these, needs code of its own, or has no safetensors.
+    ConfigError
+        transformers is not installed, or the model's image processor does what no card can say.
+    """
+    if find_spec("transformers") is None:
+        raise ConfigError("model: hf: models need transformers. Install segmeter[hf].")
+    folder = find_folder(place)
+    config = read_json(folder / "config.json")
+    weights = sorted(folder.glob("*.safetensors"))
+    if "auto_map" in config or any("auto_map" in read_json(path) for path in folder.glob("*processor_config.json")):
+        raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {EXPORT}")
+    if not weights:
+        raise CheckpointError(f"{folder}: has no safetensors, and other weights can run code. Save it again with them.")
+    heads = [name for name in config.get("architectures") or () if str(name).endswith(_HEADS)]
+    universal = bool(heads) and str(heads[0]).endswith(_HEADS[1])
+    if not heads or (universal and config.get("model_type") != "mask2former"):
+        given = ", ".join(map(str, config.get("architectures") or ())) or "none"
+        rule = "to be ...ForSemanticSegmentation, or Mask2FormerForUniversalSegmentation"
+        raise CheckpointError(expected("model", "architectures", rule, f"{given} in {folder}", EXPORT))
+    labels = config.get("id2label") or {}
+    classes = tuple(str(labels[key]) for key in sorted(labels, key=int)) or None
+    names = ("config.json", "preprocessor_config.json", "processor_config.json")
+    files = [folder / name for name in names if (folder / name).is_file()]
+    output = {"kind": "probs" if universal else "logits", "activation": "softmax"}
+    return Facts(
+        values={"classes": classes, "output": output, **_processor(folder)}, guesses={}, files=(*files, *weights)
+    )
+
+
+EXPORT = "Export it to ONNX, and give that file."
+
+
+def find_folder(place: str) -> Path:
+    """Find the folder of a model: itself, or the snapshot of a name in the hub's cache, else downloaded."""
+    if (Path(place) / "config.json").is_file():
+        return Path(place)
+    if Path(place).is_dir() or place.count("/") != 1:
+        raise CheckpointError(
+            f"hf:{place}: is not a folder with a config.json, nor a name such as nvidia/segformer-b0."
+        )
+    from huggingface_hub import snapshot_download
+
+    try:
+        try:
+            found = snapshot_download(place, local_files_only=True, allow_patterns=_WANTED)
+        except Exception:  # not in the cache
+            found = snapshot_download(place, allow_patterns=_WANTED)
+    except Exception as error:  # whatever the network and the hub raise
+        reason = " ".join(str(error).split())[:160]
+        raise CheckpointError(f"hf:{place}: can't be had ({type(error).__name__}: {reason}). Give a folder.") from error
+    return Path(found)
+
+
+def load(place: str, config: ForeignConfig) -> nn.Module:
+    """Build the network and load its weights.
+
+    Raises
+    ------
+    CheckpointError
+        Weights are missing or do not fit, so that a part would be random.
+    """
+    import transformers
+
+    folder = find_folder(place)
+    universal = read_json(folder / "config.json").get("model_type") == "mask2former"
+    loader = (
+        transformers.AutoModelForUniversalSegmentation if universal else transformers.AutoModelForSemanticSegmentation
+    )
+    with _quiet():
+        try:
+            network, info = loader.from_pretrained(
+                folder,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+                dtype=torch.float32,
+            )
+        except Exception as error:  # transformers has errors of many kinds
+            reason = " ".join(str(error).split())[:200]
+            raise CheckpointError(
+                f"{folder}: transformers can't load it ({type(error).__name__}: {reason})."
+            ) from error
+    lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
+    if lost:
+        problem = f"lacks weights, which would be random: {shorten(lost, most=4)}"
+        raise CheckpointError(f"{folder}: {problem}. Take a checkpoint that was trained for segmentation.")
+    return _Universal(network, instances=config.output.kind == "instances") if universal else _Semantic(network)
+
+
+class _Semantic(nn.Module):
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, image: Tensor) -> Tensor:
+        logits: Tensor = self.network(pixel_values=image).logits
+        return logits
+
+
+class _Universal(nn.Module):
+    """Mask2Former: N queries, each with a class and a mask, as scores of the classes or as objects."""
+
+    def __init__(self, network: nn.Module, *, instances: bool) -> None:
+        super().__init__()
+        self.network, self.instances = network, instances
+
+    def forward(self, image: Tensor) -> Any:
+        found = self.network(pixel_values=image)
+        masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
+        classes = found.class_queries_logits.softmax(-1)[..., :-1]  # without "no object"
+        if not self.instances:
+            return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
+        flat = classes[0].flatten()
+        scores, places = flat.topk(len(classes[0]), sorted=False)
+        masks = masks[0][places // classes.shape[-1]]
+        inside = (masks > 0).float()
+        certain = (masks.sigmoid() * inside).flatten(1).sum(1) / (inside.flatten(1).sum(1) + 1e-6)
+        return scores * certain, places % classes.shape[-1], inside > 0
+
+
+def _processor(folder: Path) -> dict[str, Any]:
+    """The model's image processor as the keys of a card."""
+    import transformers
+
+    with _quiet():
+        try:
+            found = transformers.AutoImageProcessor.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            ).to_dict()
+        except Exception:  # there is none: the card must say how images are prepared
+            return {}
+    refused = [key for key in ("do_center_crop", "do_pad", "keep_aspect_ratio", "do_thumbnail") if found.get(key)]
+    if refused:
+        raise ConfigError(f"{folder}: its image processor has {', '.join(refused)}, which is not supported. {EXPORT}")
+    told: dict[str, Any] = {"dtype": "uint8", "order": "rgb", "channels": len(found.get("image_mean") or (0, 0, 0))}
+    told["scale"] = found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0
+    normalises = found.get("do_normalize", True)
+    told |= {"mean": found["image_mean"], "std": found["image_std"]} if normalises else {"mean": (), "std": ()}
+    size, fitted = found.get("size") or {}, dict[str, Any](fit="any")
+    if found.get("do_resize", True):
+        fitted = {"filter": _FILTERS.get(int(found.get("resample", 2))), "antialias": True, "backend": "torchvision"}
+        if "height" in size:
+            fitted["fit"] = f"fixed:{size['height']}x{size['width']}"
+        elif "shortest_edge" in size:
+            fitted |= {"fit": f"short:{size['shortest_edge']}", "longest": size.get("longest_edge")}
+        multiple = found.get("size_divisor") or found.get("ensure_multiple_of") or 1
+        fitted |= {"multiple": multiple} if multiple > 1 else {}
+    return {"input": told, "size": fitted}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep progress bars and reports of transformers off the terminal within the block."""
+    from transformers.utils import logging as theirs
+
+    level = theirs.get_verbosity()
+    theirs.set_verbosity(logging.CRITICAL)
+    bars = theirs.is_progress_bar_enabled()
+    theirs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        theirs.set_verbosity(level)
+        if bars:
+            theirs.enable_progress_bar()

@@ -1,0 +1,224 @@
+"""Opens a model that others trained: finds its family, completes its card, and maps its classes to the data's."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.known_classes import default_colours
+from segmeter.errors import ConfigError
+from segmeter.files import sha256_file
+from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.models.foreign import hub, libraries, onnx_file
+from segmeter.models.foreign.config import Facts, ForeignConfig, class_numbers, leaves, overlay
+from segmeter.models.foreign.network import ForeignModel
+from segmeter.models.foreign.registry import PLUGINS
+from segmeter.records import read_yaml
+from segmeter.remote import fetch
+from segmeter.schema import as_plain
+
+CARD = "model.yaml"
+_USUAL = {  # where nobody says otherwise; not worth a word
+    "input": {"axes": "BCHW"},
+    "size": {"filter": "bilinear", "antialias": True, "backend": "torchvision"},
+    "output": {"score": 0.5, "overlap": 0.7, "axes": "BKHW"},
+}
+_GUESSED = {
+    "input": {"channels": 3, "order": "rgb"},
+    "output": {"kind": "logits", "activation": "softmax"},
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's family and where it is."""
+
+    text: str
+    family: str
+    place: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """A model's complete card, the keys that were guessed, and the hash of its files and card."""
+
+    source: Source
+    config: ForeignConfig
+    guessed: tuple[str, ...]
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignCheckpoint:
+    """A model that others trained, as a member of `Checkpoints`; `folder` is the name that it was given by."""
+
+    described: Described
+    card: ModelCard
+    sha256: str
+    folder: str
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+    def load_segmenter(self, device: str | torch.device = "cpu") -> ForeignModel:
+        """Build the network and load its weights, in evaluation mode.
+
+        Raises
+        ------
+        CheckpointError
+            It can't be read, or weights are missing.
+        ConfigError
+            Its card does not fit the network.
+        """
+        source, config = self.described.source, self.described.config
+        network = _FAMILIES[source.family][1](source.place, config)
+        return ForeignModel(network, self.card, config).to(device).eval()
+
+
+def find_source(checkpoint: str | Path) -> Source | None:
+    """The family of a model that others trained; None for a checkpoint or run of ours."""
+    text = Path(checkpoint).as_posix() if isinstance(checkpoint, Path) else checkpoint
+    family, sign, place = text.partition(":")
+    if sign and family in ("hf", "torchvision", "smp"):
+        return Source(text, family, place)
+    if text in PLUGINS:
+        return Source(text, "plugin", text)
+    return Source(text, "onnx", text) if text.endswith(".onnx") else None
+
+
+def describe(source: Source, told: ForeignConfig) -> Described:
+    """Complete the card of a model from its own files, its card file, and the command line, which comes first.
+
+    Raises
+    ------
+    ConfigError
+        A key that nothing tells, or one that is wrong.
+    CheckpointError
+        The model can't be read, or would run code.
+    """
+    facts = _FAMILIES[source.family][0](source.place, told)
+    values = overlay(overlay(facts.values, _read_card(source, told)), told.model_dump(mode="json"))
+    guesses = overlay(_GUESSED, facts.guesses)
+    guessed = sorted(leaves(guesses).keys() - leaves(values).keys())
+    config = ForeignConfig(**overlay(overlay(_USUAL, guesses), values))
+    if config.output.kind in ("labels", "instances"):
+        guessed = [key for key in guessed if key != "output.activation"]  # which these have none of
+    lacking = {
+        "classes": config.classes is None,
+        "size.fit": config.size.fit is None,
+        "input.mean (and std; [] for none), or input.scale": config.input.mean is None and config.input.scale is None,
+    }
+    if any(lacking.values()):
+        keys = ", ".join(f"model.{key}" for key, missing in lacking.items() if missing)
+        raise ConfigError(f"{source.text}: nothing tells {keys}. Set them, or write them to {CARD} beside the model.")
+    hashes = [sha256_file(path) for path in facts.files]
+    plain = json.dumps([hashes, as_plain(config.replace(card=None, weights=None))], sort_keys=True)
+    return Described(
+        source=source, config=config, guessed=tuple(guessed), sha256=hashlib.sha256(plain.encode()).hexdigest()
+    )
+
+
+def open_foreign(described: Described, spec: ClassSpec | None) -> ForeignCheckpoint:
+    """Map a model's classes to the data's.
+
+    Parameters
+    ----------
+    spec
+        The data's classes; None takes those that the card names.
+
+    Raises
+    ------
+    ConfigError
+        A class of either side has no partner, or the model can't have this task.
+    """
+    config, text = described.config, described.source.text
+    spec = spec or own_spec(config)
+    _check_task(config, spec)
+    numbers, problems = class_numbers(config, spec)
+    if problems:
+        told = "segmeter check proposes one. Names of both sides: "
+        sides = f"{', '.join(config.classes or ())} | {', '.join(spec.names)}"
+        raise ConfigError([f"{text}: model.class_map {problem}." for problem in problems] + [f"{text}: {told}{sides}."])
+    direct = config.output.activation == "sigmoid" or numbers == tuple(range(spec.num_classes))
+    if config.output.kind == "instances":
+        rest = config.output.background or spec.names[0]
+        numbers = (*numbers, spec.names.index(rest))
+    elif direct and config.output.kind != "labels" and (spec.task != "binary" or config.output.activation == "sigmoid"):
+        numbers = ()
+    channels = 1 if config.input.order == "grey" else config.input.channels or 3
+    usual = default_normalisation(channels)
+    factor = 1.0 if config.input.scale is None else config.input.scale * 255
+    card = ModelCard(
+        model={"name": text},
+        spec=spec,
+        in_channels=channels,
+        mean=tuple(value / factor for value in (config.input.mean or ())[:channels]) or usual[0],
+        std=tuple(value / factor for value in (config.input.std or ())[:channels]) or usual[1],
+        class_map=numbers,
+        output=config.output.kind if config.output.kind in ("labels", "instances") else "logits",
+        resizes=not str(config.size.fit).startswith(("any", "multiple")),
+        foreign=True,
+    )
+    return ForeignCheckpoint(described=described, card=card, sha256=described.sha256, folder=text)
+
+
+def own_spec(config: ForeignConfig) -> ClassSpec:
+    """The classes that a model's card names, where no data set says them."""
+    names = config.data_classes or config.classes or ()
+    if config.class_map and config.data_classes is None:
+        rule = "with model.class_map to name the data's classes in their order"
+        raise ConfigError(expected("model", "data_classes", rule, "null"))
+    task: Any = "multiclass"
+    if config.output.activation == "sigmoid":
+        task = "binary" if len(names) == 2 else "multilabel"
+    return ClassSpec(task=task, names=names, colours=default_colours(len(names)))
+
+
+def _check_task(config: ForeignConfig, spec: ClassSpec) -> None:
+    single = config.output.kind in ("labels", "instances") or config.output.activation == "softmax"
+    one = config.output.activation == "sigmoid" and len(config.classes or ()) == 2
+    fits = spec.task in ("binary", "multiclass") if single else spec.task in (("binary",) if one else ("multilabel",))
+    if not fits:
+        given = f"{spec.task} data for a model of {config.output.kind} with {config.output.activation}"
+        remedy = "Set model.output.activation if that is wrong."
+        raise ConfigError(expected("model", "output", "to go with the data's task", given, remedy))
+
+
+def _read_card(source: Source, told: ForeignConfig) -> dict[str, Any]:
+    if told.card is not None:
+        path = fetch(told.card)
+    else:
+        beside = Path(told.weights or source.place)
+        path = (beside if beside.is_dir() else beside.parent) / CARD
+        if source.family == "plugin" or not path.is_file():
+            return {}
+    return ForeignConfig(**read_yaml(path)).model_dump(mode="json")
+
+
+def _describe_plugin(place: str, told: ForeignConfig) -> Facts:
+    plugin = PLUGINS[place]
+    stored = {"input": {"scale": 1.0, "mean": (), "order": "rgb"}, "size": {"fit": "any"}}  # images as they are
+    return Facts(values=overlay(stored, plugin.card.model_dump(mode="json")), guesses={}, files=(plugin.file,))
+
+
+class _Called(nn.Module):
+    def __init__(self, place: str, config: ForeignConfig) -> None:
+        super().__init__()
+        self.call = PLUGINS[place].call
+
+    def forward(self, image: Tensor) -> Any:
+        return self.call(image)
+
+
+_FAMILIES: dict[str, tuple[Callable[[str, ForeignConfig], Facts], Callable[[str, ForeignConfig], nn.Module]]] = {
+    "hf": (hub.describe, hub.load),
+    "torchvision": (libraries.describe_torchvision, libraries.load_torchvision),
+    "smp": (libraries.describe_smp, libraries.load_smp),
+    "onnx": (onnx_file.describe, onnx_file.load),
+    "plugin": (_describe_plugin, _Called),
+}

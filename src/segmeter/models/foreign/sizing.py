@@ -1,0 +1,152 @@
+"""Brings images to the size that a network takes, as the tool that trained it does, and its maps back to the image's.
+
+Axes: B batch, C channels, H height, W width.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2 import functional as vision
+
+from segmeter.models.foreign.config import SizeConfig
+from segmeter.models.segmenter import pad_to_multiple
+
+_GREY = 114  # with which ultralytics pads
+_BITS = 11  # of the weights of OpenCV's bilinear filter
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An image at the network's size, and the rectangle of it that holds the image."""
+
+    image: Tensor
+    top: int
+    left: int
+    height: int
+    width: int
+
+    def restore(self, maps: Tensor, size: tuple[int, int], *, padded: bool) -> Tensor:
+        """Bring logits (bilinear) or labels (nearest) from the network's size, or a part of it, to the image's.
+
+        With `padded`, the maps cover more than the image: they are brought to the network's size and cropped first.
+        """
+        labels = not maps.is_floating_point()
+        if padded:
+            maps = _resized(maps, tuple(self.image.shape[-2:]), labels=labels)
+            maps = maps[..., self.top : self.top + self.height, self.left : self.left + self.width]
+        return _resized(maps, size, labels=labels)
+
+
+def fit(image: Tensor, config: SizeConfig) -> Fitted:
+    """Bring images (B, C, H, W), as they are stored, to the network's size."""
+    kind, _, text = str(config.fit).partition(":")
+    height, width = image.shape[-2:]
+    if kind == "any":
+        return Fitted(image, 0, 0, height, width)
+    if kind == "multiple":
+        return Fitted(pad_to_multiple(image.float(), multiple=int(text)).to(image.dtype), 0, 0, height, width)
+    rows, columns = target_size(height, width, config)
+    resized = _resize(image, rows, columns, config)
+    if kind != "letterbox":
+        return Fitted(resized, 0, 0, rows, columns)
+    frame = [int(part) for part in text.split("x")]
+    missing = (frame[0] - rows, frame[-1] - columns)
+    if config.multiple is not None:  # of a network of any size: no more grey than its stride needs
+        missing = (missing[0] % config.multiple, missing[1] % config.multiple)
+    full = image.new_full((*image.shape[:2], rows + missing[0], columns + missing[1]), _GREY)
+    top, left = (round(part / 2 - 0.1) for part in missing)
+    full[..., top : top + rows, left : left + columns] = resized
+    return Fitted(full, top, left, rows, columns)
+
+
+def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
+    """Height and width that a resized image has, without what pads it.
+
+    Examples
+    --------
+    >>> target_size(100, 200, SizeConfig(fit="short:50")), target_size(100, 200, SizeConfig(fit="letterbox:64"))
+    ((50, 100), (32, 64))
+    """
+    kind, _, text = str(config.fit).partition(":")
+    numbers = [int(part) for part in text.split("x")]
+    if kind == "fixed":
+        rows, columns = numbers
+    elif kind == "letterbox":
+        gain = min(numbers[0] / height, numbers[-1] / width)
+        rows, columns = max(round(height * gain), 1), max(round(width * gain), 1)
+    else:
+        rows, columns = _by_side(height, width, numbers[0], config.longest, short=kind == "short")
+    step = 1 if kind == "letterbox" else config.multiple or 1
+    return -(-rows // step) * step, -(-columns // step) * step
+
+
+def _by_side(height: int, width: int, side: int, longest: int | None, *, short: bool) -> tuple[int, int]:
+    """The size whose shorter, or longer, side is `side`; the other one is rounded down, as torchvision does."""
+    low, high = sorted((height, width))
+    if not short:
+        return (
+            (side, max(1, int(side * width / height)))
+            if height >= width
+            else (max(1, int(side * height / width)), side)
+        )
+    exact: float = side
+    if longest is not None and high / low * side > longest:
+        exact = longest * low / high
+        side = round(exact)
+    if low == side:
+        return height, width
+    return (int(exact * height / width), side) if width < height else (side, int(exact * width / height))
+
+
+def _resize(image: Tensor, rows: int, columns: int, config: SizeConfig) -> Tensor:
+    if tuple(image.shape[-2:]) == (rows, columns):
+        return image
+    if config.backend == "opencv":
+        return resize_as_opencv(image, rows, columns)
+    name = {"nearest": "nearest-exact"}.get(str(config.filter), config.filter)
+    resized: Tensor = vision.resize(
+        image.contiguous(), [rows, columns], InterpolationMode(name), antialias=config.antialias is not False
+    )
+    return resized
+
+
+def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
+    """Resize uint8 images (B, C, H, W) bilinearly, in the fixed-point arithmetic of OpenCV's `INTER_LINEAR`.
+
+    Weights have 11 bits; a reduction by 2 in both directions averages 2 x 2 pixels.
+    """
+    height, width = image.shape[-2:]
+    wide = image.to(torch.int32)
+    if (height, width) == (2 * rows, 2 * columns):
+        total = wide[..., ::2, ::2] + wide[..., ::2, 1::2] + wide[..., 1::2, ::2] + wide[..., 1::2, 1::2]
+        return ((total + 2) >> 2).to(image.dtype)
+    first, second, weight = _taps(width, columns)
+    weight[first == second] = 0  # beyond the first and the last column; rows there keep two truncated shares
+    across = wide[..., first] * ((1 << _BITS) - weight) + wide[..., second] * weight
+    first, second, weight = _taps(height, rows)
+    upper, lower, weight = across[..., first, :], across[..., second, :], weight[:, None]
+    found = ((((1 << _BITS) - weight) * (upper >> 4)) >> 16) + ((weight * (lower >> 4)) >> 16)
+    return ((found + 2) >> 2).to(image.dtype)
+
+
+def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For each wanted pixel the two pixels that it lies between, and the weight of the second, in 2048ths."""
+    places = ((np.arange(wanted) + 0.5) * (size / wanted) - 0.5).astype(np.float32)
+    first = np.floor(places).astype(np.int64)
+    weight = np.rint((places - first) * np.float32(1 << _BITS)).astype(np.int32)
+    pair = (first.clip(0, size - 1), (first + 1).clip(0, size - 1))
+    return torch.from_numpy(pair[0]), torch.from_numpy(pair[1]), torch.from_numpy(weight)
+
+
+def _resized(maps: Tensor, size: tuple[int, ...], *, labels: bool) -> Tensor:
+    if tuple(maps.shape[-2:]) == size:
+        return maps
+    if not labels:
+        return functional.interpolate(maps, size, mode="bilinear", align_corners=False)
+    planes = maps[:, None] if maps.dim() == 3 else maps
+    found = functional.interpolate(planes.float(), size, mode="nearest").to(maps.dtype)
+    return found[:, 0] if maps.dim() == 3 else found

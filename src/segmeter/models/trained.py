@@ -1,0 +1,121 @@
+"""Opens the models that a command names: checkpoints of ours, or a model that others trained."""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec
+from segmeter.data.files.sniff import known_place
+from segmeter.errors import ConfigError
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from segmeter.models.ensemble import Ensemble
+from segmeter.models.foreign.config import ForeignConfig
+from segmeter.models.foreign.opened import ForeignCheckpoint, describe, find_source, open_foreign
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Verified checkpoints whose models are averaged; a single one is used alone."""
+
+    members: tuple[Checkpoint | ForeignCheckpoint, ...]
+
+    @property
+    def card(self) -> ModelCard:
+        """The first member's card."""
+        return self.members[0].card
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the weights; of several, over their hashes in the given order."""
+        if len(self.members) == 1:
+            return self.members[0].sha256
+        return hashlib.sha256(" ".join(member.sha256 for member in self.members).encode()).hexdigest()
+
+    @property
+    def class_pixels(self) -> NDArray[np.int64] | None:
+        """Pixels per class, (K,), of the training set; None where unknown, or where the members differ."""
+        known = {member.card.class_pixels for member in self.members}
+        counts = known.pop()
+        return np.array(counts, np.int64) if counts and not known else None
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of our own checkpoints; a model that others trained has none where we may write."""
+        return [member.folder for member in self.members if isinstance(member, Checkpoint)]
+
+    def facts(self) -> dict[str, Any]:
+        """The entries of run.json about these checkpoints."""
+        folders = [
+            known_place(member.folder) if isinstance(member, Checkpoint) else member.folder for member in self.members
+        ]
+        trained = [dict(member.progress) for member in self.members]
+        alone = len(self.members) == 1
+        return {
+            "checkpoint": folders[0] if alone else folders,
+            "checkpoint_sha256": self.sha256,
+            "trained": trained[0] if alone else trained,
+        }
+
+    def load(self, device: str | torch.device = "cpu") -> Ensemble:
+        """Build the models and load their weights, in evaluation mode.
+
+        Raises
+        ------
+        CheckpointError
+            As for `Checkpoint.load_segmenter`.
+        ConfigError
+            They differ in task, classes, ignored value or channels.
+        """
+        return Ensemble([member.load_segmenter(device) for member in self.members])
+
+
+def read_checkpoints(
+    paths: Sequence[Path], *, told: ForeignConfig | None = None, spec: ClassSpec | None = None
+) -> Checkpoints:
+    """Open one or several checkpoints, and verify their manifests and weights; or a model that others trained.
+
+    Parameters
+    ----------
+    told
+        What the configuration says of a model that others trained.
+    spec
+        The data's classes, to which its classes are mapped; None takes those of its card.
+
+    Raises
+    ------
+    CheckpointError
+        As for `read_checkpoint`; or a foreign model can't be read or would run code.
+    ConfigError
+        There is none, or one is given twice, which would weigh it twice; or a foreign model's card is not complete.
+    """
+    sources = [find_source(path) for path in paths]
+    told = told or ForeignConfig()
+    if len(sources) == 1 and sources[0] is not None:
+        found = describe(sources[0], told)
+        if found.guessed:
+            keys = ", ".join(f"model.{key}" for key in found.guessed)
+            _LOG.warning("%s: guessed %s. segmeter check checkpoint=... writes a card to confirm.", paths[0], keys)
+        return Checkpoints((open_foreign(found, spec),))
+    if any(sources):
+        rule = "to be a single model if others trained it"
+        raise ConfigError(expected("config", "checkpoint", rule, ", ".join(map(str, paths))))
+    if told != ForeignConfig():
+        raise ConfigError("model: its keys describe models that others trained; this checkpoint has its own card.")
+    members = tuple(read_checkpoint(path) for path in paths)
+    folders = [str(member.folder) for member in members]
+    twice = sorted({folder for folder in folders if folders.count(folder) > 1})
+    if twice or not members:
+        given = f"{', '.join(twice)} twice" if twice else "none"
+        raise ConfigError(expected("config", "checkpoint", "to name one or more different checkpoints", given))
+    return Checkpoints(members)

@@ -1,0 +1,231 @@
+"""Shows what `segmeter plan` and `segmeter tune` found: tables, charts, and what a statistician would object.
+
+The page of every decision is made of the same parts, which `Shown` holds.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from segmeter.files import write_bytes
+from segmeter.report.drawing import COLOURS, Chart, Curve
+from segmeter.report.figures import interval, number, signed, title
+from segmeter.report.tables import MOST_ROWS, Printer, Table
+
+_KINDS = {"dataset": "data set", "per_case": "mean over cases"}
+_PLAN_OBJECTIONS = (
+    "The pilot's cases must be drawn like those of the real study. Another site, scanner or season has another spread, "
+    "and no interval here knows of it.",
+    "Cases of one patient or sequence are not independent. Without metrics.cluster the answer is too small.",
+    "A pilot that was chosen because its result looked good promises too much. Plan for a difference that would "
+    "matter, not for the one that the pilot shows.",
+    "A spread is harder to know than a mean. Take the upper end of the interval where too few cases would cost more "
+    "than too many.",
+    "Each of several scores or slices needs its own number, and testing several needs more (Holm).",
+)
+
+_TUNING_OBJECTIONS = (
+    "The interval is of the gain on cases like these. Another site or scanner may need another threshold.",
+    "The best checkpoint was chosen on the same validation cases, which no resample repeats. So the score is still a "
+    "little too good: report that of the test split.",
+    "Tuning again after looking at the test split makes that a validation split too.",
+    "Cases of one patient or sequence are not independent. Set metrics.cluster.",
+    "The optimism is that of these settings. Those that were tried before and left out of the list count too.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The parts of a decision's page, in this order; the terminal shows tables and notes."""
+
+    tables: Sequence[Table]
+    charts: Sequence[tuple[str, Chart]]  # each with its caption
+    notes: Sequence[str]
+    objections: Sequence[str]
+
+
+def write_shown(folder: Path, name: str, shown: Shown) -> list[Path]:
+    """Write the first chart as <name>.svg and <name>.png, and further ones with a number."""
+    paths = list[Path]()
+    for i, (_, chart) in enumerate(shown.charts, 1):
+        stem = folder / (name if i == 1 else f"{name}-{i}")
+        for suffix, content in ((".svg", chart.svg().encode()), (".png", chart.png())):
+            paths.append(stem.with_suffix(suffix))
+            write_bytes(paths[-1], content)
+    return paths
+
+
+def print_shown(shown: Shown, paths: Mapping[str, Path]) -> None:
+    """Print the tables, the notes and where the files are."""
+    out = Printer(None)
+    for table in shown.tables:
+        out.table(table)
+    for line in shown.notes:
+        out.line(line)
+    sys.stdout.write("".join(f"{name:<9} {path}\n" for name, path in paths.items()))
+
+
+def decision_values(shown: Shown) -> dict[str, Any]:
+    """Gather the values of the page."""
+    charts = [(caption, Markup(chart.svg())) for caption, chart in shown.charts]
+    sections = [
+        ("answer", "Answer"),
+        *([("curves", "Curves")] if charts else []),
+        ("objections", "Objections"),
+        ("run", "Run"),
+    ]
+    return {"shown": shown, "charts": charts, "sections": sections}
+
+
+def show_plan(result: Mapping[str, Any]) -> Shown:
+    """Lay out the content of plan.json."""
+    rows, units = result["rows"], "clusters" if result["cluster"] else "cases"
+    tables, charts = list[Table](), list[tuple[str, Chart]]()
+    aims = {"width": f"95 % interval of width {result['width']:g}" if result["width"] else ""}
+    if result["detect"]:
+        aims["power"] = f"difference of {result['detect']:g} told with power {result['power']:g}"
+    for aim, words in aims.items():
+        if words:
+            heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
+            heads += ["now", "10 more", "from"]
+            table = [_plan_line(row, row[aim], clustered=bool(result["cluster"])) for row in rows]
+            tables.append(Table(heads=heads, rows=table, names=3, title=f"{words}: {units} needed"))
+            charts += _plan_charts(rows, aim, result, units)
+    return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
+
+
+def _plan_line(row: Mapping[str, Any], needed: Mapping[str, Any] | None, *, clustered: bool) -> list[str]:
+    part = row["slice"]
+    line = [title(row["score"]), _KINDS[row["kind"]], f"{part['by']}={part['value']}" if part else "all"]
+    if needed is None:
+        return [*line, "can't tell", *[""] * (5 if clustered else 4)]
+    ends = needed["units_ci95"]
+    shown = "" if ends is None else f"[{_count(ends[0])}, {_count(ends[1])}]"
+    line += [_count(needed["units"]), shown, *([_count(needed["cases"])] if clustered else [])]
+    law = "root law" if needed["extrapolated"] else "pilot"
+    return [*line, number(needed["now"], 3), number(needed["after_10_more"], 3), law]
+
+
+def _count(units: int | None) -> str:
+    return "> 10 million" if units is None else f"{units:,}"
+
+
+def _plan_notes(rows: Sequence[Mapping[str, Any]], units: str) -> list[str]:
+    """Say why scores have no answer, and how much clusters cost."""
+    notes = list[str]()
+    for row in rows:
+        named = f"{title(row['score'])} ({_KINDS[row['kind']]})" + (
+            f" in {row['slice']['value']}" if row["slice"] else ""
+        )
+        if row["cannot_tell"]:
+            again = f" Ask again with about {row['ask_again']:,} {units}." if row["ask_again"] else ""
+            notes.append(f"{named}: this pilot cannot tell: {row['cannot_tell']}.{again}")
+        elif row["design_effect"] is not None:
+            notes.append(f"{named}: design effect {row['design_effect']:.2f} ({units} need as many times the cases)")
+    if any(row["n_units"] is None for row in rows):
+        notes.append("The standard deviation counts as exact; cases=N, which it is from, gives an interval.")
+    return notes
+
+
+def _plan_charts(
+    rows: Sequence[Mapping[str, Any]], aim: str, result: Mapping[str, Any], units: str
+) -> list[tuple[str, Chart]]:
+    """The law of the first score, for the whole data set and as the mean over cases."""
+    told = [row for row in rows if row["score"] == rows[0]["score"] and row["slice"] is None and row[aim] is not None]
+    curves, marks = list[Curve](), dict[str, float]()
+    for row, colour in zip(told, COLOURS[0::2], strict=False):
+        ends = [(p["units"], *p["width_ci95"]) for p in row["curve"] if aim == "width" and p["width_ci95"]]
+        points = [(p["units"], p[aim]) for p in row["curve"]]
+        dots = [(p["units"], p[f"drawn_{aim}"]) for p in row["curve"] if p[f"drawn_{aim}"] is not None]
+        curves.append(Curve(name=_KINDS[row["kind"]], points=points, dots=dots, band=ends, colour=colour))
+        if row[aim]["units"]:
+            marks[f"{row[aim]['units']:,}"] = row[aim]["units"]
+    if not curves:
+        return []
+    asked = result["width"] if aim == "width" else result["power"]
+    top = max(p[1] for curve in curves for p in curve.points[2:])
+    chart = Chart(
+        curves=curves,
+        x_label=units,
+        y_label="width of the interval" if aim == "width" else "power",
+        log_x=True,
+        y_range=(0, min(top, 6 * asked)) if aim == "width" else (0, 1),
+        vertical=marks,
+        horizontal={"asked": asked},
+    )
+    caption = "squares are data sets that were drawn from the pilot, lines follow the root law."
+    return [(f"{title(rows[0]['score'])}: {caption}", chart)]
+
+
+def show_tuned(result: Mapping[str, Any]) -> Shown:
+    """Lay out the content of tune.json."""
+    every, chosen, usual = result["settings"], result["chosen"], result["usual"]
+    sign = -1 if result["better"] == "lower" else 1
+    ranked = sorted(
+        range(len(every)), key=lambda s: -sign * (every[s]["score"] if every[s]["score"] is not None else 0)
+    )
+    kept = list(dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]))
+    heads = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"]
+    rows = []
+    for s in kept:
+        mark = "chosen" if s == chosen else "usual" if s == usual else ""
+        one = every[s]
+        shown = [number(one["score"], 4), interval(one["ci95"], 4), signed(one["gain"]), f"{one['share']:.0%}"]
+        rows.append([*map(str, one["values"].values()), mark, *shown])
+    names = len(every[0]["values"]) + 1
+    words = f"{len(every)} settings by {title(result['by'])} ({_KINDS[result['kind']]}), {result['n_cases']} cases"
+    table = Table(heads=heads, rows=rows, names=names, title=f"{words} of split {result['split']}")
+    notes = [
+        f"gain over the usual setting {signed(result['gain'])}, of which choosing makes {signed(result['optimism'])}: "
+        f"corrected {signed(result['corrected_gain'])} {interval(result['gain_ci95'])}",
+        f"{title(result['by'])} of the chosen setting, corrected for choosing: {number(result['score'])} "
+        f"{interval(result['score_ci95'])}",
+    ]
+    low, high = result["gain_ci95"]
+    if low is not None and low <= 0 <= high:
+        notes.append("These cases can't tell the chosen setting from the usual one.")
+    return Shown(tables=[table], charts=_tuning_chart(result), notes=notes, objections=_TUNING_OBJECTIONS)
+
+
+def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
+    """The score along the key with most numbers, a curve for each combination of the others, the chosen one's first."""
+    every, chosen = result["settings"], result["settings"][result["chosen"]]
+    numbers = {key: {one["values"][key] for one in every if _is_float(one["values"][key])} for key in chosen["values"]}
+    key = max(numbers, key=lambda name: len(numbers[name]))
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for one in every:
+        if _is_float(one["values"][key]) and one["score"] is not None:
+            rest = ", ".join(f"{name}={value}" for name, value in one["values"].items() if name != key)
+            lines.setdefault(rest, []).append(one)
+    own = next((name for name, held in lines.items() if chosen in held), None)
+    drawn = sorted(lines, key=lambda name: name != own)[: len(COLOURS)]
+    if len(numbers[key]) < 2 or own is None:
+        return []
+    curves = []
+    for name, colour in zip(drawn, COLOURS, strict=False):
+        held = sorted(lines[name], key=lambda one: float(one["values"][key]))
+        ends = [(float(one["values"][key]), *one["ci95"]) for one in held if None not in one["ci95"] and name == own]
+        points = [(float(one["values"][key]), one["score"]) for one in held]
+        curves.append(
+            Curve(name=name.removeprefix("postprocess."), points=points, dots=points, band=ends, colour=colour)
+        )
+    marks = {"chosen": float(chosen["values"][key])}
+    shown = f"{len(drawn)} of {len(lines)} curves"
+    caption = f"{shown}. The band is the 95 % interval of each setting on the curve of the chosen one."
+    chart = Chart(curves=curves, x_label=key, y_label=title(result["by"]), vertical=marks)
+    return [(caption, chart)]
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+DECISIONS: dict[str, Callable[[Mapping[str, Any]], Shown]] = {"plan.json": show_plan, "tune.json": show_tuned}

@@ -1,0 +1,190 @@
+"""Draws a small chart of curves, points and marks, as SVG for pages and as PNG for everything else.
+
+Both are made of the same lines, shapes and texts, so that they can't differ. Pages of decisions show one chart each.
+"""
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from PIL import Image, ImageDraw, ImageFont
+
+WIDTH, HEIGHT = 640, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 26, 44
+_SCALE = 2  # of the PNG
+_INK, _SOFT, _GRID = "#1c2128", "#626c7a", "#e1e5ea"
+COLOURS = ("#2f6fde", "#e0662a", "#1a9d74", "#9a56c9")
+_MOST_TICKS = 6
+
+XY = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A line of the chart. A band is filled between its lower and upper ends; dots mark single values."""
+
+    name: str
+    points: Sequence[XY]
+    dots: Sequence[XY] = ()
+    band: Sequence[tuple[float, float, float]] = ()
+    colour: str = COLOURS[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Curves on common axes.
+
+    Parameters
+    ----------
+    curves
+        The lines, with finite values.
+    x_label, y_label
+        Names of the axes, with units.
+    log_x
+        Whether x is spaced by its logarithm; then it is above 0.
+    y_range
+        Lowest and highest y; None takes those of the curves.
+    vertical, horizontal
+        Marks at values of x or y, by their texts.
+    """
+
+    curves: Sequence[Curve]
+    x_label: str
+    y_label: str
+    log_x: bool = False
+    y_range: tuple[float, float] | None = None
+    vertical: dict[str, float] = field(default_factory=dict)
+    horizontal: dict[str, float] = field(default_factory=dict)
+
+    def svg(self) -> str:
+        """The chart as one SVG element, with every text escaped."""
+        shapes = "".join(shape.svg() for shape in self._shapes())
+        box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
+        label = escape(f"{self.y_label} by {self.x_label}")
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{label}">{shapes}</svg>'
+
+    def png(self) -> bytes:
+        """The chart as a PNG, twice as many pixels on each side, on white."""
+        image = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white")
+        draw = ImageDraw.Draw(image, "RGBA")
+        for shape in self._shapes():
+            shape.draw(draw)
+        content = io.BytesIO()
+        image.save(content, "PNG")
+        return content.getvalue()
+
+    def _shapes(self) -> list["_Line | _Text"]:
+        """Everything on the chart, the lowest first."""
+        xs = [x for curve in self.curves for x, _ in (*curve.points, *curve.dots)] + list(self.vertical.values())
+        ys = [y for curve in self.curves for _, y in (*curve.points, *curve.dots)] + list(self.horizontal.values())
+        ys += [end for curve in self.curves for _, *ends in curve.band for end in ends]
+        x = _axis(min(xs), max(xs), (_LEFT, WIDTH - _RIGHT), log=self.log_x)
+        low, high = self.y_range or (min(ys), max(ys))
+        y = _axis(low, high, (HEIGHT - _BOTTOM, _TOP), log=False)
+        shapes = self._axes(x, y, (min(xs), max(xs)), (low, high))
+        for curve in self.curves:
+            if curve.band:
+                upper = [(x(at), y(min(top, high))) for at, _, top in curve.band]
+                lower = [(x(at), y(min(bottom, high))) for at, bottom, _ in reversed(curve.band)]
+                shapes.append(_Line([*upper, *lower], curve.colour, fill=0.18))
+            shapes.append(_Line([(x(a), y(b)) for a, b in curve.points if low <= b <= high], curve.colour, width=2))
+            for at, value in (dot for dot in curve.dots if low <= dot[1] <= high):
+                left, top = x(at) - 3, y(value) - 3
+                square = [(left, top), (left + 6, top), (left + 6, top + 6), (left, top + 6)]
+                shapes.append(_Line(square, curve.colour, fill=1.0))
+        for text, at in self.vertical.items():
+            shapes.append(_Line([(x(at), _TOP), (x(at), HEIGHT - _BOTTOM)], COLOURS[1], width=1))
+            side = "end" if x(at) > WIDTH * 0.6 else "start"
+            shapes.append(_Text((x(at) + (5 if side == "start" else -5), _TOP + 12), text, COLOURS[1], side))
+        for text, at in self.horizontal.items():
+            shapes.append(_Line([(_LEFT, y(at)), (WIDTH - _RIGHT, y(at))], _SOFT, width=1))
+            shapes.append(_Text((WIDTH - _RIGHT - 4, y(at) - 4), text, _SOFT, "end"))
+        return shapes
+
+    def _axes(self, x: Callable[[float], float], y: Callable[[float], float], xs: XY, ys: XY) -> list["_Line | _Text"]:
+        bottom, shapes = HEIGHT - _BOTTOM, list[_Line | _Text]()
+        for tick in _ticks(*ys):
+            shapes.append(_Line([(_LEFT, y(tick)), (WIDTH - _RIGHT, y(tick))], _GRID, width=1))
+            shapes.append(_Text((_LEFT - 6, y(tick) + 4), f"{tick:g}", _SOFT, "end"))
+        for tick in _log_ticks(*xs) if self.log_x else _ticks(*xs):
+            shapes.append(_Line([(x(tick), bottom), (x(tick), bottom + 4)], _SOFT, width=1))
+            shapes.append(_Text((x(tick), bottom + 17), f"{tick:g}", _SOFT, "middle"))
+        shapes.append(_Line([(_LEFT, bottom), (WIDTH - _RIGHT, bottom)], _SOFT, width=1))
+        shapes.append(_Text(((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8), self.x_label, _INK, "middle"))
+        shapes.append(_Text((8, 15), self.y_label, _INK, "start"))
+        at = WIDTH - _RIGHT
+        for curve in reversed(self.curves if len(self.curves) > 1 else ()):
+            shapes.append(_Text((at, 15), curve.name, curve.colour, "end"))
+            at -= 7 * len(curve.name) + 16
+        return shapes
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line through points, or an area of that outline."""
+
+    points: Sequence[XY]
+    colour: str
+    width: float = 0
+    fill: float = 0  # opacity
+
+    def svg(self) -> str:
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points)
+        if self.fill:
+            return f'<polygon points="{points}" fill="{self.colour}" fill-opacity="{self.fill:g}"/>'
+        return f'<polyline points="{points}" fill="none" stroke="{self.colour}" stroke-width="{self.width:g}"/>'
+
+    def draw(self, draw: ImageDraw.ImageDraw) -> None:
+        points = [(x * _SCALE, y * _SCALE) for x, y in self.points]
+        if self.fill:
+            draw.polygon(points, fill=f"{self.colour}{round(255 * self.fill):02x}")
+        else:
+            draw.line(points, fill=self.colour, width=round(self.width * _SCALE), joint="curve")
+
+
+@dataclass(frozen=True)
+class _Text:
+    at: XY
+    text: str
+    colour: str
+    anchor: str  # "start", "middle" or "end" of the text lies at the point
+
+    def svg(self) -> str:
+        place = f'x="{self.at[0]:.1f}" y="{self.at[1]:.1f}" text-anchor="{self.anchor}" fill="{self.colour}"'
+        return f'<text {place} font-family="sans-serif" font-size="12">{escape(self.text)}</text>'
+
+    def draw(self, draw: ImageDraw.ImageDraw) -> None:
+        place = (self.at[0] * _SCALE, self.at[1] * _SCALE)
+        anchor = {"start": "ls", "middle": "ms", "end": "rs"}[self.anchor]
+        draw.text(place, self.text, fill=self.colour, font=ImageFont.load_default(12 * _SCALE), anchor=anchor)
+
+
+def _axis(low: float, high: float, ends: tuple[float, float], *, log: bool) -> Callable[[float], float]:
+    """A function from values to places between two ends."""
+    scale = math.log if log else float
+    first, span = scale(low), scale(high) - scale(low)
+
+    def place(value: float) -> float:
+        share = (scale(value) - first) / span if span else 0.5
+        return ends[0] + share * (ends[1] - ends[0])
+
+    return place
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round values between two others."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / _MOST_TICKS
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
+    return [round(i * step, 12) for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """The values 1, 2 and 5 times powers of ten between two others, or only the powers if these are many."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if len(powers) <= 4 else (1,)
+    return [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]

@@ -1,0 +1,109 @@
+"""`segmeter eval`, `check` and `predict` with a model that others trained, as with our own: shards, resume, gates."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from tests.cli.sharded import EVAL, contents, make_checkpoint, make_masks, newest, run, run_shards, whole
+
+pytestmark = pytest.mark.usefixtures("in_here")
+PLUGIN = """
+import torch
+from segmeter.models import register_model
+
+@register_model("thirds", classes=["c", "b", "low"], output={"kind": "probs"}, size={"fit": "any"})
+def thirds(images):
+    grey = images.float().mean(1) / 255
+    return torch.stack([(grey > 0.6), (grey <= 0.6) & (grey > 0.4), grey <= 0.4], 1).float() * 0.8 + 0.1
+"""
+DATA = ["data=folder", "data.images=images", "data.masks=masks", "data.classes=[a,b,c]", "data.ignore_index=255"]
+THIRDS = ["checkpoint=thirds", "plugins=[thirds_plugin]", *EVAL[1:], *DATA, "model.class_map={low: a}"]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("foreign")
+    make_masks(folder)
+    make_checkpoint(folder / "net")
+    (folder / "thirds_plugin.py").write_text(PLUGIN)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def test_shards_and_a_resumed_run_are_the_whole_run():
+    wanted = whole("eval", THIRDS)
+    folder = newest("runs/eval")
+    shards = run_shards("eval", 2, *THIRDS)
+    assert run("merge", f"runs=[{','.join(map(str, shards))}]", "report.overlays=4", "report.worst=2") == 0
+    for name in ("cases.parquet", "metrics.json"):
+        assert contents(newest("runs/merge"))[name] == wanted[name]
+    gone = next((folder / "predictions/labels").iterdir())
+    before = gone.read_bytes()
+    gone.unlink()
+    assert run("eval", *THIRDS, f"resume={folder}") == 0
+    assert gone.read_bytes() == before
+    assert run("eval", *THIRDS, f"resume={folder}", "model.class_map={low: b}") == 2  # another card, another run
+
+
+def test_labels_are_the_model_s_and_ours_can_be_compared_with_them(capsys):
+    assert run("eval", *THIRDS, "run.name=theirs") == 0
+    theirs = newest("runs/eval")
+    image = np.asarray(Image.open("images/case03.png")).mean(-1) / 255
+    labels = np.asarray(Image.open(theirs / "predictions/labels/case03.png"))
+    assert np.array_equal(labels, np.where(image > 0.6, 2, np.where(image > 0.4, 1, 0)))
+    assert run("eval", *EVAL, "run.name=ours") == 0
+    pair = f"runs=[{newest('runs/eval')},{theirs}]"
+    assert run("compare", pair, "metrics.bootstrap=50") == 0
+    code = run("compare", pair, "require=mean_iou >= 0.99")
+    assert code == 4, capsys.readouterr().err
+    assert json.loads((theirs / "run.json").read_text())["checkpoint"] == "thirds"
+
+
+def test_check_shows_what_it_knows_and_writes_a_card_that_eval_takes(capsys, tmp_path):
+    card = f"card={tmp_path / 'model.yaml'}"
+    known = ["plugins=[thirds_plugin]", "checkpoint=thirds", *DATA, "data.root=.", "splits=[all]"]
+    assert run("check", *known, card) == 2
+    error = capsys.readouterr().err
+    assert "says nothing of the model's classes low" in error
+    values = yaml.safe_load((tmp_path / "model.yaml").read_text())
+    assert (values["class_map"], values["data_classes"]) == ({"c": "c", "b": "b"}, ["a", "b", "c"])
+    values["class_map"]["low"] = "a"
+    (tmp_path / "model.yaml").write_text(yaml.safe_dump(values))
+    given = f"model.card={tmp_path / 'model.yaml'}"
+    assert run("check", *known, given, card) == 0
+    assert "picture" in capsys.readouterr().out
+    assert (tmp_path / "model.png").is_file()
+    assert run("predict", *known[:2], "input=images", "device=cpu", given, "report.html=false") == 0
+    assert len(list((newest("runs/predict") / "predictions/labels").iterdir())) == 11
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (["model.class_map={low: nothing}"], "names classes that the data lacks nothing"),
+        (["inference.tile=64", "model.size.fit=fixed:32x32"], "inference.tile` to be left out"),
+        (["export.probs=true", "model.output.kind=labels"], "gives labels, without probabilities"),
+        (["model.klasses=[a]"], "klasses"),
+    ],
+)
+def test_one_line_says_what_is_wrong_before_a_run_begins(capsys, more, line):
+    count = len(list(Path("runs/eval").glob("*"))) if Path("runs/eval").is_dir() else 0
+    assert run("eval", *THIRDS, *more) in (2, 1)
+    error = capsys.readouterr().err
+    assert line in error
+    assert "Traceback" not in error
+    assert "without probabilities" in line or len(list(Path("runs").glob("eval/*"))) == count
+
+
+def test_keys_of_others_models_are_not_taken_by_our_checkpoints(capsys):
+    assert run("eval", *EVAL, "model.classes=[a,b,c]") == 2
+    assert "this checkpoint has its own card" in capsys.readouterr().err

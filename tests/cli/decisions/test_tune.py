@@ -1,0 +1,47 @@
+"""`segmeter tune` as a user types it, and the evaluation after it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.sharded import make_checkpoint, make_masks, newest, run
+
+OWN = ["checkpoint=net", "data.root=.", "device=cpu", "data.split=train", "run.name=x"]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tune")
+    make_masks(folder)
+    make_checkpoint(folder / "net")
+    return folder
+
+
+@pytest.mark.usefixtures("in_here")
+def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tune", *OWN, "over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000") == 0
+    folder = newest("runs/tune")
+    result = json.loads((folder / "tune.json").read_text())
+    assert [one["values"]["postprocess.min_size"] for one in result["settings"]] == ["0", "8", "64"]
+    assert {"tune.png", "tune.svg", "tune.parquet", "report.html"} <= {path.name for path in folder.iterdir()}
+    card = json.loads(Path("net/tuned.json").read_text())
+    assert Path(card["tuned"]) == (folder / "tuned/tuned.yaml").absolute()
+    capsys.readouterr()
+    quick = ["metrics.bootstrap=0", "report.overlays=0", "report.worst=0", "report.html=false"]
+    chosen = ["--config-dir", str(folder / "tuned"), "--config-name", "tuned"]
+    assert run("eval", *OWN, *chosen, *quick) == 0
+    assert "cases were used to choose" in capsys.readouterr().err
+    own = json.loads((newest("runs/eval") / "metrics.json").read_text())
+    assert own["dataset"]["mean_iou"] == pytest.approx(result["settings"][result["chosen"]]["score"], rel=1e-12)
+
+
+@pytest.mark.usefixtures("in_here")
+def test_the_test_split_and_unknown_settings_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tune", *OWN[:3], "data.split=test", "over=[postprocess.min_size=0|8]") == 2
+    assert run("tune", *OWN, "over=[threshold=0.2:0.8:0.1]") == 2
+    assert run("tune", *OWN) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert "data.split" in lines[0]
+    assert "no threshold" in lines[1]
+    assert "over" in lines[2]

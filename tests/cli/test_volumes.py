@@ -1,0 +1,203 @@
+"""Ten NIfTI volumes from `check` to label volumes on disk, measured again by tools that share no code with ours."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from segmeter.classes import ClassSpec
+from segmeter.cli.main import main
+from segmeter.data.known_classes import default_colours
+from segmeter.data.planes import VolumeSet
+from segmeter.data.sample import Pair
+from segmeter.errors import SegmeterError
+from segmeter.evaluation import predicted
+from segmeter.export.volumes import write_nifti
+from segmeter.metrics.cases.stored import read_cases
+from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.training.data.sampling import SampleSource
+from tests.volumes_made import EDGES, write_cases
+
+nibabel = pytest.importorskip("nibabel")
+sitk = pytest.importorskip("SimpleITK")
+pytestmark = pytest.mark.slow
+DATA = ["data=folder", "data.root=scans", "data.planes=auto", "data.classes=[background,organ,lesion]"]
+DATA += ["data.group_until=_", "data.in_channels=1"]
+NET = ["data.mean=auto", "data.std=auto", "model.encoder=tu-test_resnet", "model.depth=3"]
+NET += ["model.decoder_channels=[16,16,8]", "model.weights=null", "optimizer.lr=0.01", "inference.precision=float32"]
+QUIET = ["report.html=false", "report.overlays=0", "report.worst=0", "metrics.bootstrap=10"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Ten volumes, of which one patient has two, and a network that was trained on their planes."""
+    folder = tmp_path_factory.mktemp("volumes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_cases(Path("scans"), 10)
+        main(["train", *DATA, *NET, "data.context=1", "training.epochs=12", "training.batch_size=8", "run.name=net"])
+    return folder
+
+
+@pytest.fixture
+def in_world(world, monkeypatch):
+    monkeypatch.chdir(world)
+    (run,) = Path("runs/train").glob("*_net")
+    return f"checkpoint={run}/checkpoints/best"
+
+
+def newest(command):
+    return max(Path("runs", command).iterdir(), key=lambda path: path.stat().st_mtime_ns)
+
+
+def test_check_says_what_the_volumes_hold(in_world, capsys):
+    main(["check", *DATA, "output=found.json"])
+    found = json.loads(Path("found.json").read_text())["splits"]
+    assert sum(split["cases"] for split in found.values()) == 10
+    assert found["train"]["sizes"][0] | {"cases": 0} == {"height": 28, "width": 24, "cases": 0}
+    assert "planes" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # the peer's own
+def test_volumes_are_measured_in_3d_as_nnunet_and_surface_distance_measure_the_files(in_world):
+    surfaces = pytest.importorskip("surface_distance")
+    measure = "metrics.measures=[{name: surface, surface: marching_cubes}]"
+    main(["eval", in_world, "data.split=all", *QUIET, measure])
+    folder, table = newest("eval"), {}
+    rows = read_cases(folder)
+    assert len(rows) == 10
+    for row in rows:
+        target, labels = (
+            np.asarray(nibabel.load(root / f"{row.case_id}.nii.gz").dataobj)
+            for root in (Path("scans/masks"), folder / "predictions/labels")
+        )
+        assert (row.depth, row.height, row.width) == target.shape[::-1]
+        assert row.spacing == pytest.approx(EDGES[::-1])
+        assert row.unit == "mm"
+        for label, name in ((1, "organ"), (2, "lesion")):
+            one, two = target == label, labels == label
+            tp, fp, fn = ((a & b).sum() for a, b in ((one, two), (~one, two), (one, ~two)))
+            dice = 2 * tp / (2 * tp + fp + fn)  # nnU-Net's compute_metrics
+            assert overlap_scores(row.counts, task="multiclass").dice[label] == pytest.approx(dice, rel=1e-12)
+            if not (one.any() and two.any()):
+                continue  # where the peer asks NumPy for a name that it no longer has
+            found = surfaces.compute_surface_distances(one, two, EDGES)
+            wanted = surfaces.compute_robust_hausdorff(found, 95), surfaces.compute_surface_dice_at_tolerance(found, 1)
+            given = (row.scores[f"{score}/{name}"] for score in ("hd95_marching_cubes", "nsd_marching_cubes@1"))
+            np.testing.assert_allclose(list(given), wanted, rtol=1e-6)
+            table[row.case_id, name] = dice
+    assert len(table) >= 10, "compared surfaces"
+    assert min(dice for (_, name), dice in table.items() if name == "organ") > 0.5, table
+
+
+def test_the_exported_network_takes_planes_with_their_neighbours(in_world, capsys):
+    pytest.importorskip("onnxruntime")
+    main(["export", in_world, "input=scans/images", "cases=2"])
+    assert "labels     100.0000% of 1990 pixels of 2 images equal segmeter's" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["auto", "nifti", "mha", "nrrd"])
+def test_label_volumes_lie_where_their_images_lie(form, in_world):
+    main(["predict", in_world, "input=scans/images", f"export.labels_format={form}", *QUIET[:3]])
+    files = sorted((newest("predict") / "predictions/labels").iterdir())
+    assert len(files) == 10
+    for path in files:
+        source = Path("scans/images", path.name.partition(".")[0] + ".nii.gz")
+        written, wanted = sitk.ReadImage(str(path)), sitk.ReadImage(str(source))
+        assert written.GetSize() == wanted.GetSize()
+        for name in ("GetSpacing", "GetOrigin", "GetDirection"):
+            np.testing.assert_allclose(getattr(written, name)(), getattr(wanted, name)(), atol=1e-6)
+        if form in ("auto", "nifti"):
+            one, two = nibabel.load(path), nibabel.load(source)
+            np.testing.assert_array_equal(one.affine, two.affine)
+            fields = ("qform_code", "sform_code", "xyzt_units", "pixdim")
+            assert all(np.array_equal(one.header[name], two.header[name]) for name in fields)
+            assert one.get_data_dtype() == np.uint8
+
+
+def test_an_interrupted_eval_goes_on_to_the_same_bytes(in_world, monkeypatch):
+    line = ["eval", in_world, "data.split=all", *QUIET]
+    main([*line, "run.name=whole"])
+    whole, real, seen = newest("eval"), predicted.predict_volume, []
+
+    def stops(*given, **options):
+        if len(seen) == 4:
+            raise SegmeterError("stopped by the test")
+        seen.append(given)
+        return real(*given, **options)
+
+    monkeypatch.setattr(predicted, "predict_volume", stops)
+    with pytest.raises(SystemExit):
+        main([*line, "run.name=cut"])
+    monkeypatch.setattr(predicted, "predict_volume", real)
+    cut = newest("eval")
+    main([*line, f"resume={cut}"])
+    for path in sorted((whole / "predictions").rglob("*.nii.gz")):
+        assert path.read_bytes() == (cut / path.relative_to(whole)).read_bytes()
+    assert json.loads((whole / "metrics.json").read_text()) == json.loads((cut / "metrics.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("export.labels_format=png", "`labels_format=png` to be left out for volumes"),
+        ("postprocess.steps=[{name: watershed}]", "`watershed` to be left out for volumes"),
+        ("export.objects=[coco]", "`objects` to be left out for volumes"),
+    ],
+    ids=lambda each: each.partition("=")[0],
+)
+def test_what_volumes_can_not_have_is_refused_in_one_line(option, said, in_world, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["predict", in_world, "input=scans/images", option])
+    assert caught.value.code == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "expected" in line]
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_an_interrupted_training_goes_on_to_the_same_weights(in_world, monkeypatch):
+    line = [
+        "train",
+        *DATA,
+        *NET,
+        "training.epochs=3",
+        "training.batch_size=8",
+        "device=cpu",
+        "data.samples_per_epoch=32",
+    ]
+    main([*line, "run.name=whole"])
+    (whole,) = Path("runs/train").glob("*_whole")
+    real = SampleSource.batch
+
+    def stops(self, epoch, *given):
+        if epoch == 2:
+            raise SegmeterError("stopped by the test")
+        return real(self, epoch, *given)
+
+    monkeypatch.setattr(SampleSource, "batch", stops)
+    with pytest.raises(SystemExit):
+        main([*line, "run.name=cut"])
+    monkeypatch.setattr(SampleSource, "batch", real)
+    (cut,) = Path("runs/train").glob("*_cut")
+    main(["train", f"resume={cut}"])
+    one, two = (load_file(run / "checkpoints/last/model.safetensors") for run in (whole, cut))
+    assert one.keys() == two.keys()
+    assert all(one[name].equal(two[name]) for name in one)
+
+
+def test_the_golden_volume_keeps_its_grid_and_its_figures(shared_data, tmp_path):
+    golden = shared_data / "golden" / "spine" / "semantic"
+    classes = int(np.asarray(nibabel.load(golden / "ref.nii.gz").dataobj).max()) + 1
+    names = tuple(f"c{number}" for number in range(classes))
+    spec = ClassSpec(task="multiclass", names=names, colours=default_colours(classes))
+    pair = Pair(case_id="spine", paths=(str(golden / "ref.nii.gz"), str(golden / "pred.nii.gz")))
+    data = VolumeSet(spec=spec, in_channels=1, split="all", pairs=(pair,), planes="auto")
+    volume = data.open_volume(0)
+    assert (volume.axis, volume.shape) == (0, (17, 512, 512)), "across 3.3 mm"
+    place = tmp_path / "spine.nii.gz"
+    write_nifti(place, volume.target(), data.locate("spine"))
+    written, wanted = nibabel.load(place), nibabel.load(golden / "pred.nii.gz")
+    np.testing.assert_array_equal(written.affine, nibabel.load(golden / "ref.nii.gz").affine)
+    np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(wanted.dataobj))

@@ -1,0 +1,97 @@
+"""The settings that are tried, and their counts beside a plain loop."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
+from segmeter.evaluation.decisions.settings import count_settings, parse_over
+from segmeter.postprocess.pipeline import run_steps
+from tests.data.crafted import BINARY, THREE
+
+OVER = ["threshold=0.3:0.7:0.1", "postprocess.min_size=0|4|16", "postprocess.fill_holes.max_pixels=0|9"]
+MULTILABEL = BINARY.model_copy(update={"task": "multilabel", "names": ("a", "b"), "ignore_index": 255})
+
+
+def field(seed: int, *shape: int) -> NDArray[np.float64]:
+    return ndimage.gaussian_filter(np.random.default_rng(seed).normal(size=shape), [0] * (len(shape) - 2) + [1.5, 1.5])
+
+
+def plain_counts(labels: NDArray[Any], target: NDArray[Any], classes: int) -> NDArray[np.int64]:
+    counts = np.zeros((classes, classes), np.int64)
+    for t in range(classes):
+        for p in range(classes):
+            counts[t, p] = ((target == t) & (labels == p)).sum()
+    return counts
+
+
+@pytest.mark.parametrize("over", [OVER[:1], OVER[:2], OVER[::2], [OVER[2], *OVER[:2]]], ids=len)
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_those_of_each_setting_alone(over: list[str], seed: int) -> None:
+    settings = parse_over(over, BINARY)
+    probs = (1 / (1 + np.exp(-30 * field(seed, 1, 30, 40)))).astype(np.float32)
+    probs = np.full_like(probs, 0.9) if seed == 3 else probs  # covers the image wholly
+    target = (field(seed, 30, 40) + 0.02 * np.random.default_rng(seed).normal(size=(30, 40)) > 0).astype(np.uint8)
+    if BINARY.ignore_index is not None:
+        target[:3] = BINARY.ignore_index
+    found = count_settings(settings.levels(probs), target, settings, BINARY)
+    for one, counts in zip(settings.every, found, strict=True):
+        assert one.threshold is not None
+        labels = run_steps((probs[0] > one.threshold).astype(np.uint8), one.steps, BINARY).labels
+        assert (counts == plain_counts(labels, target, 2)).all(), one
+
+
+def test_multiclass_labels_are_counted_under_every_step() -> None:
+    settings = parse_over(OVER[1:2], THREE)
+    labels, target = (np.random.default_rng(s).integers(0, 3, (20, 30)).astype(np.uint8) for s in range(2))
+    for one, counts in zip(settings.every, count_settings(labels, target, settings, THREE), strict=True):
+        assert (counts == plain_counts(run_steps(labels, one.steps, THREE).labels, target, 3)).all()
+
+
+def test_multilabel_planes_have_thresholds() -> None:
+    settings = parse_over(OVER[:1], MULTILABEL)
+    probs = (1 / (1 + np.exp(-9 * field(0, 2, 20, 20)))).astype(np.float32)
+    target = (field(1, 2, 20, 20) > 0).astype(np.uint8)
+    found = count_settings(settings.levels(probs), target, settings, MULTILABEL)
+    for one, counts in zip(settings.every, found, strict=True):
+        assert counts[1, 1, 1] == ((probs[1] > one.threshold) & (target[1] == 1)).sum()
+
+
+def test_ranges_are_inclusive_and_the_usual_setting_is_among_them() -> None:
+    settings = parse_over(["threshold=0.3:0.7:0.05"], BINARY)
+    assert settings.thresholds.tolist() == [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7]
+    assert settings.every[settings.usual].threshold == 0.5
+    added = parse_over(["threshold=0.3|0.4"], BINARY)
+    assert (added.usual, added.every[2].threshold) == (2, 0.5)
+
+
+def test_fewer_steps_and_thresholds_near_a_half_are_simpler() -> None:
+    settings = parse_over(["threshold=0.4|0.5|0.6", "postprocess.min_size=0|8|64"], BINARY)
+    order = sorted(settings.every, key=lambda one: one.simplicity)
+    assert [tuple(one.values.values()) for one in order[:4]] == [("0.5", "0"), ("0.4", "0"), ("0.6", "0"), ("0.5", "8")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "line", "said"),
+    [
+        (BINARY, "threshold=0.3:1.7:0.1", "numbers from 0 to 1"),
+        (THREE, "threshold=0.3|0.5", "no threshold"),
+        (BINARY, "postprocess.min_siz=0|8", "Did you mean"),
+        (BINARY, "postprocess.opening.radius=0|900", "radius"),
+        (BINARY, "postprocess.opening=1|2", "yes and no"),
+        (BINARY, "postprocess.min_size=", "no values"),
+        (BINARY, "loss.gamma=1|2", "no such key"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(spec: ClassSpec, line: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        parse_over([line], spec)
+
+
+def test_a_step_alone_is_tried_with_yes_and_no() -> None:
+    settings = parse_over(["postprocess.largest_component=no|yes"], BINARY)
+    assert [len(one.steps) for one in settings.every] == [0, 1]

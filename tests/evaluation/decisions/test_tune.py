@@ -1,0 +1,113 @@
+"""Tuning on predictions that are known: the network runs once, and every setting gets the score that it has alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from segmeter.data.sample import Sample
+from segmeter.errors import ConfigError, InputError
+from segmeter.evaluation.decisions.settings import parse_over
+from segmeter.evaluation.decisions.tune import (
+    CARD,
+    TuneJob,
+    note_tuned,
+    refuse_test,
+    tune,
+    tuning_warnings,
+    write_settings,
+    write_tuned,
+)
+from segmeter.inference.results import Prediction
+from segmeter.metrics.config.measures import InstancesConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.tune import Tuned
+from tests.data.crafted import BINARY
+
+SETTINGS = parse_over(["threshold=0.2:0.8:0.1", "postprocess.min_size=0|9"], BINARY)
+IDS = tuple(f"case{i:02}" for i in range(12))
+
+
+class Known:
+    """Probabilities that are 0.35 above the reference's own side, so that the best threshold is near 0.3."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        rng = np.random.default_rng(0)
+        self.targets = [(rng.random((24, 24)) < 0.3).astype(np.uint8) for _ in IDS]
+        self.probs = [
+            np.clip(0.15 + 0.3 * target + rng.normal(0, 0.07, target.shape), 0.01, 0.99).astype(np.float32)[None]
+            for target in self.targets
+        ]
+
+    def predict(self, samples: Any, *, probs: bool) -> Iterator[Prediction]:
+        self.passes += 1
+        for case_id, target, found in zip(IDS, self.targets, self.probs, strict=True):
+            sample = Sample(case_id=case_id, image=np.zeros((24, 24, 3), np.uint8), target=target)
+            yield Prediction(sample=sample, labels=(found[0] > 0.5).astype(np.uint8), probs=found if probs else None)
+
+
+class Cases(SimpleNamespace):
+    """A data set that is only asked for its facts."""
+
+    def __len__(self) -> int:
+        return len(IDS)
+
+
+DATASET: Any = Cases(spec=BINARY, split="val", case_ids=IDS)
+
+
+def tuned(predictor: Any, **metrics: Any) -> dict[str, Any]:
+    config = MetricsConfig(**{"bootstrap": 1000, "headline": "iou/cell", **metrics})
+    return tune(TuneJob(predictor=predictor, dataset=DATASET, metrics=config, settings=SETTINGS))
+
+
+def test_every_setting_gets_the_score_it_has_alone_from_one_pass() -> None:
+    known = Known()
+    result = tuned(known)
+    assert known.passes == 1
+    for one, setting in zip(result["settings"], SETTINGS.every, strict=True):
+        if not setting.steps:
+            labels = [probs[0] > setting.threshold for probs in known.probs]
+            both = sum(int((a & (b == 1)).sum()) for a, b in zip(labels, known.targets, strict=True))
+            either = sum(int((a | (b == 1)).sum()) for a, b in zip(labels, known.targets, strict=True))
+            assert one["score"] == pytest.approx(both / either, rel=1e-12)
+    chosen = result["settings"][result["chosen"]]["values"]
+    assert chosen == {"threshold": "0.3", "postprocess.min_size": "0"}
+    assert result["gain_ci95"][0] > 0
+    assert Tuned.model_validate(result).model_dump(by_alias=True) == result
+
+
+def test_a_score_of_objects_is_measured_in_full() -> None:
+    result = tuned(Known(), measures=(InstancesConfig(),), headline="pq/cell")
+    assert result["by"] == "pq/cell"
+    assert result["settings"][result["chosen"]]["score"] == max(one["score"] for one in result["settings"])
+
+
+def test_a_score_that_no_case_has_is_refused() -> None:
+    with pytest.raises(InputError, match="Did you mean"):
+        tuned(Known(), headline="iou/cel")
+
+
+@pytest.mark.parametrize("split", ["test", "all"])
+def test_the_test_split_is_never_tuned_on(split: str) -> None:
+    with pytest.raises(ConfigError, match="honest score"):
+        refuse_test(split)
+
+
+def test_the_files_name_the_setting_and_an_evaluation_of_its_cases_is_warned_of(tmp_path: Path) -> None:
+    result = tuned(Known())
+    write_tuned(tmp_path / "tuned.yaml", SETTINGS.every[result["chosen"]], "a note")
+    assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["inference"] == {"threshold": 0.3}
+    write_settings(tmp_path / "tune.parquet", result)
+    assert sum(pq.read_table(tmp_path / "tune.parquet")["chosen"].to_pylist()) == 1
+    note_tuned([tmp_path], tmp_path / "tuned.yaml", result, DATASET)
+    assert (tmp_path / CARD).is_file()
+    (line,) = tuning_warnings([tmp_path, tmp_path / "other"], ["case03", "new"])
+    assert "1 of 2 cases were used to choose" in line
+    assert not list(tuning_warnings([tmp_path], ["new"]))

@@ -1,0 +1,69 @@
+"""Choosing the best of several settings, and what the choice adds to its score."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from segmeter.metrics.statistics.choosing import Choice, choose
+
+
+def chosen(values: NDArray[np.float64], *, higher: bool = True, usual: int = 0, resamples: int = 800) -> Choice:
+    """Choose by the means of cases (N, S), with multinomial resamples."""
+    rng, count = np.random.default_rng(1), len(values)
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=resamples) / count
+    return choose(
+        values.mean(axis=0),
+        weights @ values,
+        usual=usual,
+        simplicity=range(values.shape[1]),
+        higher_is_better=higher,
+        n_units=count,
+    )
+
+
+def test_the_best_is_chosen_in_the_better_direction() -> None:
+    values = np.array([0.5, 0.7, 0.6]) + np.random.default_rng(0).normal(0, 0.01, (30, 1))
+    assert chosen(values).chosen == 1
+    assert chosen(values, higher=False).chosen == 0
+    assert chosen(values, usual=2).gain == pytest.approx(0.1)
+    assert chosen(values, higher=False, usual=2).gain == pytest.approx(0.1)
+
+
+def test_of_equal_settings_the_simplest_is_chosen_and_nothing_is_gained() -> None:
+    values = np.repeat(np.random.default_rng(0).random((30, 1)), 4, axis=1)
+    found = chosen(values + np.array([0, 0, 1e-15, 0]))
+    assert (found.chosen, found.gain, found.optimism) == (0, 0, 0)
+    assert found.shares.tolist() == [1, 0, 0, 0]
+    assert (found.low, found.high) == (0, 0)
+
+
+def test_choosing_among_equal_settings_is_corrected() -> None:
+    """All settings are equal but for chance: the gain is all optimism, and its interval holds 0."""
+    covered, gains, corrected = 0, [], []
+    for seed in range(60):
+        values = np.random.default_rng(seed).normal(0.8, 0.05, (30, 12))
+        found = chosen(values, resamples=300)
+        covered += found.low <= 0 <= found.high
+        gains.append(found.gain)
+        corrected.append(found.corrected)
+    assert covered >= 0.93 * 60
+    assert abs(np.mean(corrected)) < 0.5 * np.mean(gains)
+
+
+def test_a_setting_that_leads_keeps_its_gain() -> None:
+    values = np.random.default_rng(3).normal(0.8, 0.02, (40, 5))
+    values[:, 3] += 0.1
+    found = chosen(values)
+    assert found.chosen == 3
+    assert found.optimism < 0.005
+    assert found.low < 0.1 < found.high
+    assert found.low > 0
+    assert found.score_low < found.score < found.score_high
+
+
+def test_undefined_settings_are_never_chosen_and_few_cases_have_no_interval() -> None:
+    values = np.random.default_rng(0).random((4, 3))
+    values[:, 2] = np.nan
+    found = chosen(values)
+    assert found.chosen != 2
+    assert np.isnan([found.low, found.high]).all()

@@ -1,0 +1,116 @@
+"""The number of cases that a pilot promises, beside SciPy's own formulas and draws of known populations."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from segmeter.metrics.arrays import divide
+from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
+from segmeter.metrics.statistics.planning import Pilot, measure_pilot, resample_smaller, tail_factor
+
+NORMAL = Pilot.published(mean=0.78, sd=0.12, cases=40, interval="expanded")
+
+
+def mean_pilot(values: NDArray[np.float64], resamples: int = 2000) -> Pilot:
+    columns = Columns.of(mean_columns(values[:, None]))
+    return measure_pilot(columns, mean_of_columns, [None], resamples=resamples, seed=0, interval="expanded")[0][0]
+
+
+def ratio_pilot(common: NDArray[np.float64], union: NDArray[np.float64]) -> Pilot:
+    def ratio(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return divide(sums[:, :1], sums[:, 1:])
+
+    columns = Columns.of(np.stack([common, union], axis=1))
+    return measure_pilot(columns, ratio, [union], resamples=2000, seed=0, interval="expanded")[0][0]
+
+
+@pytest.mark.parametrize("cases", [20, 93, 400])
+def test_the_width_of_published_figures_is_that_of_student(cases: int) -> None:
+    pilot = Pilot.published(mean=0.78, sd=0.12, cases=None, interval="expanded")
+    low, high = stats.t.interval(0.95, cases - 1, scale=0.12 / math.sqrt(cases))
+    assert pilot.width_of(cases) == pytest.approx(high - low, rel=1e-3)
+
+
+def test_the_power_of_published_differences_is_that_of_the_t_test() -> None:
+    pilot, n = Pilot.published(mean=0.0, sd=0.12, cases=None, interval="expanded"), 60
+    reach, shift = stats.t.ppf(0.975, n - 1), 0.04 / 0.12 * math.sqrt(n)
+    exact = stats.nct.sf(reach, n - 1, shift) + stats.nct.cdf(-reach, n - 1, shift)
+    assert pilot.power_of(n, 0.04) == pytest.approx(exact, abs=0.01)
+
+
+def test_the_number_is_the_least_that_reaches_the_width_and_its_interval_that_of_a_variance() -> None:
+    units, low, high = NORMAL.units_for(lambda n, sigma: NORMAL.width_of(n, sigma) <= 0.05)
+    assert units is not None
+    assert low is not None
+    assert high is not None
+    assert NORMAL.width_of(units) <= 0.05 < NORMAL.width_of(units - 1)
+    ends = 39 / stats.chi2.ppf([0.975, 0.025], 39)  # a variance's interval, as factors of its estimate
+    median = 39 / stats.chi2.ppf(0.5, 39)
+    assert [low / units, high / units] == pytest.approx(ends / median, rel=0.03)
+
+
+def test_an_aim_that_no_number_reaches_has_none() -> None:
+    assert NORMAL.units_for(lambda n, sigma: NORMAL.width_of(n, sigma) <= 1e-6) == (None, None, None)
+    exact = Pilot.published(mean=0.78, sd=0.12, cases=None, interval="expanded")
+    assert exact.units_for(lambda n, sigma: exact.width_of(n, sigma) <= 0.05)[1:] == (None, None)
+
+
+def test_a_pilot_tells_the_spread_of_its_cases() -> None:
+    values = np.random.default_rng(1).normal(0.8, 0.1, 200)
+    pilot = mean_pilot(values)
+    assert pilot.sigma == pytest.approx(values.std(ddof=1), rel=0.05)
+    assert pilot.sigma_low < 0.1 < pilot.sigma_high
+    assert pilot.width_of(200) == pytest.approx(pilot.width, rel=0.08)
+    assert pilot.ask_again is None
+
+
+def test_smaller_data_sets_follow_the_law() -> None:
+    values = np.random.default_rng(2).normal(0.8, 0.1, 80)
+    columns, pilot = mean_columns(values[:, None]), mean_pilot(values)
+    low, high = resample_smaller(columns, mean_of_columns, [20, 80], draws=40, seed=0, interval="expanded")
+    drawn = np.median(high - low, axis=1)[:, 0]
+    assert drawn == pytest.approx([pilot.width_of(20), pilot.width_of(80)], rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least", "most"),
+    [
+        (lambda rng: np.full(60, 3.0), 1.0, 1.0),
+        (lambda rng: rng.gamma(8, size=60), 1.0, 1.05),
+        (lambda rng: np.exp(rng.normal(size=60)), 1.0, 2.5),
+        (lambda rng: np.r_[np.zeros(50), np.ones(4)], 1.0, 1.0),
+    ],
+    ids=["equal", "alike", "log-normal", "few"],
+)
+def test_only_sizes_with_a_tail_are_completed(
+    sizes: Callable[[np.random.Generator], NDArray[np.float64]], least: float, most: float
+) -> None:
+    found = [tail_factor(sizes(np.random.default_rng(seed))) for seed in range(20)]
+    assert least <= np.median(found) <= most
+
+
+def test_completed_sizes_have_the_second_moment_of_their_distribution() -> None:
+    """A log-normal size of spread 1 has a second moment of e**2; 60 of them show less in most draws."""
+    rng = np.random.default_rng(4)
+    draws = [np.exp(rng.normal(size=60)) for _ in range(300)]
+    plain = [np.mean(sizes**2) for sizes in draws]
+    completed = [np.mean(sizes**2) * tail_factor(sizes) for sizes in draws]
+    assert np.median(plain) < 0.8 * math.e**2
+    assert np.median(completed) == pytest.approx(math.e**2, rel=0.12)
+
+
+def test_a_few_large_cases_are_no_pilot_and_the_number_to_ask_with_again_is_named() -> None:
+    rng = np.random.default_rng(5)
+    union = np.exp(1.5 * rng.normal(size=60))
+    pilot = ratio_pilot(union * rng.beta(17, 3, 60), union)
+    assert pilot.effective is not None
+    assert pilot.effective < 20
+    assert pilot.ask_again is not None
+    assert pilot.ask_again >= 60 * 20 / pilot.effective
+    even = ratio_pilot(rng.beta(17, 3, 60), np.ones(60))
+    assert even.ask_again is None
+    assert even.effective == pytest.approx(60)

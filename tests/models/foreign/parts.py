@@ -1,0 +1,84 @@
+"""Small models as other tools save them, with random weights, and images of odd sizes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.models.foreign.config import ForeignConfig
+from segmeter.models.trained import read_checkpoints
+
+CLASSES = ("sky", "road", "car", "tree", "person")
+SIZES = ((97, 131), (64, 64), (50, 203), (161, 77))
+
+
+def images(count: int = len(SIZES), channels: int = 3) -> list[np.ndarray]:
+    rng = np.random.default_rng(4)
+    sizes = [*SIZES, *((int(h), int(w)) for h, w in rng.integers(40, 220, (max(0, count - len(SIZES)), 2)))]
+    rough = [rng.integers(0, 256, (h // 8 + 2, w // 8 + 2, channels)) for h, w in sizes[:count]]
+    return [np.kron(r, np.ones((8, 8, 1)))[:h, :w].astype(np.uint8) for r, (h, w) in zip(rough, sizes, strict=False)]
+
+
+def predictor(checkpoint: str, **told: Any) -> Predictor:
+    found = read_checkpoints([Path(checkpoint)], told=ForeignConfig(**told))
+    return Predictor(found.load(), InferenceConfig(), torch.device("cpu"))
+
+
+def check_equal(ours: np.ndarray, logits: torch.Tensor) -> None:
+    """Labels equal the winners of a tool's logits (K, H, W), except where its best two are within 1e-5."""
+    best = logits.topk(2, 0).values
+    same = ours == logits.argmax(0).numpy()
+    assert ((best[0] - best[1]).numpy()[~same] <= 1e-5).all()
+    assert same.mean() > 0.999
+
+
+def save_hub(folder: Path, family: str) -> Path:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    labels = {"num_labels": len(CLASSES), "id2label": dict(enumerate(CLASSES))}
+    config, processor = _hub_parts(transformers, family, labels)
+    loader = transformers.AutoModelForUniversalSegmentation if family == "mask2former" else None
+    network = (loader or transformers.AutoModelForSemanticSegmentation).from_config(config)
+    for each in network.parameters():  # a fresh head gives nearly equal logits
+        if each.dim() > 1:
+            torch.nn.init.xavier_normal_(each, gain=1.6)
+    if family == "mask2former":  # else all its queries find one class
+        torch.nn.init.normal_(network.class_predictor.weight, std=3)
+        torch.nn.init.normal_(network.model.transformer_module.queries_features.weight, std=3)
+    network.eval().save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def _hub_parts(transformers: Any, family: str, labels: dict[str, Any]) -> tuple[Any, Any]:
+    if family == "segformer":
+        narrow = {"hidden_sizes": [8, 16, 16, 16], "depths": [1] * 4, "num_attention_heads": [1] * 4}
+        config = transformers.SegformerConfig(**labels, **narrow, decoder_hidden_size=16)
+        return config, transformers.SegformerImageProcessor(size={"height": 96, "width": 128})
+    if family == "upernet":
+        backbone = transformers.ConvNextConfig(
+            hidden_sizes=[8, 8, 16, 16], depths=[1] * 4, out_features=[f"stage{i}" for i in range(1, 5)]
+        )
+        config = transformers.UperNetConfig(
+            backbone_config=backbone, **labels, hidden_size=16, auxiliary_channels=8, auxiliary_in_channels=16
+        )
+        return config, transformers.SegformerImageProcessor(size={"shortest_edge": 96})
+    if family == "dpt":
+        config = transformers.DPTConfig(
+            **labels, hidden_size=32, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32, image_size=64,
+            backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 16, 16], fusion_hidden_size=16,
+            auxiliary_loss=False,
+        )  # fmt: skip
+        return config, transformers.DPTImageProcessor(size={"height": 64, "width": 64})
+    backbone = transformers.SwinConfig(
+        embed_dim=8, depths=[1] * 4, num_heads=[1] * 4, window_size=4, out_features=[f"stage{i}" for i in range(1, 5)]
+    )
+    config = transformers.Mask2FormerConfig(
+        backbone_config=backbone, **labels, hidden_dim=32, feature_size=32, mask_feature_size=32, num_queries=8,
+        encoder_layers=1, decoder_layers=2, num_attention_heads=2, encoder_feedforward_dim=16, dim_feedforward=16,
+    )  # fmt: skip
+    return config, transformers.Mask2FormerImageProcessor(size={"shortest_edge": 80, "longest_edge": 200})

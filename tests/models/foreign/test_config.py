@@ -1,0 +1,44 @@
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig, class_numbers, leaves, overlay, propose
+
+DATA = ClassSpec(task="multiclass", names=("Sky", "Road", "Pedestrian"), colours=((0, 0, 0),) * 3)
+
+
+def test_what_is_not_said_hides_nothing():
+    below = {"classes": ("a",), "input": {"mean": (1.0,), "order": "rgb"}}
+    found = overlay(below, {"classes": None, "input": {"order": "bgr", "mean": None}, "options": {}})
+    assert found == {"classes": ("a",), "input": {"mean": (1.0,), "order": "bgr"}, "options": {}}
+    assert leaves(found) == {"classes": ("a",), "input.mean": (1.0,), "input.order": "bgr"}
+
+
+def test_classes_are_proposed_by_equal_names_and_synonyms():
+    assert propose(("sky", "person, individual", "street", "cat"), DATA.names) == {
+        "sky": "Sky",
+        "person, individual": "Pedestrian",
+        "street": "Road",
+    }
+
+
+def test_each_class_is_mapped_by_name_number_or_the_rest():
+    config = ForeignConfig(
+        classes=("sky", "bus", "lane", "human"), class_map={"1": "Road", "human": "Pedestrian", "*": "Road"}
+    )
+    assert class_numbers(config, DATA) == ((0, 1, 1, 2), [])
+
+
+def test_every_gap_of_a_class_map_is_named():
+    config = ForeignConfig(classes=("sky", "bus"), class_map={"car": "Road", "sky": "Cloud"})
+    assert class_numbers(config, DATA)[1] == [
+        "names classes that the model lacks car",
+        "names classes that the data lacks Cloud",
+        "says nothing of the model's classes bus",
+        "gives no source of the data's classes Sky, Pedestrian",
+    ]
+
+
+def test_an_unknown_size_is_refused():
+    with pytest.raises(ConfigError, match="to be any, multiple:32"):
+        SizeConfig(fit="half")

@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from segmeter.data.sample import Sample
+
+from .parts import check_equal, images, predictor, save_hub
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("family", ["segformer", "upernet", "dpt", "mask2former"])
+def test_labels_are_those_of_the_tools_own_pipeline(tmp_path: Path, family: str) -> None:
+    check_family(save_hub(tmp_path, family), family, images())
+
+
+def test_labels_of_crops_of_camvid_are_those_of_the_tool(tmp_path: Path, shared_data: Path) -> None:
+    files = sorted((shared_data / "camvid/images").glob("*.jpg"))[::200]
+    crops = [np.asarray(Image.open(path))[20:217, 30 : 300 + i] for i, path in enumerate(files)]
+    check_family(save_hub(tmp_path, "segformer"), "segformer", crops)
+
+
+def check_family(folder: Path, family: str, cases: list[np.ndarray]) -> None:
+    ours = predictor(f"hf:{folder}").predict(
+        [Sample(case_id=str(i), image=x, target=None) for i, x in enumerate(cases)]
+    )
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    universal = family == "mask2former"
+    loader = (
+        transformers.AutoModelForUniversalSegmentation if universal else transformers.AutoModelForSemanticSegmentation
+    )
+    network = loader.from_pretrained(folder).eval()
+    for case, found in zip(cases, ours, strict=True):
+        with torch.inference_mode():
+            output = network(**processor(case, return_tensors="pt"))
+        size = {"target_sizes": [case.shape[:2]]}
+        scores = processor.post_process_semantic_segmentation(output, **size, return_segmentation_scores=True)[0]
+        check_equal(found.labels, scores.segmentation_scores)
+        assert len(np.unique(found.labels)) > 1

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from segmeter.classes import ClassSpec
+from segmeter.data.sample import Sample
+from segmeter.errors import ConfigError, InputError, SegmeterError
+from segmeter.inference.config import InferenceConfig
+from segmeter.inference.predictor import Predictor
+from segmeter.models.ensemble import merge_classes
+from segmeter.models.foreign.config import ForeignConfig
+from segmeter.models.foreign.network import ForeignModel
+from segmeter.models.foreign.opened import Described, Source, open_foreign
+
+DATA = ClassSpec(task="multiclass", names=("ground", "thing"), colours=((0, 0, 0),) * 2, ignore_index=255)
+
+
+class Calls(nn.Module):
+    def __init__(self, call):
+        super().__init__()
+        self.forward = call
+
+
+def model(call, spec=DATA, **told):
+    output = {"kind": "logits", "activation": "softmax", **told.pop("output", {})}
+    given = {"channels": 3, "order": "rgb", "mean": [], **told.pop("input", {})}
+    config = ForeignConfig(**{"size": {"fit": "any"}, **told}, input=given, output=output)
+    described = Described(source=Source("x", "plugin", "x"), config=config, guessed=(), sha256="")
+    return ForeignModel(Calls(call), open_foreign(described, spec).card, config)
+
+
+def run(found, images, **settings):
+    predictor = Predictor(found, InferenceConfig(**settings.pop("inference", {})), torch.device("cpu"))
+    samples = [Sample(case_id=str(i), image=image, target=None) for i, image in enumerate(images)]
+    return list(predictor.predict(samples, **settings))
+
+
+def noise(*shape):
+    return np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
+
+
+def test_labels_are_the_mapped_winner_and_probabilities_the_sums():
+    image = noise(8, 9)
+    logits = torch.randn(1, 3, 8, 9, generator=torch.Generator().manual_seed(0))
+    found = model(lambda x: logits, classes=("a", "b", "c"), class_map={"a": "thing", "b": "ground", "c": "thing"})
+    (one,) = run(found, [image], probs=True)
+    probs = logits[0].softmax(0).numpy()
+    assert np.array_equal(one.labels, np.array([1, 0, 1])[probs.argmax(0)])
+    np.testing.assert_allclose(one.probs, [probs[1], probs[0] + probs[2]], rtol=1e-5)
+    assert (one.probs.argmax(0) != one.labels).any()  # the two rules differ
+
+
+def test_a_binary_task_takes_the_sum_of_the_object_s_classes():
+    logits = torch.randn(1, 3, 4, 5)
+    merged = merge_classes(logits, (0, 1, 1), "binary").sigmoid()
+    torch.testing.assert_close(merged[:, 0], logits.softmax(1)[:, 1:].sum(1))
+
+
+@pytest.mark.parametrize(("order", "channels"), [("rgb", (0, 1, 2)), ("bgr", (2, 1, 0)), ("grey", (0, 0, 0))])
+def test_images_are_prepared_by_the_card(order, channels):
+    image, seen = noise(5, 6), []
+    image = image[..., :1] if order == "grey" else image
+    told = {"channels": 3, "order": order, "mean": [0.1, 0.2, 0.3], "std": [0.5, 0.6, 0.7], "scale": 1 / 255}
+    run(model(lambda x: seen.append(x) or torch.zeros(1, 2, 5, 6), classes=DATA.names, input=told), [image])
+    wanted = (image.astype(np.float64) / 255)[..., list(channels)] - [0.1, 0.2, 0.3]
+    np.testing.assert_allclose(seen[0][0].permute(1, 2, 0), wanted / [0.5, 0.6, 0.7], rtol=1e-5, atol=1e-6)
+
+
+def test_objects_become_maps_with_the_best_score_on_top():
+    masks = torch.zeros(3, 6, 6, dtype=torch.bool)
+    masks[0, :4], masks[1, 2:], masks[2] = True, True, True
+    parts = (torch.tensor([0.6, 0.9, 0.1]), torch.tensor([0, 0, 0]), masks)
+    found = model(
+        lambda x: parts, classes=("thing",), output={"kind": "instances", "score": 0.5, "background": "ground"},
+    )  # fmt: skip
+    masks[0, 0], masks[1, 5] = False, False
+    (one,) = run(found, [noise(6, 6)])
+    assert one.instances[:, 0].tolist() == [0, 1, 2, 2, 2, 0]
+    assert one.labels[:, 0].tolist() == [0, 1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("told", "settings", "line"),
+    [
+        ({"size": {"fit": "fixed:8x8"}}, {"tile": 64}, "inference.tile.*resizes images"),
+        ({"size": {"fit": "short:8"}}, {"flips": True}, "inference.flips.*resizes images"),
+        ({"output": {"kind": "labels"}}, {"rotations": True}, "inference.rotations.*gives labels"),
+    ],
+)
+def test_tiles_and_flips_need_a_model_of_any_size_with_logits(told, settings, line):
+    with pytest.raises(ConfigError, match=line):
+        run(model(lambda x: x, classes=DATA.names, **told), [noise(8, 8)], inference=settings)
+
+
+def test_labels_have_no_probabilities():
+    found = model(lambda x: x[:, 0].int(), classes=DATA.names, output={"kind": "labels"})
+    with pytest.raises(ConfigError, match="gives labels, without probabilities"):
+        run(found, [noise(8, 8)], probs=True)
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (torch.zeros(1, 5, 8, 8), r"to be \(B, 2, H, W\), floating, got torch.float32 \(1, 5, 8, 8\)"),
+        (torch.full((1, 8, 8), 7), "to hold classes 0 to 1"),
+    ],
+)
+def test_an_output_of_other_classes_is_refused(output, line):
+    kind = {"kind": "logits" if output.is_floating_point() else "labels"}
+    with pytest.raises(SegmeterError, match=line):
+        run(model(lambda x: output, classes=DATA.names, output=kind), [noise(8, 8)])
+
+
+def test_float32_is_the_usual_precision():
+    found = model(lambda x: x, classes=DATA.names)
+    assert Predictor(found, InferenceConfig(), torch.device("cpu")).precision == "float32"
+
+
+def test_images_of_another_dtype_are_refused():
+    found = model(lambda x: x[:, :2], classes=DATA.names, input={"dtype": "uint8"})
+    with pytest.raises(InputError, match="to be uint8"):
+        run(found, [noise(8, 8).astype(np.uint16)])

@@ -1,0 +1,128 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from segmeter.data.sample import Sample
+from segmeter.errors import CheckpointError, ConfigError
+
+from .parts import CLASSES, images, predictor
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+WEIGHTS = np.random.default_rng(2).normal(size=(5, 3)).astype(np.float32)
+FLOAT, UINT8, INT64 = (onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT64)
+
+
+def save(
+    path: Path, nodes: list[Any], outputs: dict[str, tuple[int, list[Any]]], constants: dict[str, Any], **told: Any
+) -> str:
+    """A graph of images (1, 3, H, W), or of told["size"], with told["metadata"]."""
+    make = onnx.helper
+    size = told.get("size", ["h", "w"])
+    graph = make.make_graph(
+        nodes,
+        "g",
+        [make.make_tensor_value_info("images", FLOAT, [1, 3, *size])],
+        [make.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in outputs.items()],
+        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
+    for key, value in told.get("metadata", {}).items():
+        model.metadata_props.add(key=key, value=str(value))
+    onnx.save(model, path)
+    return str(path)
+
+
+CONV = onnx.helper.make_node("Conv", ["images", "w"], ["logits"])
+KERNEL = {"w": WEIGHTS[:, :, None, None]}
+PLAIN = {"classes": CLASSES, "input": {"mean": [0.5] * 3, "std": [0.25] * 3}}
+
+
+def labels_of(found: Any, image: np.ndarray) -> np.ndarray:
+    (one,) = found.predict([Sample(case_id="a", image=image, target=None)])
+    return one.labels
+
+
+def test_a_plain_file_gives_the_winners_of_its_logits(tmp_path):
+    path = save(tmp_path / "m.onnx", [CONV], {"logits": (FLOAT, [1, 5, "h", "w"])}, KERNEL)
+    for image in images(2):
+        wanted = (((image / 255 - 0.5) / 0.25) @ WEIGHTS.T.astype(np.float64)).argmax(-1)
+        assert (labels_of(predictor(path, **PLAIN), image) == wanted).mean() > 0.9999
+
+
+def test_a_plain_file_is_asked_for_what_it_does_not_say(tmp_path):
+    path = save(tmp_path / "m.onnx", [CONV], {"logits": (FLOAT, [1, 5, "h", "w"])}, KERNEL)
+    with pytest.raises(ConfigError, match=r"nothing tells model.classes, model.input.mean"):
+        predictor(path)
+
+
+def ultralytics(task: str, names: dict[int, str], **more: Any) -> dict[str, Any]:
+    args = {"dynamic": False, "nms": False}
+    return {"task": task, "names": names, "imgsz": [64, 64], "stride": 32, "channels": 3, "args": args, **more}
+
+
+def test_a_semantic_file_of_ultralytics_gives_its_labels(tmp_path):
+    nodes = [
+        CONV,
+        onnx.helper.make_node("ArgMax", ["logits"], ["best"], axis=1, keepdims=0),
+        onnx.helper.make_node("Cast", ["best"], ["out"], to=UINT8),
+    ]
+    metadata = ultralytics("semantic", dict(enumerate(CLASSES)))
+    path = save(tmp_path / "m.onnx", nodes, {"out": (UINT8, [1, 64, 64])}, KERNEL, size=[64, 64], metadata=metadata)
+    image = images(1)[0][:64, :40]  # fits as it is, between grey bars
+    assert np.array_equal(labels_of(predictor(path), image), ((image / 255) @ WEIGHTS.T).argmax(-1))
+    small = image[:32, :20]  # is enlarged twice, and comes back by the nearest
+    assert labels_of(predictor(path), small).shape == (32, 20)
+
+
+@pytest.mark.parametrize("chosen", [True, False], ids=["end2end", "candidates"])
+def test_objects_of_ultralytics_become_instances(tmp_path, chosen):
+    boxes = [[8.0, 8.0, 40.0, 40.0], [9.0, 9.0, 41.0, 41.0], [48.0, 0.0, 64.0, 64.0]]
+    scores, numbers, weights = [0.9, 0.8, 0.6], [1, 1, 0], [1.0, 1.0, -1.0]
+    if chosen:  # the second one would have been dropped by the graph
+        rows = np.array([[*b, s, n, w] for b, s, n, w in zip(boxes, scores, numbers, weights, strict=True)])[[0, 2]]
+    else:
+        centred = [[(a + c) / 2, (b + d) / 2, c - a, d - b] for a, b, c, d in boxes]
+        own = np.eye(2)[numbers] * np.array(scores)[:, None]
+        rows = np.concatenate([centred, own, np.array(weights)[:, None]], 1).T
+    prototypes = np.ones((1, 1, 16, 16), np.float32)
+    prototypes[..., 8:] = -1  # the object of class 1 ends at the middle, that of class 0 lies to the right
+    nodes = [
+        onnx.helper.make_node("ReduceMax", ["images"], ["peak"], keepdims=0),
+        onnx.helper.make_node("Mul", ["peak", "zero"], ["none"]),
+        onnx.helper.make_node("Add", ["rows", "none"], ["output0"]),
+        onnx.helper.make_node("Add", ["protos", "none"], ["output1"]),
+    ]
+    constants = {"rows": rows[None].astype(np.float32), "protos": prototypes, "zero": np.float32(0)}
+    outputs = {"output0": (FLOAT, [1, *rows.shape]), "output1": (FLOAT, [1, 1, 16, 16])}
+    metadata = ultralytics("segment", {0: "bus", 1: "car"}, end2end=chosen)
+    path = save(tmp_path / "m.onnx", nodes, outputs, constants, size=[64, 64], metadata=metadata)
+    names = {"data_classes": ("none", "car", "bus"), "output": {"background": "none"}}
+    (one,) = predictor(path, class_map={"car": "car"}, **names).predict(
+        [Sample(case_id="a", image=np.full((64, 64, 3), 9, np.uint8), target=None)]
+    )
+    wanted = np.zeros((64, 64), int)
+    wanted[8:40, 8:32], wanted[:, 48:] = 1, 2
+    assert np.array_equal(one.labels, wanted)
+    assert np.array_equal(one.instances, np.where(wanted == 1, 2, np.where(wanted == 2, 1, 0)))
+
+
+def test_weights_outside_the_folder_are_refused(tmp_path):
+    path = save(tmp_path / "m.onnx", [CONV], {"logits": (FLOAT, [1, 5, "h", "w"])}, KERNEL)
+    model = onnx.load(path)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../secret.bin")
+    Path(path).write_bytes(model.SerializeToString())
+    (tmp_path.parent / "secret.bin").write_bytes(WEIGHTS.tobytes())
+    with pytest.raises(CheckpointError, match=r"keeps weights in ../secret.bin, which is not a file of its folder"):
+        predictor(path, **PLAIN)
+
+
+def test_a_damaged_file_is_one_line(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"not a graph")
+    with pytest.raises(CheckpointError, match="no ONNX file"):
+        predictor(str(tmp_path / "m.onnx"), **PLAIN)

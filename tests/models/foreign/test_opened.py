@@ -1,0 +1,111 @@
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from segmeter.classes import ClassSpec
+from segmeter.errors import CheckpointError, ConfigError, SegmeterError
+from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.models.foreign.config import ForeignConfig
+from segmeter.models.foreign.opened import describe, find_source, open_foreign
+from segmeter.models.foreign.registry import register_model
+
+from .parts import CLASSES, predictor, save_hub
+
+CARD = "classes: [a, b]\nsize: {fit: any}\noutput: {kind: labels, activation: softmax, axes: BHW}\n"
+
+
+@register_model("tests-dark", classes=["a", "b"], output={"kind": "labels"})
+def dark(images):
+    return (images.float().mean(1) < 100).int()
+
+
+def test_families_are_known_by_their_names():
+    found = {
+        text: find_source(Path(text)) for text in ("hf:a/b", "smp:Unet/resnet18", "x.onnx", "tests-dark", "runs/x")
+    }
+    assert [each and each.family for each in found.values()] == ["hf", "smp", "onnx", "plugin", None]
+
+
+def test_the_command_line_overrides_the_card_and_the_card_the_plugin(tmp_path):
+    (tmp_path / "card.yaml").write_text("classes: [c, d]\ninput: {order: bgr}\n")
+    told = ForeignConfig(card=str(tmp_path / "card.yaml"), classes=("e", "f"))
+    found = describe(find_source("tests-dark"), told)
+    assert (found.config.classes, found.config.input.order, found.config.output.kind) == (("e", "f"), "bgr", "labels")
+    assert "input.order" not in found.guessed
+    assert "input.channels" in found.guessed
+    assert found.sha256 != describe(find_source("tests-dark"), ForeignConfig()).sha256
+
+
+def test_a_missing_class_map_is_one_line_with_both_sides():
+    spec = ClassSpec(task="multiclass", names=("x", "y"), colours=((0, 0, 0),) * 2)
+    with pytest.raises(ConfigError, match=r"says nothing of the model's classes a, b.*\n.*\n.*a, b \| x, y"):
+        open_foreign(describe(find_source("tests-dark"), ForeignConfig()), spec)
+
+
+def test_a_task_that_the_model_can_t_have_is_refused():
+    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0),) * 2)
+    with pytest.raises(ConfigError, match="to go with the data's task"):
+        open_foreign(describe(find_source("tests-dark"), ForeignConfig()), spec)
+
+
+class Boom:
+    def __reduce__(self):
+        return (Path.touch, (Path("ran"),))
+
+
+@pytest.mark.parametrize("kind", ["pickle", "torchscript", "pt2"])
+def test_programs_are_refused_and_not_run(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "model.pt"
+    if kind == "pickle":
+        torch.save({"model": Boom()}, path)
+    else:
+        names = {"torchscript": ("m/data.pkl", "m/constants.pkl"), "pt2": ("m/archive_format", "m/models/model.json")}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names[kind]:
+                archive.writestr(name, b"")
+    with pytest.raises(CheckpointError, match=r"could run code; nothing ran.*ONNX"):
+        load_tensors(path)
+    assert not Path("ran").exists()
+
+
+def spoil(folder: Path, how: str) -> None:
+    import safetensors.torch
+
+    config = json.loads((folder / "config.json").read_text())
+    weights = folder / "model.safetensors"
+    if how == "remote code":
+        (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "mine.Model"}}))
+    elif how == "pickle":
+        weights.rename(folder / "pytorch_model.bin")
+    elif how == "no head":
+        (folder / "config.json").write_text(json.dumps(config | {"architectures": ["SegformerModel"]}))
+    elif how == "random head":
+        tensors = safetensors.torch.load_file(weights)
+        kept = {name: each for name, each in tensors.items() if "classifier" not in name}
+        safetensors.torch.save_file(kept, weights, {"format": "pt"})
+    else:
+        names = {str(i): f"class{i}" for i in range(7)}
+        (folder / "config.json").write_text(json.dumps(config | {"id2label": names}))
+
+
+@pytest.mark.parametrize(
+    ("how", "line"),
+    [
+        ("remote code", "code of its own"),
+        ("pickle", "has no safetensors"),
+        ("no head", "ForSemanticSegmentation"),
+        ("random head", "lacks weights, which would be random: decode_head.classifier"),
+        ("classes", "decode_head.classifier|can't load"),
+    ],
+)
+def test_a_folder_that_is_not_a_whole_model_is_refused(tmp_path, how, line):
+    folder = save_hub(tmp_path, "segformer")
+    spoil(folder, how)
+    with pytest.raises(SegmeterError, match=line) as caught:
+        predictor(f"hf:{folder}", input={"mean": []}, size={"fit": "any"})
+    assert "\n" not in str(caught.value)
+    assert len(CLASSES) == 5

@@ -1,0 +1,69 @@
+"""The page and the terminal of a decision."""
+
+from typing import Any
+
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.plan import Aims, plan_published
+from segmeter.report.decisions import Shown, decision_values, show_plan, show_tuned
+
+
+def shown(**aims: float) -> Shown:
+    return show_plan(plan_published(mean=0.78, sd=0.12, cases=40, config=MetricsConfig(), aims=Aims(**aims)))
+
+
+def test_each_aim_has_its_table_and_its_chart() -> None:
+    both = shown(width=0.05, detect=0.03)
+    assert [table.title.partition(":")[0] for table in both.tables] == [
+        "95 % interval of width 0.05",
+        "difference of 0.03 told with power 0.8",
+    ]
+    assert len(both.charts) == 2
+    (line,) = both.tables[0].rows
+    assert line[3:5] == ["93", "[62, 149]"]
+
+
+def test_the_page_links_only_to_sections_that_it_has() -> None:
+    values = decision_values(shown(width=0.05))
+    assert [name for name, _ in values["sections"]] == ["answer", "curves", "objections", "run"]
+    assert "<svg" in values["charts"][0][1]
+
+
+def test_a_spread_without_its_cases_is_noted() -> None:
+    plan = plan_published(mean=0.78, sd=0.12, cases=None, config=MetricsConfig(), aims=Aims(width=0.05))
+    assert "counts as exact" in show_plan(plan).notes[0]
+
+
+def tuned(**more: Any) -> dict[str, Any]:
+    tried = [
+        {
+            "values": {"threshold": t, "size": s},
+            "score": score,
+            "ci95": [score - 0.1, score + 0.1],
+            "gain": score - 0.5,
+            "share": 0.25,
+        }
+        for t, s, score in (("0.4", "0", 0.6), ("0.5", "0", 0.5), ("0.4", "8", 0.55), ("0.5", "8", 0.45))
+    ]
+    known = {"gain": 0.1, "optimism": 0.02, "corrected_gain": 0.08, "gain_ci95": [0.01, 0.2], "score": 0.58}
+    known |= {"score_ci95": [0.5, 0.66], "chosen": 0, "usual": 1, "n_cases": 20, "split": "val", "kind": "dataset"}
+    return {"by": "iou/cell", "better": "higher", "settings": tried, **known, **more}
+
+
+def test_a_tuning_shows_the_chosen_setting_first_and_a_curve_per_size() -> None:
+    found = show_tuned(tuned())
+    assert found.tables[0].rows[0][:3] == ["0.4", "0", "chosen"]
+    ((caption, chart),) = found.charts
+    assert [curve.name for curve in chart.curves] == ["size=0", "size=8"]
+    assert caption.startswith("2 of 2 curves")
+    assert not any("can't tell" in note for note in found.notes)
+
+
+def test_a_gain_whose_interval_holds_0_is_called_undecided() -> None:
+    assert any("can't tell" in note for note in show_tuned(tuned(gain_ci95=[-0.1, 0.2])).notes)
+
+
+def test_steps_without_numbers_have_a_table_and_no_curve() -> None:
+    result = tuned()
+    for one, value in zip(result["settings"], ("no", "yes", "no", "yes"), strict=True):
+        one["values"] = {"largest_component": value}
+    assert show_tuned(result).charts == []
