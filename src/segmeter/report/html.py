@@ -37,6 +37,7 @@ class _Comparison(Form):
     other_orders: dict[str, list[str]] = Field(default_factory=dict)
 
 
+OWN_PAGES = ("compare.html", "agree.html", "suspects.html", "label_next.html")  # the others are called report.html
 _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
 
 
@@ -128,7 +129,7 @@ def _write(
         config_text=config_text(folder / "config.yaml"),
         **values,
     )
-    path = folder / ("report.html" if template == "train.html" else template)
+    path = folder / (template if template in OWN_PAGES else "report.html")
     write_bytes(path, page)
     return path
 
