@@ -11,6 +11,7 @@ from segmeter.evaluation.decisions.agree import (
     TABLE,
     AgreeJob,
     agree,
+    check_readers,
     find_cases,
     masks_of_run,
     name_readers,
@@ -31,6 +32,7 @@ def run(config: AgreeConfig, job: Job) -> None:
     InputError
         Fewer than two readers, or files that can't be read or don't fit together. No folder is left.
     """
+    check_readers(config.data)
     spec = with_undecided(config.data.spec())
     readers, models = name_readers(config)
     runs = {place.resolve() for place in config.runs}

@@ -15,8 +15,9 @@ from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.data.folders.pairing import Files, twice_problems
 from segmeter.data.in_time import TimeLimit
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.options import Reading
-from segmeter.errors import DataError, InputError
+from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.decisions.config import AgreeKeys
 from segmeter.evaluation.finished.compare import short_names
 from segmeter.evaluation.memory import Room
@@ -77,6 +78,31 @@ class AgreeJob:
     reading: Reading
     metrics: MetricsConfig
     keys: AgreeKeys
+
+
+def check_readers(data: LabelsConfig) -> None:
+    """Refuse settings of masks that tell a prediction from a reference, as readers have no sides.
+
+    Raises
+    ------
+    ConfigError
+        With a line for each.
+    """
+    given = {
+        "data.invalid": ("to be error, as every value of a reader is a class", data.invalid == "count", data.invalid),
+        "data.instances": (
+            "to be true or false, as readers have no sides",
+            isinstance(data.instances, str),
+            data.instances,
+        ),
+        "data.resample": (
+            "to be refuse, as no reader's grid is the reference",
+            data.resample != "refuse",
+            data.resample,
+        ),
+    }
+    if problems := [expected("config", key, rule, value) for key, (rule, wrong, value) in given.items() if wrong]:
+        raise ConfigError(problems)
 
 
 def with_undecided(spec: ClassSpec) -> ClassSpec:

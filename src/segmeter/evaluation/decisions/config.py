@@ -127,16 +127,6 @@ class AgreeKeys(Config, title="config"):
         given = values["data"]
         return values if given.get("classes") or given.get("num_classes") else {**values, "data": {**given, **named}}
 
-    @rule("data")
-    @classmethod
-    def _of_labels(cls, data: LabelsConfig, given: Given) -> None:
-        if data.invalid == "count":
-            raise RuleError("to be error: every value of a reader is a class", key="data.invalid")
-        if data.instances in ("references", "predictions"):
-            raise RuleError("to be true or false, as readers have no sides", key="data.instances")
-        if data.resample != "refuse":
-            raise RuleError("to be refuse, as no reader's grid is the reference", key="data.resample")
-
 
 class SuspectsKeys(Config, title="config"):
     """The probabilities in which `segmeter suspects` looks for wrong labels, or for images to label next."""
