@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures
+from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
 from segmeter.metrics.probabilities.stored import NAME as SUMS
 from segmeter.metrics.probabilities.stored import empty_sums, summarise_calibration, write_sums
@@ -92,24 +93,13 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     if manifest.done:
         repair_finished(job, manifest)
         return read_json(job.folder / SUMMARY, Summary)
-    sums, measures = empty_sums(spec) if metrics.calibration else None, build_measures(metrics, spec)
+    sums = empty_sums(spec) if metrics.calibration else None
+    measure = partial(_row_of, job, build_measures(metrics, spec))
 
     def calibrate(prediction: Prediction) -> None:
         target, probs = prediction.sample.target, prediction.probs
         if sums is not None and probs is not None and target is not None:
             sums.update(target, probs)
-
-    def measure(prediction: Prediction, cleaned: Cleaned) -> CaseRow:
-        row = make_row(_maps_of(job, prediction, cleaned), measures)
-        terms, geometry = prediction.loss, None if metrics.spacing else prediction.sample.geometry
-        return replace(
-            row,
-            loss=None if terms is None else divide_terms(terms[None]),
-            loss_terms=() if terms is None else tuple((total, denominator) for total, denominator in terms.tolist()),
-            changed_pixels=cleaned.changed,
-            spacing=metrics.spacing if geometry is None else geometry.spacing,
-            unit="" if geometry is None else geometry.unit or "",
-        )
 
     try:  # calibration needs every probability, so with it all cases are predicted again
         done, probs = restore_cases(job, manifest, none=metrics.calibration), sums is not None
@@ -126,6 +116,20 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     write_json(job.folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *([] if sums is None else [SUMS])))
     return summary
+
+
+def _row_of(job: Evaluation, measures: Sequence[Measure], prediction: Prediction, cleaned: Cleaned) -> CaseRow:
+    """Measure a case; its spacing is the configured one, or else that of its file."""
+    row, terms = make_row(_maps_of(job, prediction, cleaned), measures), prediction.loss
+    geometry = None if job.metrics.spacing else prediction.sample.geometry
+    return replace(
+        row,
+        loss=None if terms is None else divide_terms(terms[None]),
+        loss_terms=() if terms is None else tuple((total, denominator) for total, denominator in terms.tolist()),
+        changed_pixels=cleaned.changed,
+        spacing=job.metrics.spacing if geometry is None else geometry.spacing,
+        unit="" if geometry is None else geometry.unit or "",
+    )
 
 
 def _maps_of(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseMaps | BandedMaps:

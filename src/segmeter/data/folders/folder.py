@@ -18,11 +18,12 @@ from segmeter.data.folders.folds import BY_CLASS, deal_folds, describe_dealing, 
 from segmeter.data.folders.pairing import (
     Listing,
     Names,
-    check_inside,
     class_folders,
     fetch,
+    layout,
     list_images,
-    missing_problem,
+    ordered,
+    pair_cases,
     scan_folder,
     scan_masks,
     twice_problems,
@@ -56,10 +57,10 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
     if not root.is_dir() and not url_of(root):
         tried = f"no folder {show(root.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("data", "root", "to be a folder", tried, "Set data.root=/path/to/the/data."))
-    images = scan_folder(root / config.images, role="images", remedy=_layout(config)).by_channel(config.channel_files)
+    images = scan_folder(root / config.images, role="images", remedy=layout(config)).by_channel(config.channel_files)
     classes = config.classes if config.task == "multilabel" else ()
     places = class_folders("data", root / config.masks, "masks", classes)
-    masks = [scan_masks(place, role=role, remedy=_layout(config)) for place, role in places]
+    masks = [scan_masks(place, role=role, remedy=layout(config)) for place, role in places]
     problems = [line for listing in (images, *masks) for line in listing.problems]
     if not all(listing.names for listing in (images, *masks)):
         raise DataError(problems)
@@ -71,7 +72,7 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
         stems = _stems(config, root, split, images, masks)
     except DataError as error:
         raise DataError([*problems, *error.problems]) from error
-    pairs = _pair(config, root, stems, images, masks, problems)
+    pairs = pair_cases(config, root, stems, images, masks, problems)
     return replace(_dataset(config, split, pairs), source=_source(config, root, split), problems=tuple(problems))
 
 
@@ -124,7 +125,7 @@ def join_sources(config: FolderConfig, *, split: str) -> Dataset:
         raise DataError(problems)
     return replace(
         parts[0],
-        pairs=_ordered(pairs),
+        pairs=ordered(pairs),
         problems=tuple(line for part in parts for line in part.problems),
         source=", ".join(part.source for part in parts),
         weights={name: config.sources[root] for root, name in names.items()},
@@ -199,7 +200,7 @@ def open_images(
         spec=spec,
         in_channels=in_channels,
         split="all",
-        pairs=_ordered(pairs),
+        pairs=ordered(pairs),
         max_pixels=max_pixels,
         orientation=orientation,
         level=level,
@@ -210,21 +211,6 @@ def open_images(
     if found:
         raise DataError(found)
     return dataset
-
-
-def _ordered(pairs: list[Pair]) -> tuple[Pair, ...]:
-    return tuple(sorted(pairs, key=lambda pair: pair.case_id))
-
-
-def _layout(config: FolderConfig) -> str:
-    """Describe the expected files in words."""
-    mask = f"<name>{config.mask_suffix}.png"
-    inner = f"{config.masks}/<class>/{mask}" if config.task == "multilabel" else f"{config.masks}/{mask}"
-    lists = f", {Path(config.lists) / 'train.txt'}, val.txt and test.txt" if config.lists else ""
-    return (
-        f"The expected layout under {show(Path(config.root).absolute())} is "
-        f"{config.images}/<name>.png and {inner}{lists}; data.images and data.masks name other folders."
-    )
 
 
 def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks: list[Listing]) -> list[str]:
@@ -263,7 +249,7 @@ def _classes_of(
 ) -> dict[str, tuple[str, ...]]:
     """Return the classes in each case; masks are read, unless known from an earlier start."""
     problems: list[str] = []
-    pairs = _pair(config, root, stems, images, masks, problems)
+    pairs = pair_cases(config, root, stems, images, masks, problems)
     dataset = replace(_dataset(config, "train, val", pairs), streams=not config.instances)
     found = verify(dataset, use_cache=config.verify == "cached")
     problems += found.problems
@@ -315,47 +301,3 @@ def _listed(root: Path, name: Path) -> list[str]:
     if here.is_file():
         remedy += f" There is {show(here)}: give absolute paths to take lists from there."
     return read_list(fetch(root / name), remedy=remedy)
-
-
-def _pair(
-    config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing], problems: list[str]
-) -> tuple[Pair, ...]:
-    """Pair complete cases by name, and report everything that is wrong with the names."""
-    problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
-    chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
-    listed = config.lists is not None or config.list_files
-    problems += twice_problems(chosen if listed else images.names, "images")  # of all splits, if all are used
-    wanted = [stem + config.mask_suffix for stem in chosen]
-    strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
-    for mask in masks:
-        problems += missing_problem(wanted, mask.names, what="a mask", remedy=_layout(config))
-        problems += twice_problems({name: mask.names[name] for name in wanted if name in mask.names}, "masks")
-        stray = "Remove these masks, or add their images."
-        problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
-    if not config.allow_links:
-        problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
-    return _ordered(
-        [
-            Pair(
-                case_id=safe_id(stem),
-                paths=(
-                    images.path(stem),
-                    *[mask.path(name) for mask in masks],
-                    *[one.path(stem) for one in images.more],
-                ),
-                more=len(images.more),
-            )
-            for stem, name in zip(chosen, wanted, strict=True)
-            if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
-        ]
-    )
-
-
-def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
-    """Return the folders, and the wanted files that are links."""
-    found = [listing.folder for listing, _ in wanted]
-    for listing, stems in wanted:
-        if listing.links:
-            names = (listing.names[stem][0] for stem in stems if stem in listing.names)
-            found += [listing.folder / name for name in names if name in listing.links]
-    return found

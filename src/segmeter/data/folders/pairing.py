@@ -1,4 +1,4 @@
-"""Lists the files of folders, here or behind a URL, and finds what pairs of them lack by name."""
+"""Lists the files of folders, here or behind a URL, and pairs images with masks by name."""
 
 import os
 import unicodedata
@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from segmeter.checks import expected, some
+from segmeter.data.config import FolderConfig
 from segmeter.data.files.sniff import SUFFIXES, VOLUME_NAMES, is_junk, show, stem_of, volume_format
 from segmeter.data.files.zarr import MARKS, is_zarr
 from segmeter.data.masks.annotations import annotations_of, open_annotations
+from segmeter.data.sample import Pair
 from segmeter.errors import DataError
+from segmeter.files import safe_id
 from segmeter.remote import Listed, list_place
 from segmeter.remote import fetch as fetch
 from segmeter.remote import unzipped as unzipped
@@ -240,3 +243,63 @@ def _fold(name: str) -> str:
     if name.isascii():
         return name.lower()
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def layout(config: FolderConfig) -> str:
+    """Describe in words the files that a data set of this configuration should have."""
+    mask = f"<name>{config.mask_suffix}.png"
+    inner = f"{config.masks}/<class>/{mask}" if config.task == "multilabel" else f"{config.masks}/{mask}"
+    lists = f", {Path(config.lists) / 'train.txt'}, val.txt and test.txt" if config.lists else ""
+    return (
+        f"The expected layout under {show(Path(config.root).absolute())} is "
+        f"{config.images}/<name>.png and {inner}{lists}; data.images and data.masks name other folders."
+    )
+
+
+def pair_cases(
+    config: FolderConfig, root: Path, stems: list[str], images: Listing, masks: list[Listing], problems: list[str]
+) -> tuple[Pair, ...]:
+    """Pair complete cases by name, and report everything that is wrong with the names."""
+    problems += missing_problem(stems, images.names, what="an image", remedy="Correct the list, or data.images.")
+    chosen = {stem: images.names[stem] for stem in stems if stem in images.names}
+    listed = config.lists is not None or config.list_files
+    problems += twice_problems(chosen if listed else images.names, "images")  # of all splits, if all are used
+    wanted = [stem + config.mask_suffix for stem in chosen]
+    strays = dict.fromkeys(stem + config.mask_suffix for stem in images.names)
+    for mask in masks:
+        problems += missing_problem(wanted, mask.names, what="a mask", remedy=layout(config))
+        problems += twice_problems({name: mask.names[name] for name in wanted if name in mask.names}, "masks")
+        stray = "Remove these masks, or add their images."
+        problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
+    if not config.allow_links:
+        problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
+    return ordered(
+        [
+            Pair(
+                case_id=safe_id(stem),
+                paths=(
+                    images.path(stem),
+                    *[mask.path(name) for mask in masks],
+                    *[one.path(stem) for one in images.more],
+                ),
+                more=len(images.more),
+            )
+            for stem, name in zip(chosen, wanted, strict=True)
+            if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
+        ]
+    )
+
+
+def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
+    """Return the folders, and the wanted files that are links."""
+    found = [listing.folder for listing, _ in wanted]
+    for listing, stems in wanted:
+        if listing.links:
+            names = (listing.names[stem][0] for stem in stems if stem in listing.names)
+            found += [listing.folder / name for name in names if name in listing.links]
+    return found
+
+
+def ordered(pairs: list[Pair]) -> tuple[Pair, ...]:
+    """Sort cases by their ids."""
+    return tuple(sorted(pairs, key=lambda pair: pair.case_id))
