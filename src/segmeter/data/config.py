@@ -13,7 +13,7 @@ from segmeter.data import known_classes
 from segmeter.data.classes_config import ClassesConfig as ClassesConfig
 from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
 from segmeter.data.classes_config import check_objects
-from segmeter.data.folders.nnunet import nnunet_folder
+from segmeter.data.nnunet import nnunet_folder
 from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
 DATA = Registry("data")

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
-from segmeter.data.folders.nnunet import read_labels
+from segmeter.data.nnunet import read_labels
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import Given, RuleError, Unit, rule
 

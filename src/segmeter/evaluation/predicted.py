@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.data.dataset import Dataset
+from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.location import UNKNOWN, Location
 from segmeter.data.planes import VolumeLocation, VolumeSet
 from segmeter.data.sample import Sample
-from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.distributed.batches import BatchOf, Part, split_passes
 from segmeter.evaluation.drive import drive
 from segmeter.evaluation.large import large_cases, split_parts

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from segmeter.classes import ClassSpec
+from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.sample import Sample
-from segmeter.data.thumbnail import Thumbnail, tapped, thumbnail_step
 from segmeter.distributed.batches import Part, own_batches, split_passes
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard

@@ -15,8 +15,8 @@ from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place, show
-from segmeter.data.folders.nnunet import NnunetLabels, read_labels
 from segmeter.data.masks.options import Reading
+from segmeter.data.nnunet import NnunetLabels, read_labels
 from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import NAME, hashes_of, read_records
 from segmeter.evaluation.memory import check_counts

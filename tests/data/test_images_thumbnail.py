@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from segmeter.data.files.array import ArrayRows
-from segmeter.data.thumbnail import LONGEST, Thumbnail, tapped, thumbnail_step
+from segmeter.data.images import LONGEST, Thumbnail, tapped, thumbnail_step
 
 
 @pytest.mark.parametrize("heights", [(1, 1, 1, 4), (7,), (3, 4), (2, 0, 5)], ids=str)
