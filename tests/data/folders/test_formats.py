@@ -122,7 +122,5 @@ def test_a_plane_per_class_comes_from_a_coco_file_too(tmp_path):
 def test_a_volume_is_refused_before_it_is_read(tmp_path):
     put(tmp_path / "images" / "a.png", noise(*SHAPE))
     save_nifti(tmp_path / "masks" / "a.nii.gz", np.zeros((3, *SHAPE), np.uint8))
-    with pytest.raises(
-        DataError, match=r"a\.nii\.gz: expected `mask` to hold one plane, got 3 x 12 x 10\. For volumes, set data"
-    ):
+    with pytest.raises(DataError, match=r"a\.nii\.gz: .*`mask` to hold one plane, got 3 x 12 x 10\. For volumes, set"):
         build_dataset(folder(tmp_path))

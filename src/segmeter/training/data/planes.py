@@ -62,8 +62,8 @@ class PlaneCases:
         return f"{self.volumes.fingerprint()} planes {how}"
 
     def kinds(self) -> list[tuple[Any, ...]]:
-        shapes = [np.delete(volume.shape, volume.axis).tolist() for volume in self._opened]
-        return [(*shapes[case], self._opened[case].images[0].name) for case, _ in self.places]
+        first = [volume[0].image for volume in self._opened]
+        return [(*first[case].shape[:2], str(first[case].dtype)) for case, _ in self.places]
 
 
 def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | None) -> NDArray[np.int64]:

@@ -1,0 +1,104 @@
+"""Label volumes are written in every format, and read back by other libraries and by our reader."""
+
+from functools import partial
+
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+import zarr
+
+from segmeter.classes import ClassSpec
+from segmeter.data.files.geometry import NOWHERE, Geometry
+from segmeter.data.files.opened import open_array
+from segmeter.data.planes import VolumeLocation
+from segmeter.export.config import ExportConfig
+from segmeter.export.volumes import check_volume_export, volume_file, write_nifti
+from segmeter.export.writer import Writer
+
+LABELS = np.random.default_rng(0).integers(0, 3, (4, 30, 17)).astype(np.uint8)
+EDGES = (3.0, 0.5, 0.25)
+AFFINE = np.array([[0, -0.5, 0, 7.0], [0.25, 0, 0, -2.0], [0, 0, 3.0, 1.0], [0, 0, 0, 1]])  # x and y are exchanged
+
+
+def place_of(path, geometry=NOWHERE):
+    return VolumeLocation(spacing=geometry.spacing, unit=geometry.unit, geometry=geometry, source=path)
+
+
+@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr"])
+def test_a_label_volume_is_read_back_voxel_by_voxel(form, tmp_path):
+    place = place_of(tmp_path / "a.npy", Geometry(spacing=EDGES, unit="mm"))
+    suffix, write = volume_file(ExportConfig(labels_format=form), LABELS, place)
+    path = tmp_path / f"labels{suffix}"
+    write(path)
+    peers = {
+        "nifti": lambda: np.asarray(nibabel.load(path).dataobj).T,
+        "tiff": lambda: tifffile.imread(path),
+        "zarr": lambda: zarr.open_array(str(path), mode="r")[:],
+    }
+    found = peers[form]()
+    np.testing.assert_array_equal(found, LABELS)
+    assert found.dtype == np.uint8
+    with open_array(path, settled=True, axes="map") as array:
+        np.testing.assert_array_equal(np.concatenate(list(array.blocks())).reshape(LABELS.shape), LABELS)
+        assert array.geometry.spacing == EDGES
+        assert array.geometry.unit == "mm"
+
+
+@pytest.mark.parametrize(
+    ("source", "suffix"), [("a.nii", ".nii.gz"), ("a.nii.gz", ".nii.gz"), ("a.MHA", ".mha"), ("a.npy", ".tif")]
+)
+def test_the_format_is_that_of_the_image(source, suffix, tmp_path):
+    assert volume_file(ExportConfig(), LABELS, place_of(tmp_path / source))[0] == suffix
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_nifti_repeats_the_header_of_its_image_but_not_its_scaling(order, tmp_path):
+    header = nibabel.Nifti1Header(endianness=order)
+    header.set_data_dtype(np.int16)
+    image = nibabel.Nifti1Image(LABELS.T.astype(np.int16), AFFINE, header)
+    image.header.set_slope_inter(2, 5)
+    image.header.set_xyzt_units("mm")
+    image.set_qform(AFFINE, 2)
+    image.set_sform(AFFINE, 3)
+    nibabel.save(image, tmp_path / "a.nii")
+    write_nifti(tmp_path / "b.nii.gz", LABELS, place_of(tmp_path / "a.nii"))
+    found = nibabel.load(tmp_path / "b.nii.gz")
+    np.testing.assert_array_equal(np.asarray(found.dataobj).T, LABELS)
+    np.testing.assert_array_equal(found.affine, nibabel.load(tmp_path / "a.nii").affine)
+    assert [int(found.header[code]) for code in ("qform_code", "sform_code", "xyzt_units")] == [2, 3, 2]
+    assert found.get_data_dtype() == np.dtype(np.uint8)
+
+
+def test_nifti_of_another_format_states_the_affine_in_millimetres(tmp_path):
+    geometry = Geometry(spacing=tuple(edge * 1000 for edge in EDGES), unit="um", affine=AFFINE)
+    write_nifti(tmp_path / "b.nii.gz", LABELS, place_of(tmp_path / "a.npy", geometry))
+    found = nibabel.load(tmp_path / "b.nii.gz")
+    np.testing.assert_array_equal(found.affine, AFFINE)
+    assert found.header.get_zooms() == EDGES[::-1]
+
+
+@pytest.mark.parametrize("form", ["nifti", "tiff", "zarr"])
+def test_a_multilabel_volume_has_a_file_per_class(form, tmp_path):
+    spec = ClassSpec(task="multilabel", names=("liver", "lung"), colours=((9, 0, 0), (0, 9, 0)))
+    labels = np.stack([LABELS == 1, LABELS > 0]).astype(np.uint8)
+    locate = partial(place_of, geometry=Geometry(spacing=EDGES, unit="mm"))
+    writer = Writer(tmp_path, ExportConfig(labels_format=form), spec, locate=lambda case_id: locate(tmp_path / "a.npy"))
+    written = writer.write("a", labels)
+    for name, mask in zip(spec.names, labels, strict=True):
+        (path,) = (tmp_path / each for each in written if f"labels/{name}/" in each)
+        with open_array(path, settled=True, axes="map") as array:
+            np.testing.assert_array_equal(np.concatenate(list(array.blocks())).reshape(mask.shape), mask)
+
+
+def test_files_that_hold_no_planes_are_refused_together():
+    spec = ClassSpec(task="multilabel", names=("x", "y"), colours=((9, 0, 0), (0, 9, 0)))
+    config = ExportConfig(labels_format="png", probs=True, probs_format="tiff", confidence=True, objects=("coco",))
+    found = check_volume_export(config, spec)
+    assert [line.partition("`")[2].partition("`")[0] for line in found] == [
+        "labels_format=png",
+        "probs_format=tiff",
+        "confidence",
+        "objects",
+    ]
+    assert not check_volume_export(ExportConfig(), spec)
