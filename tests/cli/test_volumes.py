@@ -18,6 +18,7 @@ from segmeter.export.volumes import write_nifti
 from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.training.data.sampling import SampleSource
+from tests.cli.sharded import contents, newest, run, run_shards, whole
 from tests.volumes_made import EDGES, write_cases
 
 nibabel = pytest.importorskip("nibabel")
@@ -48,10 +49,6 @@ def in_world(world, monkeypatch):
     return f"checkpoint={run}/checkpoints/best"
 
 
-def newest(command):
-    return max(Path("runs", command).iterdir(), key=lambda path: path.stat().st_mtime_ns)
-
-
 def test_check_says_what_the_volumes_hold(in_world, capsys):
     main(["check", *DATA, "output=found.json"])
     found = json.loads(Path("found.json").read_text())["splits"]
@@ -65,7 +62,7 @@ def test_volumes_are_measured_in_3d_as_nnunet_and_surface_distance_measure_the_f
     surfaces = pytest.importorskip("surface_distance")
     measure = "metrics.measures=[{name: surface, surface: marching_cubes}]"
     main(["eval", in_world, "data.split=all", *QUIET, measure])
-    folder, table = newest("eval"), {}
+    folder, table = newest("runs/eval"), {}
     rows = read_cases(folder)
     assert len(rows) == 10
     for row in rows:
@@ -101,7 +98,7 @@ def test_the_exported_network_takes_planes_with_their_neighbours(in_world, capsy
 @pytest.mark.parametrize("form", ["auto", "nifti", "mha", "nrrd"])
 def test_label_volumes_lie_where_their_images_lie(form, in_world):
     main(["predict", in_world, "input=scans/images", f"export.labels_format={form}", *QUIET[:3]])
-    files = sorted((newest("predict") / "predictions/labels").iterdir())
+    files = sorted((newest("runs/predict") / "predictions/labels").iterdir())
     assert len(files) == 10
     for path in files:
         source = Path("scans/images", path.name.partition(".")[0] + ".nii.gz")
@@ -120,7 +117,7 @@ def test_label_volumes_lie_where_their_images_lie(form, in_world):
 def test_an_interrupted_eval_goes_on_to_the_same_bytes(in_world, monkeypatch):
     line = ["eval", in_world, "data.split=all", *QUIET]
     main([*line, "run.name=whole"])
-    whole, real, seen = newest("eval"), predicted.predict_volume, []
+    whole, real, seen = newest("runs/eval"), predicted.predict_volume, []
 
     def stops(*given, **options):
         if len(seen) == 4:
@@ -132,11 +129,19 @@ def test_an_interrupted_eval_goes_on_to_the_same_bytes(in_world, monkeypatch):
     with pytest.raises(SystemExit):
         main([*line, "run.name=cut"])
     monkeypatch.setattr(predicted, "predict_volume", real)
-    cut = newest("eval")
+    cut = newest("runs/eval")
     main([*line, f"resume={cut}"])
     for path in sorted((whole / "predictions").rglob("*.nii.gz")):
         assert path.read_bytes() == (cut / path.relative_to(whole)).read_bytes()
     assert json.loads((whole / "metrics.json").read_text()) == json.loads((cut / "metrics.json").read_text())
+
+
+def test_merged_shards_have_the_figures_and_the_files_of_the_whole(in_world):
+    line = [in_world, "data.split=all", "metrics.measures=[surface]", "device=cpu", *QUIET]
+    wanted = whole("eval", line)
+    folders = run_shards("eval", 3, *line)
+    assert run("merge", f"runs=[{','.join(map(str, folders))}]", "run.name=merged", *QUIET[:3]) == 0
+    assert contents(newest("runs/merge")) == wanted
 
 
 @pytest.mark.parametrize(
