@@ -1,10 +1,12 @@
 """Trains on planes of drawn volumes beside a plain loop over the same planes, and measures the memory that planes take.
 
-    python benchmarks/volumes.py --work FOLDER [--steps 250]
+    python benchmarks/volumes.py --work FOLDER [--steps 250] [--loss sum]
+    python benchmarks/volumes.py --work FOLDER --memory CHECKPOINT
 
-Both train the same U-Net on planes that are drawn alike: `segmeter train` for `--steps`, and a plain loop (the focal
-loss of segmentation-models-pytorch, Adam, float32, no augmentation) for as many seconds of the processor. Start,
-checks, validation and reports count as ours. Each gets one thread.
+Both train the same U-Net on planes that are drawn alike: `segmeter train` for `--steps`, and a plain loop (the losses
+of segmentation-models-pytorch, Adam, float32, no augmentation) for as many seconds of the processor. Start, checks,
+validation and reports count as ours. Each gets one thread. `--memory` instead measures the largest resident memory of
+`predict` and `eval` with a checkpoint of one channel and two classes, each in a process of its own.
 """
 
 import argparse
@@ -22,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from record import RESULTS, circumstances, write_record
+from record import RESULTS, circumstances, update_record
 from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.planes import VolumeSet
@@ -81,7 +83,7 @@ def dice_of(labels: NDArray[Any], target: NDArray[Any]) -> list[float]:
     return [float(2 * (a & b).sum() / (a.sum() + b.sum())) for a, b in pairs]
 
 
-def plain_loop(root: Path, seconds: float) -> tuple[torch.nn.Module, int]:
+def plain_loop(root: Path, seconds: float, loss: str) -> tuple[torch.nn.Module, int]:
     """Train on the samples that `segmeter train` draws, until the processor has worked for `seconds`."""
     data = build_folder(
         FolderConfig(root=str(root), classes=CLASSES, planes="k", in_channels=1, lists="."), split="train"
@@ -93,13 +95,15 @@ def plain_loop(root: Path, seconds: float) -> tuple[torch.nn.Module, int]:
     )
     torch.manual_seed(0)
     network = smp.Unet("resnet18", DEPTH, None, in_channels=1, classes=len(CLASSES), decoder_channels=DECODER)
-    loss, optimizer = smp.losses.FocalLoss("multiclass"), torch.optim.Adam(network.parameters(), 1e-3)
+    parts = [smp.losses.FocalLoss("multiclass"), *([smp.losses.DiceLoss("multiclass")] if loss == "sum" else [])]
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3)
     start, step = time.process_time(), 0
     while time.process_time() - start < seconds:
         images, targets, _ = source.batch(*divmod(step, len(source)))
         batch = torch.from_numpy((images - MEAN) / STD).permute(0, 3, 1, 2).float()
         optimizer.zero_grad()
-        loss(network(batch), torch.from_numpy(targets.astype(np.int64))).backward()
+        logits, target = network(batch), torch.from_numpy(targets.astype(np.int64))
+        torch.stack([part(logits, target) for part in parts]).sum().backward()
         optimizer.step()
         step += 1
     return network.eval(), step
@@ -112,31 +116,31 @@ def predict(network: torch.nn.Module, image: NDArray[Any]) -> NDArray[Any]:
     return labels.permute(2, 1, 0).numpy()
 
 
-READ = """
+RUN = """
 import re, sys
 from pathlib import Path
-from segmeter.classes import ClassSpec
-from segmeter.data.planes import VolumeSet
-from segmeter.data.sample import Pair
-spec = ClassSpec(task="binary", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)))
-pair = Pair(case_id="a", paths=(sys.argv[1],))
-volume = VolumeSet(spec=spec, in_channels=1, split="all", pairs=(pair,), planes="k", context=1).open_volume(0)
-for plane in volume:
-    plane.image.sum()
-status = Path("/proc/self/status").read_text()
-print(*(int(re.search(rf"{name}:\\s+(\\d+)", status)[1]) for name in ("VmHWM", "RssFile")))
+from segmeter.cli.main import main
+main(sys.argv[1:])
+print("peak", re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 
 
-def measure_memory(work: Path) -> dict[str, list[float]]:
-    """Peak and mapped memory in MB of reading all planes of a volume of 512 x 512 with few and with many planes."""
-    found = {}
-    for depth in (8, 160):
-        path = work / f"deep{depth}.nii.gz"
-        pixels = np.random.default_rng(0).normal(60, 160, (512, 512, depth)).astype(np.int16)
-        nibabel.save(nibabel.Nifti1Image(pixels, np.diag((*EDGES, 1.0))), path)
-        child = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
-        found[f"{depth} planes"] = [round(int(kilobytes) / 1000, 1) for kilobytes in child.stdout.split()]
+def measure_memory(work: Path, checkpoint: str) -> dict[str, dict[str, int]]:
+    """Largest resident memory in MB of `predict` and `eval` for volumes of 512 x 512 with few and with many planes."""
+    found: dict[str, dict[str, int]] = {}
+    for depth in (8, 64, 256):
+        root, mask = work / f"deep{depth}", np.zeros((512, 512, depth), np.uint8)
+        mask[128:256, 128:256, depth // 4 : depth // 2] = 1
+        image = (200 * mask + np.random.default_rng(0).integers(-40, 40, (512, 512, 1))).astype(np.int16)
+        for folder, pixels in (("images", image), ("masks", mask)):
+            (root / folder).mkdir(parents=True)
+            nibabel.save(nibabel.Nifti1Image(pixels, np.diag((*EDGES, 1.0))), root / folder / "a.nii.gz")
+        lines = {"predict": [f"input={root / 'images'}"], "eval": [f"data.root={root}", "data.split=all"]}
+        for command, given in lines.items():
+            given += [f"checkpoint={checkpoint}", f"run.root={work}", "report.html=false", "device=cpu"]
+            line = [sys.executable, "-c", RUN, command, *given]
+            said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+            found.setdefault(command, {})[f"{depth} planes"] = round(int(said.rpartition("peak ")[2]) / 1000)
     return found
 
 
@@ -144,18 +148,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--loss", choices=("focal", "sum"), default="focal")
+    parser.add_argument("--memory", metavar="CHECKPOINT")
     given = parser.parse_args()
     before, root = circumstances("segmentation-models-pytorch"), given.work / "data"
+    if given.memory:
+        update_record(RESULTS / "volumes.json", "memory_mb", before | measure_memory(given.work, given.memory))
+        return
     torch.set_num_threads(1)
     write_cases(root)
     net = ["model.encoder=resnet18", "model.weights=null", f"model.depth={DEPTH}"]
     net += [f"model.decoder_channels={list(DECODER)}".replace(" ", ""), f"data.mean=[{MEAN}]", f"data.std=[{STD}]"]
-    net += [f"training.batch_size={BATCH}", f"training.steps={given.steps}", f"run.root={given.work}"]
+    net += [
+        f"training.batch_size={BATCH}",
+        f"training.steps={given.steps}",
+        f"run.root={given.work}",
+        f"loss={given.loss}",
+    ]
     ours_s = segmeter("train", *DATA, f"data.root={root}", *net)
     (run,) = (given.work / "train").iterdir()
     segmeter("eval", f"checkpoint={run}/checkpoints/best", f"run.root={given.work}", "report.html=false")
     (evaluation,) = (given.work / "eval").iterdir()
-    network, steps = plain_loop(root, ours_s)
+    network, steps = plain_loop(root, ours_s, given.loss)
     ours, plain = [], []
     for name in (root / "test.txt").read_text().split():
         image, target = draw(int(name))
@@ -165,9 +179,8 @@ def main() -> None:
     found: dict[str, Any] = {"seconds_of_processor": round(ours_s, 1), "plain_steps": steps}
     for name, values in (("segmeter", ours), ("plain loop", plain)):
         found[name] = dict(zip(CLASSES[1:], np.round(np.mean(values, axis=0), 4).tolist(), strict=True))
-    found["peak_and_mapped_mb"] = measure_memory(given.work)
     print(found)
-    write_record(RESULTS / "volumes.json", before | found)
+    update_record(RESULTS / "volumes.json", f"{given.loss} loss, {given.steps} steps", before | found)
 
 
 if __name__ == "__main__":
