@@ -1,5 +1,7 @@
 import time
 from contextlib import contextmanager
+from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -305,13 +307,21 @@ def test_timing_a_step_changes_nothing_of_the_job_and_gives_the_first_loss(tmp_p
     job = tiny_job(tmp_path)
     before = {name: value.clone() for name, value in job.model.segmenter.state_dict().items()}
     state = torch.get_rng_state()
-    seconds, first_loss = step_module.time_step(job)
+    seconds, first_loss = step_module.time_step(job, limit_s=0.0)
     assert seconds > 0
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in job.model.segmenter.state_dict().items())
     assert not list(tmp_path.iterdir())
     train(tiny_job(tmp_path, epochs=None, steps=1, log_every=1, validate_every=None))
     assert first_loss == pytest.approx(rows(tmp_path, validated=False)[0]["loss"], rel=0.2)  # dropout differs
+
+
+@pytest.mark.parametrize(("limit_s", "expected"), [(60.0, 0.6), (0.0, 0.5)])
+def test_the_first_step_and_a_step_that_was_held_up_are_not_timed(tmp_path, monkeypatch, limit_s, expected):
+    """After a step of 9 s to warm up, the lower median counts: of all five, or of two where no time is left."""
+    ticks = [tick for start, end in pairwise(np.cumsum([0, 9, 5, 0.5, 0.6, 0.7, 0.4])) for tick in (start, end)]
+    monkeypatch.setattr(step_module, "time", SimpleNamespace(monotonic=iter(ticks).__next__))
+    assert step_module.time_step(tiny_job(tmp_path), limit_s=limit_s)[0] == pytest.approx(expected)
 
 
 def test_a_slow_run_shows_its_loss_before_its_first_line(tmp_path, monkeypatch):

@@ -27,6 +27,9 @@ VALIDATION_SHARE = 0.2  # of a time budget
 LEAST_SIDE = 128  # pixels of a crop that is made smaller to save time
 LIGHTER = {"resnet34": ("resnet18", 0.69)}  # the encoder, and its share of the time of a step
 FORWARD_SHARE = 1 / 3  # of the time of a step
+HALVED_SHARE = 0.5  # of the time of a step: half the resolution, which loses thin objects, has to save as much
+# Updating the weights takes as long as this many pixels: two cores need .24 s of CPU for ResNet-34's, .30 for 256 x 256
+UPDATE_PIXELS = 52_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,8 @@ class TrainPlan:
         Keys of the group `model` that a time budget changes.
     chosen
         The values that were filled in, as "group.key" -> plain value.
+    step_s, steps
+        The seconds that a step should take, and the number that the time budget holds; 0 if they were not measured.
     problem
         Why the time budget is too short, and what would do; empty if it is not.
     """
@@ -50,6 +55,8 @@ class TrainPlan:
     augment: AugmentConfig
     model: dict[str, object] = field(default_factory=dict)
     chosen: dict[str, object] = field(default_factory=dict)
+    step_s: float = 0.0
+    steps: int = 0
     problem: str = ""
 
     @property
@@ -114,8 +121,9 @@ def fit_budget(
 ) -> TrainPlan:
     """Make the time budget hold `LEAST_STEPS` steps and `LEAST_VALIDATIONS` validations, or say what would.
 
-    While a step takes too long, its cost is lowered in this order: a smaller batch, a lighter encoder, a smaller crop,
-    and a network that sees images at half of their resolution. Values that the user set stay.
+    While a step takes too long, its cost is lowered in this order: a smaller batch, a lighter encoder and a smaller
+    crop. The network sees images at half of their resolution, which loses thin objects, only if the budget then holds
+    or a step takes half the time. Values that the user set stay.
 
     Parameters
     ----------
@@ -130,38 +138,21 @@ def fit_budget(
     is_open
         Whether the user left a key such as "model.encoder" to us.
     """
-    training, budget = plan.training, plan.training.budget_seconds
+    budget = plan.training.budget_seconds
     if budget is None:
         return plan
     wanted = (1 - VALIDATION_SHARE) * budget / LEAST_STEPS  # seconds of a step
-    batch, sides, cost = int(training.batch_size), _sample(plan.augment, seen), step_s
-    changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}, "model": {}}
-    if cost > wanted and "training.batch_size" in plan.chosen and batch > LEAST_BATCH:
-        smaller = max(LEAST_BATCH, int(batch * wanted / cost))
-        cost *= smaller / batch
-        batch = changes["training"]["batch_size"] = smaller
-        if "data.samples_per_epoch" in plan.chosen:
-            changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * batch
-    if cost > wanted and is_open("model.encoder") and model.encoder in LIGHTER:
-        changes["model"]["encoder"], share = LIGHTER[model.encoder]
-        cost *= share
-    if cost > wanted and isinstance(plan.chosen.get("augment.crop"), tuple):
-        shrunk = [_shrink(side, math.sqrt(wanted / cost)) for side in sides]
-        cost *= math.prod(shrunk) / math.prod(sides)
-        sides = (shrunk[0], shrunk[1])
-        changes["augment"]["crop"] = sides
-    if cost > wanted and is_open("model.downsample") and model.downsample == 1 and min(sides) >= LEAST_SIDE:
-        changes["model"]["downsample"] = 2
-        cost /= 4
+    plan = _lighten(replace(plan, step_s=step_s), model, wanted, seen=seen, is_open=is_open)
+    training, cost, changes = plan.training, plan.step_s, dict[str, object]()
     steps = int((1 - VALIDATION_SHARE) * budget / cost)
     if steps < LEAST_VALIDATIONS * EPOCH_BATCHES and is_open("training.validate_every"):
         every = max(1, steps // (LEAST_VALIDATIONS + 2))  # two to spare, as times vary
-        changes["training"] |= {"validate_every": every, "validate_unit": "steps"}
+        changes |= {"validate_every": every, "validate_unit": "steps"}
     pixels = max(height * width for height, width in seen.sizes)
-    case_s = FORWARD_SHARE * cost / (batch * math.prod(sides)) * pixels
+    case_s = FORWARD_SHARE * cost / (int(training.batch_size) * math.prod(_sample(plan.augment, seen))) * pixels
     held = max(LEAST_BATCH, int(VALIDATION_SHARE * budget / LEAST_VALIDATIONS / case_s))
     if held < val_cases and (training.validate_cases is None or "training.validate_cases" in plan.chosen):
-        changes["training"]["validate_cases"] = held
+        changes["validate_cases"] = held
     problem = ""
     if cost > wanted:
         needed = math.ceil(cost * LEAST_STEPS / (1 - VALIDATION_SHARE))
@@ -169,7 +160,47 @@ def fit_budget(
             f"training.time_budget={training.time_budget} holds about {steps} steps of {cost:.2g} s on this machine as "
             f"busy as it is, fewer than {LEAST_STEPS}; {needed} s would do."
         )
-    return replace(plan.filled(**changes), problem=problem)
+    return replace(plan.filled(training=changes), steps=steps, problem=problem)
+
+
+def _lighten(
+    plan: TrainPlan, model: Any, wanted: float, *, seen: DataReport, is_open: Callable[[str], bool]
+) -> TrainPlan:
+    """Lower the cost of a step to the wanted seconds, as far as open values allow; see `fit_budget`."""
+    batch, sides, cost = int(plan.training.batch_size), _sample(plan.augment, seen), plan.step_s
+    changes: dict[str, dict[str, object]] = {"training": {}, "data": {}, "augment": {}, "model": {}}
+    if cost > wanted and "training.batch_size" in plan.chosen and batch > LEAST_BATCH:
+        affordable = _pixels_within(batch * math.prod(sides), wanted / cost)
+        smaller = max(LEAST_BATCH, int(affordable / math.prod(sides)))
+        cost *= _share(batch * math.prod(sides), smaller / batch)
+        batch = changes["training"]["batch_size"] = smaller
+        if "data.samples_per_epoch" in plan.chosen:
+            changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * batch
+    if cost > wanted and is_open("model.encoder") and model.encoder in LIGHTER:
+        changes["model"]["encoder"], share = LIGHTER[model.encoder]
+        cost *= share
+    if cost > wanted and isinstance(plan.chosen.get("augment.crop"), tuple):
+        factor = math.sqrt(_pixels_within(batch * math.prod(sides), wanted / cost) / (batch * math.prod(sides)))
+        shrunk = [_shrink(side, factor) for side in sides]
+        cost *= _share(batch * math.prod(sides), math.prod(shrunk) / math.prod(sides))
+        sides = (shrunk[0], shrunk[1])
+        changes["augment"]["crop"] = sides
+    left = _share(batch * math.prod(sides), 1 / 4)
+    pays = cost > wanted and (cost * left <= wanted or left <= HALVED_SHARE)
+    if pays and is_open("model.downsample") and model.downsample == 1 and min(sides) >= LEAST_SIDE:
+        changes["model"]["downsample"] = 2
+        cost *= left
+    return replace(plan.filled(**changes), step_s=cost)
+
+
+def _share(pixels: int, factor: float) -> float:
+    """The share of a step's time that is left if its pixels are multiplied by the factor."""
+    return (factor * pixels + UPDATE_PIXELS) / (pixels + UPDATE_PIXELS)
+
+
+def _pixels_within(pixels: int, share: float) -> float:
+    """The pixels of a step that takes this share of the time, not below 0."""
+    return max(0.0, share * (pixels + UPDATE_PIXELS) - UPDATE_PIXELS)
 
 
 def _sample(augment: AugmentConfig, seen: DataReport) -> tuple[int, int]:

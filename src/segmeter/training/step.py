@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from segmeter.training.signals import StopSignals
 
 SHOWN_CASES = 8  # of a batch, in a message
 _LOG = logging.getLogger(__name__)
-TIMED_STEPS, SLOW_STEP_S = 2, 3.0  # of a plan; one step that takes this long is enough
+TIMED_STEPS = 2, 5  # of a plan: at least and at most, after the first
 _LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
@@ -106,27 +107,34 @@ def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Ca
     )
 
 
-def time_step(job: TrainJob) -> tuple[float, float]:
-    """Seconds of a training step on this machine, as busy as it is now, and the loss of the first step.
+def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
+    """Seconds of a warm training step on this machine, as busy as it is now, and the loss of the first step.
 
-    A copy of the model takes a step to warm up and two that are timed, or a single one if that takes long. Waiting for
-    batches counts. Neither the job nor any generator changes.
+    A copy of the model takes a step to warm up, which compiles kernels and may take ten times as long. Two to five more
+    are timed, and their lower median counts, as another program may hold up one of them. Waiting for batches counts.
+    Neither the job nor any generator changes.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds after which no third timed step begins.
     """
     device = check_job(job)
     model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss, cores=job.model.cores)
     state, training = capture_rng(device), job.settings.training
     probe = replace(job, model=model, world=ALONE)
     limits = Limits(config=training, batches_per_epoch=len(job.data.source))
-    learner, losses, spent = Learner(probe, device, limits), list[float](), 0.0
+    learner, losses, times = Learner(probe, device, limits), list[float](), list[float]()
+    least, most = TIMED_STEPS
     with open_batches(probe, device, step=0, progress=lambda step: 1.0) as source:
-        while len(losses) < 2 or (len(losses) <= TIMED_STEPS and spent < SLOW_STEP_S):
+        while len(times) <= least or (len(times) <= most and sum(times[1:]) < limit_s):
             start = time.monotonic()
             batches = [source.take() for _ in range(training.accumulate)]
             loss, _, _ = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
             losses += read_scalars([loss])  # waits for the device
-            spent = spent + time.monotonic() - start if len(losses) > 1 else 0.0
+            times.append(time.monotonic() - start)
     restore_rng(state)
-    return spent / (len(losses) - 1), losses[0]
+    return median_low(times[1:]), losses[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,7 @@ _LOG = logging.getLogger(__name__)
 BATCH_PANEL = 240  # longest side of a sample, pixels
 _GAP = 6  # between image and target
 CASE_PANEL = 320  # longest side of a panel, pixels: small, as there are many
+TIMING_SHARE = 0.02  # of a time budget, for the steps that are timed to choose what fits
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
@@ -103,6 +104,8 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         "planned": as_plain(plan.chosen),
     } | ({} if start is None else {"start": start})
     with open_run(config, job, resumed=resumed, facts=facts, accept=partial(check_resumed, training)) as folder:
+        if device.type == "cpu":
+            _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
         _say(plan)
         advise(config, train_data, val_data)
         result = train(replace(training, folder=folder))
@@ -126,7 +129,10 @@ def _fit(
     seen: DataReport,
     val_cases: int,
 ) -> TrainPlan:
-    """Time two steps, show the first loss, and choose what the time budget can hold; then check the choice likewise."""
+    """Time warm steps, show the first loss, and choose what the time budget can hold; then time and choose once more.
+
+    The second choice begins anew from the open plan, so a first time that was too long takes nothing for good.
+    """
     given = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
 
     def is_open(key: str) -> bool:
@@ -135,13 +141,17 @@ def _fit(
         usual = type(values).model_fields.get(name)
         return usual is not None and key not in given and getattr(values, name) == usual.default
 
+    start, step_s, limit_s = plan, 0.0, TIMING_SHARE * (plan.training.budget_seconds or 0)
     for turn in range(2):
         now = _planned(config, plan)
-        seconds, loss = time_step(prepared(now))
+        timed = prepared(now)
+        seconds, loss = time_step(timed, limit_s=limit_s)
+        step_s = step_s * seconds / plan.step_s if turn else seconds  # of the plan before it was fitted
         if not turn:
-            sys.stdout.write(f"measured  {seconds:.2g} s a step, loss {loss:.4f} before training\n")
+            threads = f" in {torch.get_num_threads()} threads" if timed.settings.device == "cpu" else ""
+            sys.stdout.write(f"measured  {seconds:.2g} s a step{threads}, loss {loss:.4f} before training\n")
             sys.stdout.flush()
-        plan = fit_budget(plan, now.model, step_s=seconds, seen=seen, val_cases=val_cases, is_open=is_open)
+        plan = fit_budget(start, config.model, step_s=step_s, seen=seen, val_cases=val_cases, is_open=is_open)
         if _planned(config, plan) == now:
             break
     return plan
@@ -244,6 +254,8 @@ def _say(plan: TrainPlan) -> None:
         text = " ".join(plan.overrides)
         sys.stdout.write(f"planned   {text}\n")
         _LOG.info("planned: %s", text)
+    if plan.steps:
+        sys.stdout.write(f"expected  about {plan.steps} steps of {plan.step_s:.2g} s, and time to validate\n")
     if plan.problem:
         _LOG.warning(plan.problem)
 
