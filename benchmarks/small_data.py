@@ -4,15 +4,22 @@
 
 The images of an eye's fundus are drawn, with branching vessels of 1 to 9 pixels, uneven light, spots and noise. Six
 are for training, one for validation, and twenty others for testing. `segmeter train training=auto`, then `segmeter
-eval`. Beside its Dice stands that of a black top-hat with the radius, smoothing and threshold that suit the seven
-images best.
+eval`. Settings of the training can be added, such as training.time_budget=4m. Beside its Dice stands that of a black
+top-hat with the radius, smoothing and threshold that suit the seven images best.
+
+    python benchmarks/small_data.py --objects --work FOLDER
+
+trains on objects that touch, with cores (`data=instances`) and on plain masks, for the same steps. One set is
+`draw_scene` of `data=cells`. The other has ellipses of very unequal sizes. Plain masks are split by a watershed.
 """
 
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +30,20 @@ from scipy import ndimage
 from skimage.draw import disk
 
 from record import RESULTS, circumstances, write_record
+from segmeter.cli.main import main
+from segmeter.data.synthetic import draw_scene
 
 SIZE = (960, 999)
 SPLITS = {"train": 6, "val": 1, "test": 20}
+OBJECT_SIZE, OBJECT_SPLITS = 96, {"train": 48, "val": 8, "test": 32}
+SHORT = (  # a light network and few steps, so that all of it takes half an hour
+    *("model.encoder=resnet18", "model.depth=3", "model.decoder_channels=[64,32,16]", "augment.crop=[64,64]"),
+    *("optimizer.lr=0.002", "training.ema=0.98", "training.steps=160", "training.validate_every=80"),
+    *("training.validate_unit=steps", "training.pictures=0"),
+)
+QUIET = ("metrics.bootstrap=0", "report.html=false", "report.overlays=0")
+WATERSHED = "postprocess.steps=[{name:remove_small_objects,min_pixels:16},{name:watershed}]"
+VARIANTS = (("cores", (), ()), ("plain", ("data.core_depth=null",), (WATERSHED,)))
 TOP_HATS = ((6, 9), (1.5, 2.5), (0.03, 0.04, 0.05, 0.06, 0.08))  # radius, deviation of the smoothing, threshold
 
 
@@ -98,18 +116,96 @@ def dice_of_top_hat(
     return 2 * overlap / total
 
 
-def segmeter(command: str, runs: Path, *overrides: str) -> Path:
-    """Run a command; the folder of its only run."""
-    subprocess.run([sys.executable, "-m", "segmeter", command, f"run.root={runs}", *overrides], check=True)
+def segmeter(command: str, runs: Path, *overrides: str, here: bool = False) -> Path:
+    """Run a command, in this process if `here`; the folder of its only run."""
+    arguments = [command, f"run.root={runs}", *overrides]
+    if here:
+        main([*arguments])
+    else:
+        subprocess.run([sys.executable, "-m", "segmeter", *arguments], check=True)
     (folder,) = (runs / command).iterdir()
     return folder
 
 
-def measure(work: Path) -> dict[str, Any]:
+def draw_unequal(rng: np.random.Generator, size: int) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+    """Image and objects: dull ellipses, radius 4 to 14, most of them beside another one that they may touch."""
+    lines, columns = np.mgrid[:size, :size]
+    objects, light = np.zeros((size, size), np.uint16), np.full((size, size), 0.12)
+    grain = ndimage.gaussian_filter(rng.normal(size=(size, size)), 1.2)
+    covered, number = rng.uniform(0.35, 0.6), 0
+    for _ in range(600):
+        radius, stretch, turn = np.exp(rng.uniform(*np.log((4, 14)))), rng.uniform(1, 2.6) ** 0.5, rng.uniform(0, np.pi)
+        centre = rng.uniform(0, size, 2)
+        if number and rng.random() < 0.7:
+            centre = rng.choice(np.argwhere(objects)) + rng.normal(0, 1.3 * radius, 2)
+        y, x = lines - centre[0], columns - centre[1]
+        along, across = y * np.sin(turn) + x * np.cos(turn), y * np.cos(turn) - x * np.sin(turn)
+        outline = 1 + 0.1 * np.cos(3 * np.arctan2(across, along) + rng.uniform(0, 6))
+        depth = np.hypot(along / stretch, across * stretch) / (radius * outline)
+        mask = depth < 1
+        if mask.sum() >= 30 and (objects[mask] > 0).mean() <= 0.06:
+            mask, number = mask & (objects == 0), number + 1
+            objects[mask] = number
+            dome = 0.6 + 0.4 * np.sqrt(1 - depth[mask] ** 2)
+            light[mask] += rng.uniform(0.25, 0.5) * dome * (1 + 0.12 * grain[mask] / grain.std())
+        if (objects > 0).mean() > covered:
+            break
+    seen = ndimage.gaussian_filter(light, 1.0) + rng.normal(0, 0.03, light.shape)
+    return np.clip(255 * seen, 0, 255).round().astype(np.uint8), objects
+
+
+def draw_touching(rng: np.random.Generator, size: int) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+    """Image and objects of the cells that are built in: round, long and dividing ones, which touch and overlap."""
+    scene = draw_scene(rng, size)
+    return scene.image, scene.instances
+
+
+def write_objects(root: Path, draw: Callable[..., tuple[NDArray[np.uint8], NDArray[np.uint16]]]) -> None:
+    """Images, maps of object numbers, and the lists of the splits."""
+    first = 0
+    for split, count in OBJECT_SPLITS.items():
+        numbers = range(first, first + count)
+        for number in numbers:
+            for folder, pixels in zip(
+                ("images", "masks"), draw(np.random.default_rng(number), OBJECT_SIZE), strict=True
+            ):
+                (root / folder).mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels).save(root / folder / f"{number:03d}.png")
+        (root / f"{split}.txt").write_text("".join(f"{number:03d}.png\n" for number in numbers), encoding="utf-8")
+        first += count
+
+
+def measure_objects(work: Path) -> dict[str, Any]:
+    """PQ and IoU on the test images of each set for each seed, with cores and on plain masks, in turn."""
+    found: dict[str, Any] = {}
+    for name, draw in (("touching", draw_touching), ("unequal", draw_unequal)):
+        root = work / name
+        write_objects(root, draw)
+        data = ("data=instances", f"data.root={root}", "data.lists=.", "data.in_channels=1")
+        for seed, (variant, trains, splits) in itertools.product(range(3), VARIANTS):
+            runs = work / f"{name}_{variant}_{seed}"
+            trained = segmeter("train", runs, *data, *SHORT, *trains, f"seed={seed}", here=True)
+            tested = segmeter("eval", runs, f"checkpoint={trained}", *QUIET, *splits, here=True)
+            summary = json.loads((tested / "metrics.json").read_bytes())
+            history = [json.loads(line) for line in (trained / "history.jsonl").read_text("utf-8").splitlines()]
+            stages = [line["stages"] for line in history if "stages" in line]
+            run = {
+                "pq": summary["measures"]["pq"]["object"]["dataset"],
+                "iou": summary["per_class"]["object"]["iou"],
+                "step_s": round(sum(each.get("step", 0) for each in stages) / history[-1]["step"], 4),
+                "validation_s": round(sum(each.get("validation", 0) for each in stages), 1),
+                "load": round(os.getloadavg()[0], 1),
+            }
+            found.setdefault(name, {}).setdefault(variant, []).append(run)
+            print(name, variant, seed, run, flush=True)
+    return found
+
+
+def measure(work: Path, *settings: str) -> dict[str, Any]:
     root, runs = work / "data", work / "runs"
     write_cases(root)
     data = ("data=folder", f"data.root={root}", "data.lists=.", "data.classes=[background,vessel]")
-    trained = segmeter("train", runs, *data, "training=auto")
+    trained = segmeter("train", runs, *data, "training=auto", *settings)
     tested = segmeter("eval", runs, f"checkpoint={trained}", "data.split=test")
     record = json.loads((trained / "run.json").read_bytes())
     summary = json.loads((tested / "metrics.json").read_bytes())
@@ -117,21 +213,27 @@ def measure(work: Path) -> dict[str, Any]:
     seven = read_cases(root, "train", "val")
     choice = max(itertools.product(*TOP_HATS), key=lambda choice: dice_of_top_hat(seven, *choice))
     return {
+        "settings": settings,
         "training": record["result"],
+        "planned": record.get("planned"),
+        "load": round(os.getloadavg()[0], 1),
         "vessel": summary["per_class"]["vessel"],
         "top_hat": {"choice": choice, "dice": round(dice_of_top_hat(read_cases(root, "test"), *choice), 4)},
     }
 
 
-def main() -> None:
+def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="a new folder for data and runs")
-    parser.add_argument("--output", type=Path, default=RESULTS / "small_data.json")
+    parser.add_argument("--objects", action="store_true", help="objects that touch, with cores and without")
+    parser.add_argument("settings", nargs="*", help="of the training, such as training.time_budget=4m seed=1")
+    parser.add_argument("--output", type=Path, help="by default small_data.json or objects.json in results/")
     given = parser.parse_args()
-    found = measure(given.work)
+    found = measure_objects(given.work) if given.objects else measure(given.work, *given.settings)
     print(json.dumps(found, indent=2))
-    write_record(given.output, found | circumstances())
+    record = given.output or RESULTS / ("objects.json" if given.objects else "small_data.json")
+    write_record(record, found | circumstances())
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from segmeter.checks import (
+    close_name,
     condense,
     expected,
     known_file,
@@ -106,3 +107,7 @@ def test_long_values_are_shown_by_their_type():
     assert shown("a  b\n") == "'a b\\n'"
     assert shown(np.zeros((40, 40))) == "ndarray of shape (40, 40)"
     assert shown(list(range(100))) == "list"
+
+
+def test_a_name_in_capitals_is_close_to_its_own():
+    assert close_name("PQ/cell", ["sq/cell", "pq/cell", "iou/cell"]) == "Did you mean 'pq/cell'?"

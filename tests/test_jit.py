@@ -23,6 +23,22 @@ def test_numba_says_runtime_error_when_no_cache_folder_can_be_written(monkeypatc
     assert double(21) == 42
 
 
+def test_compiling_is_said_once_and_so_is_that_nothing_can_be_kept(monkeypatch, caplog, tmp_path):
+    from numba.core import caching, config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    caplog.set_level("INFO", "segmeter.jit")
+    for said in (jit._say_compiling, jit._warn_of_no_cache):
+        said.cache_clear()
+    for _ in range(2):
+        assert jit.kernel(lambda value: 3 * value)(2) == 6
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    for _ in range(2):
+        jit.kernel(lambda value: value)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert caplog.records[0].shown
+
+
 @pytest.mark.parametrize("decorate", DECORATORS, ids=lambda decorate: decorate.__name__)
 def test_a_division_by_0_is_that_of_ieee_754_and_nan_is_kept(decorate):
     divide = decorate(lambda a, b: a / b)

@@ -130,14 +130,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def close_name(name: str, known: Iterable[str]) -> str:
-    """Suggest the closest known name; "" if none is close."""
+    """Suggest the closest known name, whatever its case; "" if none is close."""
     names = sorted(known)
     renamed = RENAMED.get(str(name).rpartition(".")[2])
     now = [one for one in names if one.rpartition(".")[2] == renamed]
     if now:
         return f"It is called {now[0]!r} now."
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close else ""
+    folded = {one.lower(): one for one in names}
+    close = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
+    return f"Did you mean {folded[close[0]]!r}?" if close else ""
 
 
 def shown(given: object) -> str:

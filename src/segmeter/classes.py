@@ -25,6 +25,8 @@ Colour = tuple[int, int, int]
 Byte = Annotated[int, Field(ge=0, le=255)]
 Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
+SURE_ABOVE = 0.95  # a model that was trained on cores gives their pixels a higher probability
+CORE = 2  # in binary training targets that mark the cores of objects, whose other pixels are 1
 _MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outside the classes
 
 

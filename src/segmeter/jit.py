@@ -4,8 +4,8 @@ Every kernel is compiled on its first call, runs without the GIL, and divides as
 NaN, no exception). Import kernels where they are first used, because numba takes a moment to load.
 """
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
+_LOG = logging.getLogger(__name__)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 EXACT: frozenset[str] = frozenset()
@@ -63,13 +64,33 @@ def _compile(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
 
 
 def _keep_on_disk(function: Function, compiled: Any) -> Function:
-    with suppress(RuntimeError):  # no folder for it can be written (a read-only install and home): compile anew
+    try:
         compiled._cache = _StampedCache(function)
+    except RuntimeError:  # a read-only install and home
+        _warn_of_no_cache()
     return cast(Function, compiled)
+
+
+@cache
+def _say_compiling() -> None:
+    _LOG.info("compiling loops for this machine, which takes seconds; later runs find them.", extra={"shown": True})
+
+
+@cache
+def _warn_of_no_cache() -> None:
+    _LOG.warning(
+        "no folder can keep compiled loops: every run compiles them anew. Set NUMBA_CACHE_DIR to such a folder."
+    )
 
 
 class _StampedCache(FunctionCache):  # type: ignore[misc]
     """numba's cache on disk, extended to notice new options and changes in other files."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            _say_compiling()
+        return found
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         parts = _parts(self._py_func)

@@ -4,12 +4,14 @@ import html
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import segmeter
+from segmeter.api.histogram import Histogram
 from segmeter.cli.main import main
 from segmeter.errors import SegmeterError
 from segmeter.report.pictures.layers import MATCHED, MISSED
@@ -120,6 +122,22 @@ def test_the_worst_cases_are_listed_and_shown():
         found.show("case11")
     with pytest.raises(SegmeterError, match="Give `evaluate` a list of pairs"):
         segmeter.evaluate(draw(4), classes=CLASSES, ignore_index=255).show("case1")
+
+
+def test_the_distribution_of_a_score_is_a_picture():
+    found = segmeter.evaluate([*draw(4)], classes=CLASSES, ignore_index=255)
+    drawn = found.plot()
+    np.testing.assert_array_equal(drawn.counts, np.histogram(found.cases["mean_iou"], 20, (0, 1))[0])
+    heights = [
+        float(bar.get("height")) for bar in ElementTree.fromstring(drawn._repr_svg_()).iter() if "rect" in bar.tag
+    ]
+    np.testing.assert_allclose(heights, 110 * drawn.counts / drawn.counts.max(), atol=0.05)
+    with pytest.raises(SegmeterError, match="Did you mean 'iou/"):
+        found.plot("iuo/" + CLASSES[1])
+    wide = Histogram.of("a < b", np.array([np.nan, np.inf, 2, 7]))
+    assert repr(wide) == "a < b, 4 cases, 1 undefined, 1 infinite"
+    assert (wide.edges[0], wide.edges[-1], wide.counts.sum()) == (2, 7, 2)
+    assert "a &lt; b" in wide._repr_svg_()
 
 
 def test_numbered_objects_are_shown_as_matched_or_missed():

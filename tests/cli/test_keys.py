@@ -51,6 +51,9 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/finished/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
+    "evaluation/decisions/agree.py": ("agree",),
+    "evaluation/decisions/held_out.py": ("eval",),  # what it advises to run first
+    "evaluation/decisions/label_next.py": ("predict",),
     "evaluation/decisions/config.py": ("plan",),
     "evaluation/decisions/": ("tune",),
     "report/decisions.py": ("plan", "tune"),

@@ -14,10 +14,11 @@ def test_what_was_said_before_the_run_was_opened_is_in_its_log(tmp_path, capsys)
         with logged(tmp_path):
             LOG.warning("late")
             LOG.info("quiet")
+            LOG.info("shown", extra={"shown": True})
         LOG.warning("after")
-    assert capsys.readouterr().err == "warning: early 1\nwarning: late\nwarning: after\n"
+    assert capsys.readouterr().err == "warning: early 1\nwarning: late\nshown\nwarning: after\n"
     lines = (tmp_path / "log.txt").read_text().splitlines()
-    assert [line.split(" segmeter.somewhere ")[1] for line in lines] == ["early 1", "late", "quiet"]
+    assert [line.split(" segmeter.somewhere ")[1] for line in lines] == ["early 1", "late", "quiet", "shown"]
 
 
 def test_a_second_run_does_not_get_the_warnings_of_the_first(tmp_path):

@@ -50,6 +50,12 @@ def test_classes_are_required_without_a_preset():
         FolderConfig(root="x")
 
 
+def test_an_unknown_preset_is_the_only_problem():
+    with pytest.raises(ConfigError) as error:
+        FolderConfig(root="x", preset="cityscape")
+    assert len(error.value.problems) == 1
+
+
 def test_label_map_takes_numbers_as_keys_and_colours_with_spaces():
     config = FolderConfig(root="x", classes=("a", "b"), label_map={0: 0, 255: 1, "1, 2, 3": 1, "-1": 0})  # type: ignore[dict-item]
     assert config.labels_of() == {"0": 0, "255": 1, "1,2,3": 1, "-1": 0}

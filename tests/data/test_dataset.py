@@ -148,6 +148,8 @@ def test_masks_of_object_numbers_give_their_foreground_and_the_objects(tmp_path)
     np.testing.assert_array_equal(sample.target, wanted)
     assert sample.target.dtype == np.uint8
     np.testing.assert_array_equal(sample.instances, np.where(numbers == 255, 0, numbers))
+    with pytest.raises(ConfigError, match=r"`core_depth` to be null but for masks of object numbers of one class"):
+        folder(tmp_path, instances=True, ignore_index=2, core_depth=2)
     with pytest.raises(DataError, match=r"look like numbers of objects|to hold only 0 to 1"):
         build_dataset(folder(tmp_path, ignore_index=255))[0]
     for fields in ({"task": "multiclass"}, {"label_map": {"1": 1}}):

@@ -1,11 +1,12 @@
 """Sums and denominators of batches add up to the loss of all of them, and bad labels are named when asked for."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from segmeter.errors import InputError
-from segmeter.losses.additive import AdditiveLoss, PixelMeanLoss, SumLoss, additive, check_labels, divide
+from segmeter.losses.additive import AdditiveLoss, CoreLoss, PixelMeanLoss, SumLoss, additive, check_labels, divide
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from tests.losses.cases import make_case, run
@@ -89,3 +90,19 @@ def test_it_adds_over_batches_where_all_parts_do():
     denominators = sum(loss.denominators(target) for _, target in halves)
     assert denominators.tolist() == [(case.target != 255).sum(), 3]
     torch.testing.assert_close(divide(sum(loss.sums(*half) for half in halves), denominators), loss(*case))
+
+
+def test_the_loss_of_cores_asks_the_same_logit_twice():
+    """Binary cross-entropies of torch. Mutation seen to fail: the shift added."""
+    rng = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 1, 6, 5, generator=rng, dtype=torch.float64)
+    target = torch.randint(0, 3, (2, 6, 5), generator=rng)
+    target[0, 0] = 255
+    loss = CoreLoss(FocalLoss("binary", gamma=0.0, ignore_index=255))
+    valid, known = logits[:, 0][target != 255], target[target != 255]
+    entropy = nn.functional.binary_cross_entropy_with_logits
+    wanted = entropy(valid, (known >= 1).double()) + entropy(valid - np.log(19), (known == 2).double()) / 2
+    torch.testing.assert_close(loss(logits, target).double(), wanted, rtol=1e-6, atol=0)
+    halves = [(logits[:1], target[:1]), (logits[1:], target[1:])]
+    denominators = sum(loss.denominators(labels) for _, labels in halves)
+    torch.testing.assert_close(divide(sum(loss.sums(*half) for half in halves), denominators), loss(logits, target))

@@ -21,7 +21,7 @@ from segmeter.postprocess.pipeline import build_steps, run_steps
 
 from .conftest import make_spec
 
-EVERY = [STEPS.schema(name)() for name in STEPS.names()]
+EVERY = [STEPS.schema(name)() for name in STEPS.names() if name != "cores"]  # which needs probabilities
 
 
 def test_changed_pixels_of_each_step_by_hand():

@@ -1,6 +1,8 @@
 """Fixtures of the report tests: small runs, with and without hostile names."""
 
+import base64
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise
+from segmeter.report.columns import SCORE_STEPS
 from segmeter.report.pictures.layers import draw_layers, write_layers
 
 HOSTILE = (
@@ -91,3 +94,16 @@ def picture_inputs(rng):
     labels = rng.integers(0, 3, (20, 30)).astype(np.uint8)
     image = rng.integers(0, 255, (20, 30, 3)).astype(np.uint8)
     return image, target, labels
+
+
+def unpack_page(block):
+    """Unpack a text of `pack_page`; columns and arrays get their ``values`` as the page sees them."""
+    content = zlib.decompress(base64.b64decode(block))
+    start = 4 + int.from_bytes(content[:4], "little")
+    header = json.loads(content[4:start])
+    for entry in (*header["columns"], *header["arrays"].values()):
+        if "type" in entry:
+            found = np.frombuffer(content, entry["type"], entry["length"], start + entry["offset"])
+            scored = entry.get("kind") == "score"  # 65535 is undefined
+            entry["values"] = np.where(found == 65535, np.nan, found / SCORE_STEPS) if scored else found
+    return header

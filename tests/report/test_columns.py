@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from segmeter.report.columns import Column, pack_page, unpack_page, within
+from segmeter.report.columns import Column, pack_page, within
+
+from .conftest import unpack_page
 
 
 def column(kind, values, key="x"):

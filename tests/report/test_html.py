@@ -22,11 +22,10 @@ from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import summarise_calibration
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.columns import unpack_page
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 
-from .conftest import HOSTILE, HOSTILE_IDS, make_rows, write_picture
+from .conftest import HOSTILE, HOSTILE_IDS, make_rows, unpack_page, write_picture
 
 VOID = {"meta", "img", "input", "br"}
 

@@ -1,10 +1,9 @@
 """A folder of predictions: the cases that have a picture, and the classes that occur in them."""
 
-from segmeter.report.columns import unpack_page
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import prediction_values
 
-from .conftest import write_picture
+from .conftest import unpack_page, write_picture
 
 
 def test_cases_and_classes_are_those_of_the_pictures(tmp_path, rng, spec):

@@ -120,6 +120,10 @@ def test_a_binary_task_is_followed_by_its_object(task, monitor):
     spec = ClassSpec(task=task, names=("ground", "cell"), colours=((0, 0, 0), (9, 9, 9)))
     assert find_monitor("auto", spec) == monitor
     assert find_monitor("mean_iou", spec) == "mean_iou"
+    matched = "pq/cell" if task == "binary" else "pq/mean"
+    assert find_monitor("auto", spec, objects=True) == matched
+    with pytest.raises(ConfigError, match="to be a score that validation computes, got 'pq/"):
+        find_monitor(matched, spec)
 
 
 def test_only_a_loss_is_better_where_it_is_lower():

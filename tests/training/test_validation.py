@@ -12,6 +12,7 @@ from torch.nn import functional
 from segmeter.classes import ClassSpec
 from segmeter.data.files import array
 from segmeter.data.folders.folder import build_folder
+from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import World
 from segmeter.errors import DataError, RunError
 from segmeter.inference import results as outbox
@@ -23,6 +24,7 @@ from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
+from segmeter.postprocess.config import SEPARATING
 from segmeter.training.config import monitors
 from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
 from segmeter.training.signals import StopSignals
@@ -30,6 +32,7 @@ from segmeter.training.validation import (
     UNLEARNED,
     Scored,
     Share,
+    count_objects,
     join_shares,
     name_scores,
     take_share,
@@ -185,7 +188,7 @@ class Silent:
 
     config = InferenceConfig()
 
-    def predict(self, cases, *, loss):
+    def predict(self, cases, *, probs, loss):
         for case in (cases[index] for index in range(len(cases))):
             yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=np.ones((1, 2)))
 
@@ -248,3 +251,24 @@ def test_a_loss_that_needs_whole_maps_gets_them(large_set):
     whole = validate(predictor, FixedCases(spec=large_set.spec, samples=samples), loss)
     found = validate(predictor, CachedDataset(large_set, Budget(0)), loss)
     assert found == whole
+
+
+def test_objects_of_all_cases_together_give_pq():
+    """A case with both objects found, and one with two that are merged (IoU 1/2, no match): 2 / (2 + 1/2 + 2/2)."""
+    spec = ClassSpec(task="binary", names=("none", "cell"), colours=((0, 0, 0), (9, 9, 9)))
+    instances = np.zeros((4, 12), np.uint16)
+    instances[:, 1:5], instances[:, 5:9] = 1, 2
+    labels, sure = (instances > 0).astype(np.uint8), np.where(instances > 0, 0.99, 0.0)[None].astype(np.float32)
+    apart = sure.copy()
+    apart[..., 4:6] = 0.8
+    scored = []
+    for index, probs in enumerate((apart, sure)):
+        sample = Sample(case_id=str(index), image=labels[..., None], target=labels, instances=instances)
+        prediction = Prediction(sample=sample, labels=labels, probs=probs)
+        objects = count_objects(prediction, SEPARATING, spec)
+        scored.append(
+            Scored(index=index, counts=count_case(labels, labels, spec), terms=np.ones((1, 2)), objects=objects)
+        )
+    values = join_shares([Share(scored=scored)], spec, total=2)[0].values
+    assert values["pq/cell"] == pytest.approx(2 / 3.5, rel=1e-12)
+    assert set(values) == set(monitors(spec, objects=True))

@@ -14,6 +14,7 @@ from PIL.Image import Image, fromarray
 
 from segmeter.api.adapters.flat import flatten, write_metrics
 from segmeter.api.comparison import Comparison, compare
+from segmeter.api.histogram import Histogram
 from segmeter.api.pairs import WHERE, Case, measure_pairs, read_classes
 from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown
 from segmeter.classes import ClassSpec, Task
@@ -27,7 +28,7 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_o
 from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.figures import aggregates
+from segmeter.report.figures import aggregates, title
 from segmeter.report.html import write_report
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects, measured_objects
@@ -115,6 +116,18 @@ class Evaluation:
         shown = shown[..., None] if shown.ndim == 2 else shown
         options: dict[str, Any] = {"title": case_id, "headline": board.headline, "score": score, "objects": objects}
         return fromarray(draw_overlay(shown, target, labels, self.spec, **options))
+
+    def plot(self, score: str | None = None) -> Histogram:
+        """Draw how many cases have which value of a score, such as "iou/car"; None is the headline.
+
+        Raises
+        ------
+        ConfigError
+            The cases have no such score.
+        """
+        settled = settle_headline(self.metrics.replace(headline=score) if score else self.metrics, self.spec)
+        board = build_scoreboard(order_rows("Evaluation.plot", self.rows, self.spec), self.spec, settled)
+        return Histogram.of(title(board.headline), board.values(board.headline))
 
     def to_pandas(self) -> Any:
         """Convert `cases` to a pandas.DataFrame, if pandas is installed."""

@@ -1,5 +1,6 @@
 """Writes terminal help from the schemas, so that it can't disagree with the program."""
 
+import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -173,4 +174,5 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 1)).columns)
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

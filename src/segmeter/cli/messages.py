@@ -34,16 +34,18 @@ def describe(error: Exception) -> tuple[list[str], int]:
 
 
 class _Shown(logging.Handler):
-    """Prints warnings, and keeps them for the log of a run that is opened later."""
+    """Prints warnings and what is `shown`, and keeps warnings for the log of a run that is opened later."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self.early: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:  # errors are printed once, by `main`
             sys.stderr.write(f"warning: {record.getMessage()}\n")
             self.early.append(record)
+        elif getattr(record, "shown", False):
+            sys.stderr.write(f"{record.getMessage()}\n")
 
 
 class _Log(logging.Handler):

@@ -10,7 +10,7 @@ from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard
-from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
+from segmeter.postprocess.config import INSTANCE_STEPS
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import EvaluatedCases, draw_run
 
@@ -58,7 +58,7 @@ def draw_predicted(
 
 def _numbers_objects(config: EvalConfig | PredictConfig) -> bool:
     """Whether post-processing makes instances, which label maps alone don't show."""
-    return any(isinstance(step, WatershedConfig | DistanceSplitConfig) for step in config.postprocess.steps)
+    return any(step.name in INSTANCE_STEPS for step in config.postprocess.steps)
 
 
 def _unreadable(config: EvalConfig | PredictConfig) -> str:

@@ -56,7 +56,7 @@ class ClassesConfig(Config, title="data"):
     @rule("classes")
     @classmethod
     def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
-        check_names(classes, given.task, cls.naming)
+        check_names(classes, given.task, cls.naming if given.preset is None else "")
 
     @rule("colours")
     @classmethod

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, model_validator
 
 from segmeter.checks import nearest
-from segmeter.classes import Colours
+from segmeter.classes import CORE, Colours
 from segmeter.data import known_classes
 from segmeter.data.classes_config import ClassesConfig as ClassesConfig
 from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
@@ -178,6 +178,8 @@ class FolderConfig(DataConfig):
     """The part of a case's name that tells the patient; cases of one patient stay in one split and one fold. With
     "prefix:8" it is the first 8 characters, with "prefix:_" the text before the last "_". With "pair" it is the name
     without its side (Image_01L, Image_01R)."""
+    core_depth: Annotated[float | None, Unit("pixels")] = Field(None, gt=0, le=100)
+    """As in `data=instances`, where it is 2; null trains on plain masks."""
     group_until: str = ""
     """Cases whose names agree up to this text stay in one split and one fold: "_" keeps p07_1 and p07_2 together."""
 
@@ -238,6 +240,13 @@ class FolderConfig(DataConfig):
         if strata is not None and given.fold is None:
             raise RuleError("to be null without folds", "Set data.fold=1/5.")
 
+    @rule("core_depth")
+    @classmethod
+    def _of_objects(cls, core_depth: float | None, given: Given) -> None:
+        if core_depth is not None and (not given.instances or given.instance_divisor or given.ignore_index == CORE):
+            remedy = f"Set it to null, or data.instances=true and another data.ignore_index than {CORE}."
+            raise RuleError("to be null but for masks of object numbers of one class", remedy)
+
     @rule("group_by")
     @classmethod
     def _of_names(cls, group_by: str | None, given: Given) -> None:
@@ -275,6 +284,9 @@ class InstancesConfig(FolderConfig):
     """Names of the pixels outside and inside of objects."""
     instances: bool = True
     """Whether masks hold object numbers, 0 being none."""
+    core_depth: Annotated[float | None, Unit("pixels")] = Field(2.0, gt=0, le=100)
+    """Where the core of an object begins, counted from its outermost pixels. The model learns to be sure in cores
+    alone, so that post-processing can tell objects that touch apart by them. null trains on plain masks."""
 
 
 @DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")

@@ -20,6 +20,7 @@ from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
 from segmeter.data.in_time import TimeLimit, fetched
 from segmeter.data.location import Location, read_location
+from segmeter.data.masks.label_mapping import mark_cores
 from segmeter.data.masks.options import Overlap, Reading
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
 from segmeter.data.sample import Pair, Sample
@@ -66,6 +67,8 @@ class Dataset:
         Whether masks hold object numbers, 0 being none; labels are then 1 inside any object.
     divisor
         If the values are class * divisor + number, as in Cityscapes; None for numbers alone.
+    core_depth
+        If targets mark the cores of objects, as training wants them; see `mark_cores`.
     key, overlap
         How masks are read, see `Reading`.
     source
@@ -92,6 +95,7 @@ class Dataset:
     rows_above: float = math.inf
     instances: bool = False
     divisor: int | None = None
+    core_depth: float | None = None
     key: str | None = None
     overlap: Overlap = "error"
     source: str = ""
@@ -116,8 +120,10 @@ class Dataset:
             check_same_size(pair.image, image.shape[:2], path, target.labels.shape)
         if not targets:
             return Sample(case_id=pair.case_id, image=image, target=None)
-        labels = self.stack([each.labels for each in targets])
-        return Sample(case_id=pair.case_id, image=image, target=labels, instances=targets[0].instances)
+        labels, instances = self.stack([each.labels for each in targets]), targets[0].instances
+        if self.core_depth is not None and instances is not None:
+            labels = mark_cores(labels, instances, depth=self.core_depth)
+        return Sample(case_id=pair.case_id, image=image, target=labels, instances=instances)
 
     @property
     def reading(self) -> Reading:

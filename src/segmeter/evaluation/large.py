@@ -61,7 +61,9 @@ def check_streamable(
 def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
     """Find the settings that need a whole map, each with its remedy."""
     steps = unbounded_steps(postprocess.steps, spec)
-    needs = [(f"postprocess.{name}", "Leave it out; an opening needs `fill`.") for name in steps]
+    needs = [
+        (f"postprocess.{name}", "Leave it out, or set postprocess=none; an opening needs `fill`.") for name in steps
+    ]
     flags = [name for name in ("probs", "confidence") if getattr(export, name)]
     needs += [(f"export.{name}", "Set it to false.") for name in flags]
     return needs + ([("export.objects", "Set it to [].")] if export.objects else [])

@@ -143,6 +143,29 @@ class PairReader:
             resampled=any(one is not other for one, other in zip(maps, as_stored, strict=True)),
         )
 
+    def load_readers(self, case_id: str, readers: Sequence[tuple[Path, ...]]) -> tuple[list[CaseMaps], CaseSpacing]:
+        """Read the maps that several readers made of one case, whole and on one grid, with every value checked.
+
+        Returns
+        -------
+        The maps of each reader, as `target` and `labels` alike, and the spacing of the case.
+        """
+        paths = [path for files in readers for path in files]
+        stored = self._read(paths, len(paths))
+        spacing = find_spacing(paths, stored, self.spacing, references=len(paths))
+        problems = self.problems(
+            MaskPair(case_id=case_id, stem=case_id, references=(*paths,), predictions=()),
+            [*zip(paths, stored, strict=True)],
+        )
+        if problems:
+            raise DataError(problems)
+        edges, found = spacing.spacing or (1.0,) * stored[0].values.ndim, []
+        for start, files in zip(range(0, len(paths), len(readers[0])), readers, strict=True):
+            labels, numbers = self._labels(files, stored[start : start + len(files)], "references")
+            given: dict[str, Any] = {"target_instances": numbers, "instances": numbers, "spec": self.reading.spec}
+            found.append(CaseMaps(case_id=case_id, target=labels, labels=labels, spacing=edges, **given))
+        return found, spacing
+
     def problems(self, pair: MaskPair, stored: Sequence[tuple[Path, StoredMap]]) -> list[str]:
         """One line for each file with a value that is not a label."""
         problems: list[str] = []

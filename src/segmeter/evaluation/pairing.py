@@ -115,8 +115,8 @@ def find_pairs(
     here = references.exists() and predictions.exists()
     if references.samefile(predictions) if here else references == predictions:
         raise DataError(expected("score", "predictions", "to be another folder than references", show(predictions)))
-    wanted = _mask_files(references, "references", spec, endings[1], suffix)
-    given = _mask_files(predictions, "predictions", spec, endings[0], suffix)
+    wanted = mask_files(references, "references", spec, endings[1], suffix)
+    given = mask_files(predictions, "predictions", spec, endings[0], suffix)
     problems = [line for files in wanted for line in twice_problems(files, "references")]
     problems += [line for files in given for line in twice_problems(files, "predictions")]
     stems = dict.fromkeys(sorted(stem for files in wanted for stem in files))
@@ -154,8 +154,16 @@ def _unreadable(files: Files) -> list[str]:
     return problems
 
 
-def _mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
-    """The files of a folder, or of each class's folder for multilabel."""
+def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: str) -> list[Files]:
+    """Find the masks of a folder or annotation file by stem, or of each class's folder for multilabel.
+
+    Parameters
+    ----------
+    role
+        What the folder is, for messages.
+    ending, suffix
+        As for `find_pairs`.
+    """
     file = fetch(folder) if folder.suffix.lower() in ANNOTATION_SUFFIXES else None
     if file and file.is_file():
         found = [annotated_images(file, plane) for plane in (spec.names if spec.is_multilabel else ("",))]

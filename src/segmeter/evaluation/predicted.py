@@ -37,7 +37,7 @@ from segmeter.inference.volumes import predict_volume
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
+from segmeter.postprocess.pipeline import Bands, Cleaned, needs_probs, run_steps
 from segmeter.threads import count_cores
 
 PREDICTIONS = "predictions"
@@ -132,7 +132,7 @@ def run_cases(
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
     in_full = probs or job.export.confidence  # otherwise they cross to the host in the dtype of their file
     dtype = "float32" if in_full else job.export.probs_dtype
-    probs = job.export.needs_probs or probs
+    probs = job.export.needs_probs or probs or needs_probs(job.postprocess.steps)
     if job.resume and streamed.intersection(rest):
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
         _LOG.warning(kept, done, len(job.dataset))
@@ -185,7 +185,8 @@ def finish(job: CaseRun, writer: Writer, prediction: Prediction, measure: Measur
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
         axis = prediction.sample.plane_axis
-        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec, plane_axis=axis)
+        given: dict[str, Any] = {"probs": prediction.probs, "plane_axis": axis}
+        cleaned = run_steps(prediction.labels, job.postprocess.steps, job.dataset.spec, **given)
         if prediction.instances is not None and cleaned.instances is None:  # a pixel of another class has no object
             kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
             cleaned = replace(cleaned, instances=kept)

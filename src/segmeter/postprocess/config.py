@@ -129,7 +129,23 @@ class DistanceSplitConfig(StepConfig, title="postprocess.distance_split"):
     """Distance to the outside from which a pixel belongs to a core; an object that is nowhere as deep stays whole."""
 
 
-INSTANCE_STEPS = ("watershed", "distance_split")
+@STEPS.register("cores", builder=f"{_ROOM}.instances:build_core_step")
+class CoresConfig(StepConfig, title="postprocess.cores"):
+    """Split the objects of a binary task into instances, one per core; labels stay as they are. Cores are the connected
+    parts where the model is sure, as it learns to be with `data.core_depth`. Other pixels go to the core that a
+    watershed on the probability gives them.
+    """
+
+    name: str = "cores"
+    above: float = Field(0.97, gt=0, lt=1)
+    """Probability above which a pixel belongs to a core. Training with `data.core_depth` asks for 0.95. A little more
+    misses fewer borders, and a missed border merges two objects."""
+    min_pixels: Annotated[int, Unit("pixels")] = Field(4, ge=1)
+    """The smallest core; an object without one stays whole."""
+
+
+INSTANCE_STEPS = ("watershed", "distance_split", "cores")
+SEPARATING = (RemoveSmallObjectsConfig(min_pixels=16), CoresConfig())  # of a model that was trained on cores
 
 
 class PostprocessConfig(Config, title="postprocess"):
@@ -137,7 +153,7 @@ class PostprocessConfig(Config, title="postprocess"):
 
     steps: tuple[Annotated[Any, Component(STEPS)], ...] = ()
     """Steps, each a name or {name: STEP, KEY: VALUE}. A step that makes instances (watershed,
-    distance_split) comes last, as later changes would contradict it."""
+    distance_split, cores) comes last, as later changes would contradict it."""
 
     @rule("steps")
     @classmethod

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,11 @@ from scipy import ndimage
 from skimage.feature import peak_local_max
 from skimage.segmentation import watershed
 
+from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.postprocess.config import DistanceSplitConfig, WatershedConfig
-from segmeter.postprocess.masks import Mask
+from segmeter.errors import ConfigError, InputError
+from segmeter.postprocess.config import CoresConfig, DistanceSplitConfig, WatershedConfig
+from segmeter.postprocess.masks import Mask, remove_small
 from segmeter.postprocess.planes import LabelArray, class_indices
 
 InstanceArray = NDArray[np.int32]
@@ -45,6 +48,29 @@ def build_instance_step(config: WatershedConfig | DistanceSplitConfig, *, spec: 
         split = partial(split_at_depth, depth=config.depth)
     classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
     return partial(split_labels, classes=classes, multilabel=spec.is_multilabel, split=split)
+
+
+def build_core_step(config: CoresConfig, *, spec: ClassSpec) -> Callable[..., Split]:
+    """Build the step that splits objects by their cores: labels (H, W) and probabilities (1, H, W) to a `Split`.
+
+    Raises
+    ------
+    ConfigError
+        The task is not binary, or a class does not exist.
+    """
+    if spec.task != "binary":
+        rule, remedy = "to be used with a binary task", "Use watershed or distance_split."
+        raise ConfigError(expected("postprocess", config.name, rule, spec.task, remedy))
+    classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
+
+    def step(labels: LabelArray, probs: NDArray[Any] | None) -> Split:
+        if probs is None:
+            raise InputError(expected("run_steps", "probs", "to be given for the step cores", None))
+        plane = probs[0] / np.float32(255) if probs.dtype == np.uint8 else probs[0].astype(np.float32, copy=False)
+        split = partial(split_by_cores, probs=plane, above=config.above, min_pixels=config.min_pixels)
+        return split_labels(labels, classes=classes, multilabel=False, split=split)
+
+    return step
 
 
 def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> Split:
@@ -115,6 +141,29 @@ def split_at_depth(mask: Mask, *, depth: float) -> InstanceArray:
     return _flood(mask, lambda found: number_parts(found > depth))
 
 
+def split_by_cores(mask: Mask, *, probs: NDArray[np.float32], above: float, min_pixels: int) -> InstanceArray:
+    """Split a mask into one part per core: a 4-connected part of the pixels whose probability is above a level.
+
+    Parameters
+    ----------
+    mask : (H, W)
+        The pixels of objects.
+    probs : (H, W)
+        Probability of an object.
+    above
+        The level, 0 to 1.
+    min_pixels
+        The smallest core.
+
+    Returns
+    -------
+    (H, W) int32, as from `split_mask`. A component without a core stays whole.
+    """
+    cores = remove_small(mask & (probs > above), min_pixels=min_pixels, connectivity=4)
+    markers = _completed(mask, probs, np.asarray(ndimage.label(cores)[0], np.int32))
+    return np.asarray(watershed(-probs, markers, mask=mask), np.int32)  # type: ignore[no-untyped-call]
+
+
 def _flood(mask: Mask, markers_of: Callable[[NDArray[np.float64]], InstanceArray]) -> InstanceArray:
     if mask.all() or not mask.any():  # without an outside there is no distance to it: one object, or none
         return mask.astype(np.int32)
@@ -134,7 +183,7 @@ def _peaks(mask: Mask, depth: NDArray[np.float64], *, min_distance: int) -> Inst
     return markers
 
 
-def _completed(mask: Mask, depth: NDArray[np.float64], markers: InstanceArray) -> InstanceArray:
+def _completed(mask: Mask, depth: NDArray[Any], markers: InstanceArray) -> InstanceArray:
     """Add a marker at the deepest pixel of each component that has none."""
     components, count = ndimage.label(mask)
     bare = np.setdiff1d(np.arange(1, count + 1), components[markers > 0])

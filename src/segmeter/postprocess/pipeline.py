@@ -6,18 +6,20 @@ memory is one band.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.postprocess.config import STEPS, ClosingConfig, OpeningConfig
+from segmeter.postprocess.config import STEPS, ClosingConfig, CoresConfig, OpeningConfig
 from segmeter.postprocess.instances import InstanceArray, Split
 from segmeter.postprocess.planes import LabelArray, class_indices
 
-Step = Callable[[LabelArray], LabelArray | Split]
+Step = Callable[..., LabelArray | Split]  # of labels, and for `cores` with `probs`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,14 @@ def build_steps(configs: Sequence[Any], spec: ClassSpec) -> list[tuple[str, Step
     return [(label, STEPS.build(config, spec=spec)) for label, config in zip(labels, configs, strict=True)]
 
 
-def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec, *, plane_axis: int | None = None) -> Cleaned:
+def run_steps(
+    labels: LabelArray,
+    steps: Sequence[Any],
+    spec: ClassSpec,
+    probs: NDArray[Any] | None = None,
+    *,
+    plane_axis: int | None = None,
+) -> Cleaned:
     """Run the configured steps on one label map; the input is not changed.
 
     Parameters
@@ -59,20 +68,23 @@ def run_steps(labels: LabelArray, steps: Sequence[Any], spec: ClassSpec, *, plan
         Step configurations, as in ``PostprocessConfig.steps``.
     spec
         The classes.
+    probs : (num_channels, H, W), float, or uint8 of which 255 is 1
+        Probabilities of the prediction, which the step `cores` needs.
     plane_axis
         The axis of (D, H, W) across which steps of `PLANEWISE` run, plane by plane; None for an image.
 
     Raises
     ------
     InputError
-        Labels of another dtype or shape, or with a value that is not a class.
+        A step needs probabilities and none are given. Labels of another dtype or shape, or with a value that is not a
+        class.
     ConfigError
         A step or class name that does not exist.
     """
     _check(labels, spec, volume=plane_axis is not None)
     first = 0 if plane_axis is None else plane_axis - 3  # of a picture, nothing moves
     moved: Any = np.moveaxis(labels, first, -3) if first else labels
-    bands = Bands(steps, spec, height=moved.shape[-2])
+    bands = Bands(steps, spec, height=moved.shape[-2], probs=probs)
     cleaned: Any = bands.push(moved)
     cleaned = np.ascontiguousarray(np.moveaxis(cleaned, -3, first)) if first else cleaned
     return Cleaned(labels=cleaned, instances=bands.instances, changed=bands.changed)
@@ -89,6 +101,8 @@ class Bands:
         The classes.
     height
         Lines of the map.
+    probs
+        As for `run_steps`; the first band is then the whole map.
 
     Attributes
     ----------
@@ -96,8 +110,11 @@ class Bands:
         As in `Cleaned`, of what has been returned so far.
     """
 
-    def __init__(self, steps: Sequence[Any], spec: ClassSpec, *, height: int) -> None:
-        self._steps = build_steps(steps, spec)
+    def __init__(
+        self, steps: Sequence[Any], spec: ClassSpec, *, height: int, probs: NDArray[Any] | None = None
+    ) -> None:
+        built = zip(steps, build_steps(steps, spec), strict=True)
+        self._steps = [(name, partial(step, probs=probs) if needs_probs([of]) else step) for of, (name, step) in built]
         self._reach = sum(reach_of(config, spec) or 0 for config in steps)
         self._height = height
         self._held: LabelArray | None = None
@@ -125,6 +142,11 @@ class Bands:
                 labels = result
             self.changed[name] += int(np.count_nonzero(before[..., core, :] != labels[..., core, :]))
         return labels[..., core, :]
+
+
+def needs_probs(steps: Sequence[Any]) -> bool:
+    """Whether a step works on the probabilities of a prediction beside its labels."""
+    return any(isinstance(step, CoresConfig) for step in steps)
 
 
 def reach_of(config: Any, spec: ClassSpec) -> int | None:

@@ -85,18 +85,6 @@ def pack_page(facts: dict[str, Any], columns: Sequence[Column], arrays: dict[str
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
-def unpack_page(block: str) -> dict[str, Any]:
-    """Unpack a text of `pack_page`; columns and arrays get their ``values`` as the page sees them."""
-    content = zlib.decompress(base64.b64decode(block))
-    start = 4 + int.from_bytes(content[:4], "little")
-    header: dict[str, Any] = json.loads(content[4:start])
-    for entry in (*header["columns"], *header["arrays"].values()):
-        if "type" in entry:
-            found = np.frombuffer(content, entry["type"], entry["length"], start + entry["offset"])
-            entry["values"] = _decode(entry.get("kind"), found)
-    return header
-
-
 def within(columns: Iterable[Column], most_bytes: int) -> tuple[list[Column], list[Column]]:
     """Split columns, the most important first, into those that fit into a number of bytes and the rest.
 
@@ -185,12 +173,6 @@ def _round_bits(values: NDArray[np.float32]) -> NDArray[np.float32]:
     bits = values.view(np.uint32)
     rounded = ((bits + (1 << (dropped - 1))) >> dropped << dropped).view(np.float32)
     return np.where(np.isfinite(values), rounded, values)
-
-
-def _decode(kind: str | None, found: NDArray[Any]) -> NDArray[Any]:
-    if kind != "score":
-        return found
-    return np.where(found == _UNDEFINED_SCORE, np.nan, found / SCORE_STEPS)
 
 
 def _put(values: NDArray[Any], parts: list[bytes]) -> dict[str, Any]:

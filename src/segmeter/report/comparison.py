@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any
 
+from segmeter.checks import shorten
 from segmeter.metrics.config.scores import MEAN, is_number, is_overall
 from segmeter.report import figures
 from segmeter.report.figures import interval, number, probability, signed
@@ -253,7 +254,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     if resampling["warning"]:
         lines.append(resampling["warning"])
     if result["not_shared"]:
-        lines.append(f"not measured in all runs: {', '.join(result['not_shared'])}")
+        lines.append(f"not measured in all runs: {shorten(result['not_shared'])}")
     return lines
 
 

@@ -19,7 +19,8 @@ class ReportConfig(Config, title="report"):
     """Number of worst cases among them. worst.csv lists these, and worst/ has crops of image, target and prediction for
     labelling them again (`segmeter score` needs images for that)."""
     panel: Annotated[int, Unit("pixels")] = Field(480, ge=128, le=4096)
-    """Longest side of a panel in overlays/. Pictures in the report keep the case's own pixels, up to 1536 a side."""
+    """Longest side of a panel in overlays/. The report reduces cases above 1536 pixels a side to an
+    overview, and zooming in shows their own pixels, where most is wrong first."""
     pictures: Literal["embed", "link"] = "embed"
     """Whether report.html contains the pictures ("embed"), or shows all of those in pictures/ beside it ("link")."""
     picture_mb: Annotated[float, Unit("MiB")] = Field(8.0, gt=0)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -10,18 +10,21 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import link_error, write_bytes
-from segmeter.records import Form, Summary
+from segmeter.metrics.summary.agreement import Agreement
+from segmeter.records import Form, Summary, read_json_lines
 from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
 from segmeter.report.decisions import DECISIONS, decision_values
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
-from segmeter.report.page.render import config_text, load_json, load_lines, load_run, render
+from segmeter.report.page.render import config_text, if_there, load_json, load_run, render
 from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
+from segmeter.report.readers import AGREED, agreement_values
+from segmeter.report.suspects import LABEL_NEXT, SUSPECTS, label_next_values, suspects_values
 
 
 class _Comparison(Form):
@@ -34,6 +37,26 @@ class _Comparison(Form):
     other_orders: dict[str, list[str]] = Field(default_factory=dict)
 
 
+OWN_PAGES = ("compare.html", "agree.html", "suspects.html", "label_next.html")  # the others are called report.html
+
+
+class _Page(NamedTuple):
+    """A page that shows one file of results."""
+
+    template: str
+    values: Callable[[Path, Any, ReportConfig], dict[str, Any]]
+    scripts: Sequence[str]
+    form: Any = dict[str, Any]
+
+
+_PAGES = {
+    "compare.json": _Page("compare.html", comparison_values, COMPARISON_SCRIPTS, _Comparison),
+    AGREED: _Page("agree.html", lambda folder, read, _: agreement_values(folder, read), ("dom", "sorting"), Agreement),
+    SUSPECTS: _Page(
+        "suspects.html", lambda folder, read, _: suspects_values(folder, read), ("dom", "sorting", "suspects")
+    ),
+    LABEL_NEXT: _Page("label_next.html", lambda _, read, __: label_next_values(read), ("dom", "sorting")),
+}
 _NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
 
 
@@ -41,8 +64,8 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
     """Write report.html from the files in the run's folder. An older report stays until the new one is complete.
 
     An evaluation has metrics.json, cases.parquet and pictures/, a training history.jsonl, a comparison compare.json,
-    and a prediction predictions/ and pictures/. The page also shows run.json and config.yaml, if they exist. It loads
-    nothing, and its content policy allows only its own style and script.
+    an agreement agree.json, and a prediction predictions/ and pictures/. The page also shows run.json and config.yaml,
+    if they exist. It loads nothing, and its content policy allows only its own style and script.
 
     Parameters
     ----------
@@ -68,11 +91,12 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
         if (decided := load_json(run_folder / name)) is not None:
             shown = _checked(run_folder, name, lambda: decision_values(show(decided)))  # noqa: B023
             return _write(run_folder, "decision.html", shown, scripts=("sorting",), config=config)
-    comparison = load_json(run_folder / "compare.json", _Comparison)
-    if comparison is not None:
-        values = _checked(run_folder, "compare.json", lambda: comparison_values(run_folder, comparison, config))
-        return _write(run_folder, "compare.html", values, scripts=COMPARISON_SCRIPTS, config=config)
-    summary, history = load_json(run_folder / "metrics.json", Summary), load_lines(run_folder / "history.jsonl")
+    for name, page in _PAGES.items():
+        if (read := load_json(run_folder / name, page.form)) is not None:
+            values = _checked(run_folder, name, lambda: page.values(run_folder, read, config))  # noqa: B023
+            return _write(run_folder, page.template, values, scripts=page.scripts, config=config)
+    summary = load_json(run_folder / "metrics.json", Summary)
+    history = if_there(read_json_lines, run_folder / "history.jsonl")
     if summary is not None:
         if (run_folder / "cases.parquet").is_symlink():  # pyarrow would follow it
             raise link_error(run_folder / "cases.parquet")
@@ -114,7 +138,7 @@ def _write(
         config_text=config_text(folder / "config.yaml"),
         **values,
     )
-    path = folder / ("compare.html" if template == "compare.html" else "report.html")
+    path = folder / (template if template in OWN_PAGES else "report.html")
     write_bytes(path, page)
     return path
 

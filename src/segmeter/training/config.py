@@ -9,7 +9,7 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.inference.config import Precision
-from segmeter.metrics.config.metrics import MetricsConfig, headline_of
+from segmeter.metrics.config.metrics import choose_headline
 from segmeter.schema import Config, Given, OneOf, Registry, RuleError, Unit, rule
 
 OPTIMIZERS = Registry("optimizer")
@@ -55,16 +55,20 @@ def parse_duration(text: str | float) -> float:
     return total
 
 
-def monitors(spec: ClassSpec) -> list[str]:
+def monitors(spec: ClassSpec, *, objects: bool = False) -> list[str]:
     """Every score that a validation computes, and that `training.monitor` may name."""
-    return [*MONITORS, *(f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names)]
+    of_classes = [f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names]
+    return [*MONITORS, *of_classes, *([choose_headline(spec.task, spec.names, objects=True)] if objects else [])]
 
 
-def find_monitor(monitor: str, spec: ClassSpec) -> str:
-    """The score that `training.monitor` means; ConfigError with the nearest name if validation has no such score."""
+def find_monitor(monitor: str, spec: ClassSpec, *, objects: bool = False) -> str:
+    """The score that `training.monitor` means; ConfigError with the nearest name if validation has no such score.
+
+    `objects` is whether validation matches objects, so that there is PQ.
+    """
     if monitor == AUTO:
-        return headline_of(MetricsConfig(), spec)
-    known = monitors(spec)
+        return choose_headline(spec.task, spec.names, objects=objects)
+    known = monitors(spec, objects=objects)
     if monitor not in known:
         rule = "to be a score that validation computes"
         raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
@@ -92,7 +96,7 @@ class TrainingConfig(Config, title="training"):
     batch_size: Annotated[int, Unit("images"), Field(ge=1, le=65536)] | Literal["auto"] = 8
     """Images per forward pass; "auto" chooses it by the samples' size and the device."""
     plan: bool = False
-    """Whether to choose what you don't set by the data and the device: normalisation, samples per epoch, share of balanced
+    """Whether to choose open values by the data and the device: normalisation, samples per epoch, share of balanced
     samples, on a CPU a time budget of 10 minutes. A time budget is then made to hold 300 steps and 8 validations, by
     timing two steps. `segmeter check` shows the plan."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)
@@ -129,9 +133,12 @@ class TrainingConfig(Config, title="training"):
     """Validations without an improvement until the run stops, or null."""
     stop_at: Annotated[float | None, Unit("score")] = Field(None, ge=0)
     """A score of `monitor` that ends the run once a validation reaches it, or null."""
-    monitor: Annotated[str, OneOf(AUTO, *MONITORS, prefixes=tuple(f"{name}/" for name in CLASS_MONITORS))] = AUTO
-    """The score that decides which checkpoint is best. "iou/" and "dice/" are followed by a class's name. "auto" is the
-    object's IoU for a binary task, otherwise mean_iou."""
+    monitor: Annotated[str, OneOf(AUTO, *MONITORS, prefixes=tuple(f"{name}/" for name in (*CLASS_MONITORS, "pq")))] = (
+        AUTO
+    )
+    """The score that decides which checkpoint is best. "iou/" and "dice/" are followed by a class's name. So is "pq/",
+    for objects with `data.core_depth`. "auto" is the PQ where objects are matched. Otherwise it is the object's IoU for
+    a binary task, and mean_iou for others."""
     keep: Annotated[int, Unit("checkpoints")] = Field(1, ge=1)
     """How many of the best checkpoints stay."""
     save_minutes: Annotated[float | None, Unit("minutes")] = Field(15.0, gt=0)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.checks import Problems, collecting, some
+from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import write_json
@@ -19,6 +20,7 @@ from segmeter.inference.device import pick_device
 from segmeter.inference.precision import pick_dtype, training_precision
 from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
+from segmeter.postprocess.config import StepConfig
 from segmeter.provenance import flatten
 from segmeter.records import MOST_OF_CASES, read_json
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
@@ -62,6 +64,8 @@ class TrainSettings:
         More configuration that must be the same on resuming (loss, augment, data), as plain values.
     shown
         The whole configuration for the loggers, without secrets.
+    steps
+        Post-processing that splits objects in validation, so that PQ is among its scores; empty: no objects.
     allow_changes
         Keys that may differ on resuming, such as "training.epochs". A group's name stands for all of its keys.
     """
@@ -74,7 +78,12 @@ class TrainSettings:
     device: str = "auto"
     identity: Mapping[str, Any] = field(default_factory=dict)
     shown: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[StepConfig, ...] = ()
     allow_changes: tuple[str, ...] = ()
+
+    def monitor(self, spec: ClassSpec) -> str:
+        """The score that decides which checkpoint is best."""
+        return find_monitor(self.training.monitor, spec, objects=bool(self.steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,10 +121,13 @@ class TrainModel:
     loss
         Logits (B, num_channels, H, W) and target -> 0-d float32. Anything but an `AdditiveLoss` is taken to be a mean
         over the pixels that are not ignored.
+    cores
+        Whether the samples' targets mark the cores of objects. The loss is then that of objects plus that of cores.
     """
 
     segmenter: Segmenter
     loss: torch.nn.Module
+    cores: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +204,7 @@ def check_job(job: TrainJob) -> torch.device:
     """
     settings, data, card = job.settings, job.data, job.model.segmenter.card
     training, device = settings.training, pick_device(settings.device)
-    find_monitor(training.monitor, card.spec)
+    settings.monitor(card.spec)
     with collecting("training") as problems:
         validated = data.val_cases is not None and training.validate_every is not None
         for key in ("patience", "stop_at"):
@@ -223,8 +235,7 @@ def identify(job: TrainJob) -> dict[str, Any]:
     found: dict[str, Any] = {
         "device": device.type,
         "training.precision.resolved": str(dtype).removeprefix("torch."),
-        "training": training.model_dump()
-        | {"epochs": training.epoch_limit, "monitor": find_monitor(training.monitor, card.spec)},
+        "training": training.model_dump() | {"epochs": training.epoch_limit, "monitor": settings.monitor(card.spec)},
         "optimizer": settings.optimizer.model_dump(),
         "schedule": settings.schedule.model_dump(),
         "inference": settings.inference.model_dump(),

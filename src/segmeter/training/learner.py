@@ -25,7 +25,7 @@ from segmeter.distributed.ranks import ALONE, Averaged, World
 from segmeter.inference.config import Precision
 from segmeter.inference.precision import pick_dtype
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.additive import AdditiveLoss, additive
+from segmeter.losses.additive import AdditiveLoss, CoreLoss, additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
@@ -151,7 +151,7 @@ class Learner:
         model = compiled(trained, config, device=device, steps=limits.last_step)
         self.parts = Parts(
             forward=model if job.world.size == 1 else Averaged(model, job.world),
-            loss=self.loss,
+            loss=CoreLoss(self.loss) if job.model.cores else self.loss,
             optimizer=self.optimizer,
             scaler=self.scaler,
             augment=job.data.augment,

@@ -113,7 +113,7 @@ def time_step(job: TrainJob) -> tuple[float, float]:
     batches counts. Neither the job nor any generator changes.
     """
     device = check_job(job)
-    model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss)
+    model = TrainModel(segmenter=copy.deepcopy(job.model.segmenter), loss=job.model.loss, cores=job.model.cores)
     state, training = capture_rng(device), job.settings.training
     probe = replace(job, model=model, world=ALONE)
     limits = Limits(config=training, batches_per_epoch=len(job.data.source))

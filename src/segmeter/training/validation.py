@@ -3,6 +3,7 @@
 Each process scores its own part of the cases (`score_share`); rank 0 joins the parts and draws pictures (`Validator`).
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,12 @@ from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
 from segmeter.losses.additive import AdditiveLoss, additive
 from segmeter.metrics.cases.typed import divide_terms
+from segmeter.metrics.config.metrics import choose_headline
+from segmeter.metrics.objects.scores import match_instances
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import OverlapScores, overlap_scores
+from segmeter.postprocess.config import StepConfig
+from segmeter.postprocess.pipeline import needs_probs, run_steps
 from segmeter.training.data.cases import CachedDataset, Cases
 from segmeter.training.job import TrainJob
 from segmeter.training.learner import Learner
@@ -63,6 +68,8 @@ class Scored:
         From `count_case`.
     terms
         The sum and the denominator of each part of the loss, (P, 2).
+    objects
+        From `count_objects`; None if no objects are matched.
     shown
         The prediction, if it will be drawn.
     """
@@ -70,6 +77,7 @@ class Scored:
     index: int
     counts: NDArray[np.int64]
     terms: NDArray[np.float64]
+    objects: NDArray[np.float64] | None = None
     shown: Prediction | None = None
 
 
@@ -93,7 +101,8 @@ def score_share(
     assert cases is not None
     job.world.copy_first(learner.published.state_dict().values())
     show = choose_cases(cases.case_ids, job.settings.training.pictures) if job.draw else ()
-    return take_share(learner.predictor, cases, learner.loss, stop=stop, on_case=on_case, show=show, world=job.world)
+    given: dict[str, Any] = {"show": show, "steps": job.settings.steps, "world": job.world}
+    return take_share(learner.predictor, cases, learner.loss, stop=stop, on_case=on_case, **given)
 
 
 def take_share(
@@ -104,6 +113,7 @@ def take_share(
     stop: StopSignals,
     on_case: Callable[[int], None] = lambda done: None,
     show: Collection[str] = (),
+    steps: Sequence[StepConfig] = (),
     world: World = ALONE,
 ) -> Share:
     """Score the model on this process's part of the cases. No process waits for another.
@@ -123,6 +133,8 @@ def take_share(
         Called after each case with the number of cases of this process that are done.
     show
         The cases whose predictions are kept.
+    steps
+        Post-processing that splits objects, which are then matched with those of the masks.
 
     Returns
     -------
@@ -130,14 +142,16 @@ def take_share(
     """
     share = Share()
     try:
-        for index, prediction, counts in _predict(predictor, cases, additive(loss, cases.spec.ignore_index), world):
+        whole = additive(loss, cases.spec.ignore_index)
+        for index, prediction, counts in _predict(predictor, cases, whole, world, probs=needs_probs(steps)):
             if stop:
                 share.signal = stop.number
                 break
             terms, shown = prediction.loss, prediction if prediction.sample.case_id in show else None
             if terms is None:
                 raise _without_mask(prediction.sample.case_id)
-            share.scored.append(Scored(index=index, counts=counts, terms=terms, shown=shown))
+            objects = count_objects(prediction, steps, cases.spec) if steps else None
+            share.scored.append(Scored(index=index, counts=counts, terms=terms, objects=objects, shown=shown))
             on_case(len(share.scored))
     except Exception as error:  # the other processes learn of it when they are done with their parts
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
@@ -170,14 +184,14 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
     loss = divide_terms(np.stack([each.terms for each in scored], dtype=np.float64))
     named = zip(spec.names, overlap.iou, overlap.support, strict=True)
     found = Validation(
-        values={**name_scores(overlap, spec), "loss": loss},
+        values={**name_scores(overlap, spec), **_name_objects(scored, spec), "loss": loss},
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
     return found, [each.shown for each in scored if each.shown is not None]
 
 
 def _predict(
-    predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World
+    predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World, *, probs: bool
 ) -> Iterator[tuple[int, Prediction, NDArray[np.int64]]]:
     """Each case of this process with its index and counts.
 
@@ -187,7 +201,9 @@ def _predict(
     large = frozenset() if cached is None else cached.large_cases()
     others, mine = [index for index in range(len(cases)) if index not in large], Shard(world.rank + 1, world.size)
     for numbers in _passes(cases, others, mine, predictor.config.batch_size):
-        for index, prediction in zip(numbers, predictor.predict(Part(cases, numbers), loss=loss), strict=True):
+        for index, prediction in zip(
+            numbers, predictor.predict(Part(cases, numbers), probs=probs, loss=loss), strict=True
+        ):
             target = prediction.sample.target
             if target is None:
                 raise _without_mask(prediction.sample.case_id)
@@ -239,6 +255,31 @@ def name_scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:
     for kind, values in (("iou", overlap.iou), ("dice", overlap.dice)):
         named |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)}
     return named
+
+
+def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: ClassSpec) -> NDArray[np.float64]:
+    """Split a prediction into objects and match them with those of its mask: the summands of PQ, which add over cases.
+
+    Returns
+    -------
+    (2,) float64: the sum of IoU over matches, and tp + fp/2 + fn/2.
+    """
+    sample = prediction.sample
+    if sample.target is None or sample.instances is None:
+        raise _without_mask(sample.case_id)
+    found = run_steps(prediction.labels, steps, spec, prediction.probs).instances
+    match = match_instances(sample.instances, np.asarray(found), void=~spec.valid(sample.target))
+    return np.array([match.iou.sum(), match.tp + (match.fp + match.fn) / 2])
+
+
+def _name_objects(scored: Sequence[Scored], spec: ClassSpec) -> dict[str, float]:
+    """PQ over the objects of all cases under the name of its headline, if objects were matched."""
+    counts = [each.objects for each in scored if each.objects is not None]
+    if not counts:
+        return {}
+    overlap, objects = np.sum(counts, axis=0)
+    name = choose_headline(spec.task, spec.names, objects=True)
+    return {name: float(overlap / objects) if objects else math.nan}
 
 
 class Validator:

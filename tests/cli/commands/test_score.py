@@ -55,6 +55,18 @@ def test_images_give_overlays_of_the_worst_cases() -> None:
     assert "data:image" in (run_folder() / "report.html").read_text()
 
 
+def test_folders_may_have_blanks_and_umlauts_and_no_home_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "/proc/none")
+    Path("Zähl Bilder").mkdir()
+    for name in ("predictions", "references", "images"):
+        Path(name).rename(Path("Zähl Bilder") / name)
+    folders = [f"{name}='Zähl Bilder/{name}'" for name in ("predictions", "references", "images")]
+    assert run("score", *folders, *FAST, "report.overlays=1", "run.root='Läufe 1'") == 0
+    (page,) = Path("Läufe 1/score").glob("*/report.html")
+    assert "data:image" in page.read_text("utf-8")
+
+
 def test_what_is_missing_or_extra_is_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
     Path("predictions/c.png").rename("predictions/d.png")
     assert run("score", *FOLDERS, *FAST, "missing=as_background", "report.html=false") == 0

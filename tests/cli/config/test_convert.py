@@ -101,6 +101,7 @@ def test_a_line_names_what_there_is_instead(overrides: list[str], messages: list
     problems = problems_of(*overrides, sweep=True)
     assert len(problems) == len(messages)
     assert all(message in problem for message, problem in zip(messages, problems, strict=True))
+    assert problems == [problem.rstrip() for problem in problems]
 
 
 def test_a_whole_float_is_a_count() -> None:

@@ -11,7 +11,7 @@ from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request
 from segmeter.cli.config.schema import EvalConfig
 from segmeter.cli.config.trained_data import describe_data
-from segmeter.data.config import CamvidConfig, FolderConfig
+from segmeter.data.config import CamvidConfig, FolderConfig, InstancesConfig
 from segmeter.errors import ConfigError
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
@@ -201,3 +201,19 @@ def test_a_split_that_was_listed_for_training_is_not_drawn(tmp_path: Path) -> No
     assert composed(f"checkpoint={listed}", "data.split=test").data.split == "test"
     (problem,) = problems_of(f"checkpoint={listed}", "data.split=test", "data.lists=null")
     assert "`data.lists` to be 'lists' with data.split=test" in problem
+
+
+def test_a_model_that_was_trained_on_cores_is_split_by_them(tmp_path: Path) -> None:
+    """Mutation seen to fail: steps that were chosen, or `postprocess=none`, overridden."""
+    run = write_run(tmp_path / "run", InstancesConfig(root="gone"))
+    plain = write_run(tmp_path / "plain", InstancesConfig(root="gone", core_depth=None))
+
+    def steps(command: str, *overrides: str) -> list[str]:
+        ((_, config),) = check(command, Request(command, overrides))
+        return [step.name for step in config.postprocess.steps]
+
+    for command, more in (("eval", ()), ("predict", ("input=images",))):
+        assert steps(command, f"checkpoint={run}", *more) == ["remove_small_objects", "cores"]
+        assert steps(command, f"checkpoint={run}", "postprocess=none", *more) == []
+        assert steps(command, f"checkpoint={run}", "postprocess.steps=[smooth]", *more) == ["smooth"]
+        assert steps(command, f"checkpoint={plain}", *more) == []

@@ -176,7 +176,7 @@ WRONG = {
     "two corners": (of_shapes([[1, 2, 3, 4]]), "three finite corners"),
     "no polygon": (of_shapes([]), "three finite corners"),
     "no number": (of_shapes([[1, 2, 3, 4, 5, float("nan")]]), "three finite corners"),
-    "a corner outside": (of_shapes([[1, 2, 31.5, 4, 5, 6]]), "on the image of 30 x 20 pixels, got x=31.5, y=4"),
+    "a corner outside": (of_shapes([[1, 2, 31.5, 4, 5, 6]]), "on the image of 20 x 30 pixels, got x=31.5, y=4"),
     "too large": (of_shapes({"size": [2000, 3000], "counts": [6_000_000]}, shape=(2000, 3000)), "data.max_pixels"),
 }
 

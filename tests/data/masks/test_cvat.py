@@ -47,7 +47,7 @@ CVAT_WRONG = {
     "off the image": ([("mask", BOX[1] | {"left": 28})], "does not lie on its image"),
     "too few runs": ([("mask", BOX[1] | {"rle": "0, 5"})], "run lengths of 5 pixels for a box"),
     "endless runs": ([("mask", BOX[1] | {"rle": "9" * 30})], "run lengths of 9"),
-    "a corner outside": ([cvat_polygon([[1, 1], [90, 1], [9, 9]])], "to lie on the image of 30 x 24"),
+    "a corner outside": ([cvat_polygon([[1, 1], [90, 1], [9, 9]])], "to lie on the image of 24 x 30"),
     "no numbers": ([("polygon", {"label": "cell", "points": "a,b;c,d"})], "truncated or damaged"),
 }
 

@@ -107,8 +107,8 @@ def test_corners_may_lie_a_pixel_outside(corner):
 @pytest.mark.parametrize(
     ("corner", "found"),
     [
-        ((6.1, 0), "to lie on the image of 5 x 2 pixels, got x=6.1, y=0. Export the polygons in pixels"),
-        ((0, 3.5), "to lie on the image of 5 x 2 pixels, got x=0, y=3.5"),
+        ((6.1, 0), "to lie on the image of 2 x 5 pixels, got x=6.1, y=0. Export the polygons in pixels"),
+        ((0, 3.5), "to lie on the image of 2 x 5 pixels, got x=0, y=3.5"),
         ((-1.01, 0), "got x=-1.01, y=0"),
         ((np.nan, 0), "to be finite numbers, got one that is not"),
         ((0, np.inf), "to be finite numbers"),

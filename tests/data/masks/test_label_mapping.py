@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.masks.label_mapping import allowed_labels, split_codes, to_labels
+from segmeter.data.masks.label_mapping import allowed_labels, mark_cores, split_codes, to_labels
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE
 
@@ -52,6 +52,14 @@ def test_negative_values_are_labels_only_where_the_map_names_them():
         to_labels(PATH, values, spec=THREE, label_map={"4": 1})
 
 
+def test_a_map_from_stored_values_is_not_for_masks_that_hold_labels():
+    """As a bilevel PNG does, which is read as 0 and 1."""
+    with pytest.raises(
+        DataError, match=r"0; 255, got 1 \(2 pixels\). The values are labels already: leave data.label_map"
+    ):
+        to_labels(PATH, np.uint8([[0, 1, 1]]), spec=THREE, label_map={"0": 0, "255": 1})
+
+
 def test_colours_that_share_two_channels_are_told_apart():
     values = np.uint8([[[1, 2, 3], [3, 2, 1], [1, 2, 4], [1, 3, 3]]])
     label_map = {"1,2,3": 0, "3,2,1": 1, "1,2,4": 2, "1,3,3": 255}
@@ -83,3 +91,23 @@ def test_codes_of_any_width_are_split(dtype, divisor, codes, labels, objects):
     stored = np.array([codes], dtype)
     found, numbers = split_codes(PATH, stored, spec=THREE, label_map={}, divisor=divisor)
     assert (found.tolist(), numbers.tolist(), numbers.dtype) == ([labels], [objects], stored.dtype)
+
+
+def test_cores_lie_deep_in_their_own_object():
+    """Against distances to all pixels that touch another number. Mutation seen to fail: small objects without core."""
+    rng = np.random.default_rng(0)
+    instances = np.kron(rng.integers(0, 4, (5, 6)), np.ones((5, 7), int)).astype(np.uint16)
+    instances[12:14, 20:22] = 9
+    labels = (instances > 0).astype(np.uint8)
+    labels[0, :9] = 255
+    around = np.pad(instances, 1, mode="edge")
+    sides = (around[:-2, 1:-1], around[2:, 1:-1], around[1:-1, :-2], around[1:-1, 2:])
+    outermost = np.argwhere(np.any([side != instances for side in sides], axis=0))
+    depth = np.hypot(*(np.argwhere(labels < 9)[:, None] - outermost).transpose(2, 0, 1)).min(1)
+    for core_depth in (1, 2.5):
+        found = mark_cores(labels, instances, depth=core_depth)
+        for (row, column), own in zip(np.argwhere(labels < 9), depth, strict=True):
+            number, known = instances[row, column], labels[row, column]
+            deepest = depth[instances[labels < 9] == number].max()
+            assert found[row, column] == (2 if known == 1 and own >= min(core_depth, deepest) else known)
+    assert (mark_cores(labels, np.ones_like(instances), depth=2) == np.where(labels == 1, 2, labels)).all()

@@ -28,7 +28,7 @@ def test_an_empty_yolo_file_is_an_image_without_objects(tmp_path):
 def test_a_yolo_id_is_the_next_class_or_what_the_label_map_says(tmp_path):
     square = "0 0 0 .5 0 .5 .5 0 .5"
     assert read_yolo(tmp_path, square)[0, 0] == 1
-    assert read_yolo(tmp_path, square + " 0.93")[0, 0] == 1  # a confidence behind the corners
+    assert read_yolo(tmp_path, square + " 0.93\n")[0, 0] == 1  # a confidence behind the corners
     mapped = Reading(spec=SPEC, label_map={"0": 2}, max_pixels=10_000)
     assert read_yolo(tmp_path, square, mapped)[0, 0] == 2
 
@@ -43,10 +43,11 @@ def test_yolo_objects_are_numbered(tmp_path):
     [
         ("0 .5 .5 .2 .2", "to be a polygon, got a box of four numbers"),
         ("7 0 0 1 0 1 1", r"`class ids` to be of 0, 1, got 7\. Class id 0 is the second class"),
-        ("0 0 0 2 0 1 1", "to lie on the image of 30 x 24 pixels"),
+        ("0 0 0 2 0 1 1", "to lie on the image of 24 x 30 pixels"),
         ("0 0 0 nan 0 1 1", "to be finite"),
         ("0 0 0 x 0 1 1", "truncated or damaged"),
         ("0 0 0", "fewer than three corners"),
+        ("0 0 0 1 0 1 1 0", "to end with a line break after a confidence, got 15 bytes without one. It may be cut off"),
         ("0 0 0 1 0 1 1\n1 0 0 1 0 1 1 0", "confidence, or none, got an odd last number in 1 of 2"),
         ("0 0 0 1 0 1 1\n1 0 0 1 0 1 1", "that two of them cover"),
     ],

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.errors import ConfigError
-from segmeter.evaluation.decisions.config import PlanKeys
+from segmeter.evaluation.decisions.config import AgreeKeys, PlanKeys
 from segmeter.metrics.config.metrics import MetricsConfig
 
 RUN = Path("run")
@@ -31,3 +32,10 @@ def test_one_pilot_with_an_aim_is_accepted(given: dict[str, Any]) -> None:
 def test_too_few_resamples_are_refused(resamples: int) -> None:
     with pytest.raises(ConfigError, match="1000 or more"):
         PlanKeys(runs=RUN, width=0.1, metrics=MetricsConfig(bootstrap=resamples))
+
+
+def test_each_kind_of_consensus_is_named_once() -> None:
+    metrics, data = MetricsConfig(), LabelsConfig(classes=("ground", "cell"))
+    assert AgreeKeys(metrics=metrics, data=data).consensus == ("majority",)
+    with pytest.raises(ConfigError, match="to name each kind once"):
+        AgreeKeys(consensus=("staple", "staple"), metrics=metrics, data=data)

@@ -9,7 +9,7 @@ from scipy import stats
 from segmeter.errors import InputError
 from segmeter.metrics.statistics import paired_tests as module
 from segmeter.metrics.statistics.columns import to_grid
-from segmeter.metrics.statistics.paired_tests import holm, sign_flip, sign_flips, wilcoxon
+from segmeter.metrics.statistics.paired_tests import exchanged, holm, sign_flip, sign_flips, wilcoxon
 
 NAN = np.nan
 
@@ -185,3 +185,13 @@ def test_sign_flips_are_one_product_with_all_signs(compiled, monkeypatch):
         signs = 2.0 * np.unpackbits(words, axis=1)[:, : len(difference)] - 1
         hits = (np.abs(signs @ difference) >= abs(difference.sum()) * (1 - 1e-12)).sum()
         assert found[column] == (hits + 1) / 501
+
+
+def test_exchanging_readers_gives_the_share_of_all_assignments_and_ranks_stand_in_for_infinity() -> None:
+    values = np.array([[-0.3, 0.1, 0.2], [-0.1, 0.2, -0.1], [-0.2, 0.1, 0.1], [0.1, -0.3, 0.2]])
+    sums = np.array([values[np.arange(4), list(places)].sum() for places in product(range(3), repeat=4)])
+    exact = [(sums <= total + 1e-9).mean() for total in values.sum(axis=0)]
+    assert exchanged(values, resamples=100_000) == pytest.approx(exact, abs=0.006)
+    endless = np.where(values == -0.3, -np.inf, values)
+    assert exchanged(endless)[0] == exchanged(stats.rankdata(endless, axis=1))[0]
+    assert exchanged(np.full((3, 2), np.nan)).tolist() == [1, 1]

@@ -9,7 +9,7 @@ def test_an_evaluation_shows_its_cases_pictures_and_charts(visit, site):
     assert page.locator("#case .pane").count() == 4
     page.keyboard.press("Escape")
     assert page.locator("#count").text_content() == "60 cases"
-    assert page.locator("#plot canvas, #matrix canvas").count() == 2
+    assert page.locator("#plot canvas, #confusion .cells").count() == 2
     page.locator("#histogram a").first.click()
     assert " of 60 cases" in page.locator("#count").text_content()
 

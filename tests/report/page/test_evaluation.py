@@ -9,12 +9,11 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
-from segmeter.report.columns import unpack_page
 from segmeter.report.config import ReportConfig
 from segmeter.report.page import evaluation
 from segmeter.report.page.evaluation import evaluation_values, script_json
 
-from ..conftest import make_rows
+from ..conftest import make_rows, unpack_page
 
 
 def values_of(folder, rows, spec, **config):

@@ -9,7 +9,8 @@ from PIL import Image
 from segmeter.errors import DataError
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking
-from segmeter.report.pictures.finished import DrawnCase, draw_run
+from segmeter.report.pictures.drawn import DrawnCase
+from segmeter.report.pictures.finished import draw_run
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects
 from tests.metrics.build import class_spec
@@ -52,13 +53,12 @@ def test_pictures_of_an_earlier_choice_go(tmp_path):
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["with instances", "semantic"])
 def test_touching_objects_of_both_sides_are_told_apart(tmp_path, numbered):
-    given = case(files={"image": [tmp_path / "b.tif"]}, step=3)
+    given = case(files={"image": [tmp_path / "b.tif"]})
     halves = (np.arange(20) // 10 + 1).astype(np.int32)[:, None]  # two objects that touch, above and below
     objects = Objects(target=given.target * halves, prediction=given.labels * halves) if numbered else Objects()
-    drawn = case(objects=objects, files=given.files, step=3)
+    drawn = case(objects=objects, files=given.files)
     draw_run(tmp_path, RANKING, lambda name: drawn, CONFIG, SPEC)
     assert json.loads((tmp_path / "pictures" / "b" / "layers.json").read_text())["files"] == {"image": ["b.tif"]}
-    assert json.loads((tmp_path / "worst" / "b" / "crop.json").read_text())["step"] == 3
     maps = (given.image, given.target, given.labels, SPEC)
     expected = draw_overlay(*maps, title="b", headline="iou/road", score=0.2, panel=128, objects=objects)
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "overlays" / "b.png")), expected)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tifffile
+from scipy.ndimage import label
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder
@@ -56,7 +57,7 @@ def test_label_maps_of_every_format_are_read_back(data, form):
     np.testing.assert_array_equal(case.image, noise(*SIZE, seed=1))
     assert [path.name for role in ("image", "target") for path in case.files[role]] == ["b.png", "b.png"]
     assert case.objects.prediction is None
-    assert case.step == 1
+    assert case.large is None
 
 
 def test_instances_are_read_where_they_were_written(data):
@@ -86,21 +87,33 @@ def test_a_label_map_that_is_not_the_run_s_is_refused(data, fault):
 
 
 @pytest.mark.parametrize("form", ["tiff", "png"])
-def test_a_case_that_is_larger_than_memory_is_reduced(tmp_path, monkeypatch, form):
-    """To every third row and column, by hand; a label map that fits into memory may have any format."""
-    rng = np.random.default_rng(0)
-    image, mask, labels = (
-        rng.integers(0, top, (300, 200, *more), dtype=np.uint8) for top, more in ((256, (3,)), (3, ()), (3, ()))
-    )
+def test_a_case_larger_than_memory_keeps_a_thin_structure_whole_and_its_own_pixels(tmp_path, monkeypatch, form):
+    """A label map that fits into memory may have any format."""
+    image = noise(300, 200, seed=3)
+    mask = np.zeros((300, 200), np.uint8)
+    mask[:, 100:] = 1
+    for line in range(5, 300, 60):
+        mask[np.arange(line, line + 50), np.arange(50) + 75] = 2  # a diagonal of one pixel's width
+    labels = np.where(mask == 2, 0, mask).astype(np.uint8)
     (tmp_path / "data" / "images").mkdir(parents=True)
     (tmp_path / "data" / "masks").mkdir()
     tifffile.imwrite(tmp_path / "data" / "images" / "a.tif", image, photometric="rgb", tile=(64, 64))
     tifffile.imwrite(tmp_path / "data" / "masks" / "a.tif", mask, tile=(32, 32), compression="zlib")
-    monkeypatch.setattr("segmeter.data.thumbnail.LONGEST", 100)
+    for name, value in (("LONGEST", 100), ("TILE", 64), ("MOST_TILES", 3)):
+        monkeypatch.setattr(f"segmeter.report.pictures.drawn.{name}", value)
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 20_000)
     dataset = cases_of(tmp_path)
     object.__setattr__(dataset, "streams", True)
     case = written(tmp_path, dataset, labels, labels_format=form)("a")
-    for found, whole in ((case.image, image), (case.target, mask), (case.labels, labels)):
-        np.testing.assert_array_equal(found, whole[::3, ::3])
-    assert case.step == 3
+    blocks = np.pad(mask, ((0, 0), (0, 1))).reshape(100, 3, 67, 3)
+    np.testing.assert_array_equal(case.target == 2, (blocks == 2).any(axis=(1, 3)))
+    np.testing.assert_array_equal(case.large.errors > 0, (blocks == 2).any(axis=(1, 3)))
+    assert [label(found, np.ones((3, 3)))[1] for found in (mask == 2, case.target == 2)] == [5, 5]
+    assert (case.large.size, case.large.wrong) == ((300, 200), (mask == 2).sum())
+    np.testing.assert_array_equal(case.image[5, 7], image[15:18, 21:24].mean(axis=(0, 1)).astype(np.uint8))
+    (_, target, _), (top, left) = case.large.worst
+    np.testing.assert_array_equal(target, mask[top : top + 63, left : left + 63])
+    assert len(case.large.tiles) == 3
+    for tile in case.large.tiles:
+        top, left = tile.facts["at"]
+        np.testing.assert_array_equal(tile.image, image[top : top + 63, left : left + 63])

@@ -189,3 +189,21 @@ def test_a_thin_first_class_stays_whole_where_it_is_no_background():
     labels = 1 - np.eye(40, dtype=np.uint8)
     layers = draw_layers(labels[..., None], None, labels, spec, edge=10)
     np.testing.assert_array_equal(layers.maps[0].index, 1 - np.eye(10))
+
+
+def test_a_case_above_the_overview_has_tiles_of_its_own_pixels_the_worst_first(tmp_path, spec):
+    rng = np.random.default_rng(0)
+    image, target = rng.integers(0, 255, (700, 1600, 3), dtype=np.uint8), np.zeros((700, 1600), np.uint8)
+    labels = target.copy()
+    labels[600:640, 1100:1140] = 1
+    layers = draw_layers(image, target, labels, spec)
+    tiles = layers.cut(labels != target)
+    place = write_layers(tmp_path, "a", layers.reduce(1536), tiles=tiles)
+    notes = [read_notes(place / f"tile-{k}") for k in range(len(tiles))]
+    assert (len(notes), notes[0]["at"], notes[0]["shown"]) == (8, [512, 1024], [188, 512])
+    np.testing.assert_array_equal(tiles[0].image, image[512:, 1024:1536])
+    assert read_notes(place)["size"] == [700, 1600]
+    assert {path.name for path in (place / "tile-0").iterdir()} == {
+        *("image.webp", "target.png", "prediction.png", "errors.png", "layers.json"),
+    }
+    assert draw_layers(image[:, :1536], None, labels[:, :1536], spec).cut(None) == []

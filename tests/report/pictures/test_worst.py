@@ -1,4 +1,5 @@
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -102,8 +103,10 @@ def test_each_class_of_a_multilabel_crop_has_its_file_and_a_spectrum_is_made_vis
     target = np.zeros((2, 20, 30), np.uint8)
     target[1, 3:5] = 1
     image = np.random.default_rng(0).normal(size=(20, 30, 5)).astype(np.float32)
-    write_crops(tmp_path, "x", spec, image=image, target=target, labels=1 - target, step=4, slice_number=7)
+    write_crops(tmp_path, "x", spec, image=image, target=target, labels=1 - target, corner=(40, 8), slice_number=7)
     folder = tmp_path / "worst" / "x"
+    place = json.loads((folder / "crop.json").read_text())
+    assert [place[name] for name in ("crop_top", "crop_left", "slice")] == [40, 8, 7]
     names = {"image.png", "crop.json", *(f"{kind}-{name}.png" for kind in ("target", "prediction") for name in "ab")}
     assert {path.name for path in folder.iterdir()} == names
     np.testing.assert_array_equal(read(folder / "target-b.png"), target[1])

@@ -15,6 +15,8 @@ COMMANDS = {
     "plan": "how many cases a score or a comparison needs, from a pilot",
     "tune": "choose threshold and post-processing on the validation split, with an honest interval",
     "merge": "join the shards of a run, or the folds of a cross-validation",
+    "agree": "tell how far several readers or models agree, and who stands apart",
+    "suspects": "rank labels that are likely wrong, or images to label next",
     "check": "verify a data set before training: list every bad file at once",
     "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
     "report": "rebuild the HTML report of a run, or write an index of all runs below a folder",
@@ -22,7 +24,7 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
-DECISIONS = ("plan", "tune")  # commands whose modules are in `segmeter.cli.decisions`
+DECISIONS = ("plan", "tune", "agree", "suspects")  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
 
 USAGE = {
@@ -34,6 +36,8 @@ USAGE = {
     "plan": "segmeter plan run=RUN width=0.05, or 'runs=[A,B]' detect=0.01, or mean=0.78 sd=0.12 width=0.05",
     "tune": "segmeter tune checkpoint=RUN 'over=[threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
+    "agree": "segmeter agree 'folders=[A,B,C]' 'data.classes=[background,cell]'",
+    "suspects": "segmeter suspects 'runs=[EVAL,EVAL]', of evaluations with export.probs=true",
     "check": "segmeter check data=camvid data.root=PATH",
     "export": "segmeter export checkpoint=RUN format=onnx",
     "report": "segmeter report run=RUN, or runs=ROOT",

@@ -194,7 +194,8 @@ def draw_cases(scoring: Scoring, images: Mapping[str, Path], config: ReportConfi
         One line per image that can't be read or has another size, and per case whose masks changed.
     """
     from segmeter.report.pictures.chosen import Ranking  # they load what draws, which most runs don't need
-    from segmeter.report.pictures.finished import DrawnCase, draw_run
+    from segmeter.report.pictures.drawn import DrawnCase
+    from segmeter.report.pictures.finished import draw_run
     from segmeter.report.pictures.objects import measured_objects
 
     pairs = {pair.case_id: pair for pair in scoring.pairs}

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
+from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import choose_threads, model_card, open_device
 from segmeter.cli.config.schema import TrainConfig
@@ -35,6 +35,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.models.build import build_segmenter
+from segmeter.postprocess.config import SEPARATING, StepConfig
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
 from segmeter.report.page.training import FIRST_BATCH
@@ -77,7 +78,8 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     resumed = find_resumed(config, job, config.resume, holds=CHECKPOINTS) if world.leads else None
     if device.type == "cpu" and world.size == 1:
         choose_threads(resumed)
-    find_monitor(config.training.monitor, config.data.spec())  # before any data is read, or drawn
+    matched = bool(_steps(config))
+    find_monitor(config.training.monitor, config.data.spec(), objects=matched)  # before any data is read, or drawn
     with world.first_alone():
         (train_data, val_data), (seen, val_seen) = open_splits(config.data, ["train", "val"], unread=["test"])
     plan = plan_training(config.training, config.data, config.augment, seen=seen, device=device.type)
@@ -170,10 +172,11 @@ def _job(
             device=str(device),
             identity={key: as_plain(getattr(config, key)) for key in ("loss", "augment", "data")},
             shown=mask(as_plain(config)),
+            steps=_steps(config),
             allow_changes=config.allow_changes,
         ),
         data=_open_data(config, train_data, val_data, seen=seen, world=world, device=device),
-        model=TrainModel(segmenter=segmenter, loss=loss),
+        model=TrainModel(segmenter=segmenter, loss=loss, cores=bool(_steps(config))),
         resume=resumed is not None,
         world=world,
         draw=partial(draw_validated, spec=train_data.spec),
@@ -194,7 +197,7 @@ def _open_data(
         cases, presence = CachedDataset(planes, Budget(0)), planes.presence  # unpacked planes need no cache
         sources = sources and Sources(sources.of[[index for index, _ in planes.places]], sources.weights)
     else:
-        cases = CachedDataset(data, budget, parts=PartReader(data))
+        cases = CachedDataset(replace(data, core_depth=_core_depth(config)), budget, parts=PartReader(data))
     source = SampleSource(
         cases,
         config.augment,
@@ -223,6 +226,16 @@ def _open_data(
         val_cases=CachedDataset(val_cases, budget) if len(val_cases) else None,
         augment=Augment(config.augment, data.spec),
     )
+
+
+def _core_depth(config: TrainConfig) -> float | None:
+    """Where the cores of objects begin in training targets. A run that overfits is validated on these, so on masks."""
+    return None if config.training.overfit_batches else getattr(config.data, "core_depth", None)
+
+
+def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
+    """The post-processing of a validation that matches objects: the one that eval takes for such a checkpoint."""
+    return () if _core_depth(config) is None else SEPARATING
 
 
 def _say(plan: TrainPlan) -> None:
@@ -279,6 +292,8 @@ def draw_batch(
     targets : (B, H, W), or (B, K, H, W) for multilabel, integer
         Classes of each pixel.
     """
+    if spec.ignore_index != CORE:
+        targets = np.where(targets == CORE, 1, targets)
     drawn = [
         draw_layers(image, None, target, spec, edge=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
     ]
@@ -291,7 +306,7 @@ def draw_batch(
     picture = compose(
         panels,
         title="first batch, as the network is given it",
-        figure=f"{images.shape[2]} x {images.shape[1]} pixels",
+        figure=f"{images.shape[1]} x {images.shape[2]} pixels",
         legend=[[*class_legend(drawn), *([("ignored", None)] if hatched else [])]],
     )
     return write_overlay(folder, Path(FIRST_BATCH).stem, picture)

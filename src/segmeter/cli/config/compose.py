@@ -19,7 +19,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from segmeter.checks import close_name, nearest
+from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     LAUNCHERS,
@@ -229,11 +229,9 @@ def _unknown_options(override: Override, known: list[str]) -> list[str]:
     else:
         value = override.value()
         chosen = value if isinstance(value, list) else ["null" if value is None else value]
-    return [
-        f"config: expected `{group}` to be one of {', '.join(known)}, got {name!r}. {close_name(str(name), known)}"
-        for name in map(str, chosen)
-        if name not in known
-    ]
+    rule = f"to be one of {', '.join(known)}"
+    wrong = (name for name in map(str, chosen) if name not in known)
+    return [expected("config", group, rule, repr(name), close_name(name, known)) for name in wrong]
 
 
 def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:

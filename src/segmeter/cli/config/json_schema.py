@@ -13,7 +13,7 @@ from segmeter.schema import Registry
 from segmeter.schema.declared import CHOICES, json_schema_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-RESULTS = ("plan.json", "tune.json")  # files that commands write
+RESULTS = ("plan.json", "tune.json", "agree.json", "suspects.json", "label_next.json")  # files that commands write
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 _LEFT_OUT = ("title", "words", "required", "$defs")  # nothing is required, as a file holds a part of the values
@@ -26,10 +26,13 @@ def names() -> list[str]:
 
 def _result_models() -> dict[str, type[BaseModel]]:
     """The models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
+    from segmeter.evaluation.decisions.label_next import LabelNext
+    from segmeter.evaluation.decisions.suspects import Suspects
+    from segmeter.metrics.summary.agreement import Agreement
     from segmeter.metrics.summary.plan import Plan
     from segmeter.metrics.summary.tune import Tuned
 
-    return dict(zip(RESULTS, (Plan, Tuned), strict=True))
+    return dict(zip(RESULTS, (Plan, Tuned, Agreement, Suspects, LabelNext), strict=True))
 
 
 def json_schema(name: str) -> dict[str, Any]:

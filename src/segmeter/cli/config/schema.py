@@ -10,7 +10,7 @@ from segmeter.data.labels_config import LabelsConfig
 from segmeter.distributed.config import LAUNCHES
 from segmeter.distributed.shards import parse_shard
 from segmeter.errors import InputError
-from segmeter.evaluation.decisions.config import PlanKeys, TuneKeys
+from segmeter.evaluation.decisions.config import AgreeKeys, PlanKeys, SuspectsKeys, TuneKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -306,6 +306,14 @@ class CompareConfig(Seeded, RequireConfig):
             raise RuleError("to be empty", remedy, key="metrics.measures")
 
 
+class AgreeConfig(Seeded, AgreeKeys):
+    """`segmeter agree`: how far several readers agree, without a reference."""
+
+
+class SuspectsConfig(Seeded, SuspectsKeys):
+    """`segmeter suspects`: which labels are likely wrong, or which images to label next."""
+
+
 class PlanConfig(Seeded, PlanKeys):
     """`segmeter plan`: how many cases a score or a comparison needs."""
 
@@ -319,14 +327,6 @@ class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
     """How the model runs over images; the threshold here is the usual one, that others are compared with."""
     postprocess: PostprocessConfig
     """Steps that run before those that are tried."""
-    metrics: MetricsConfig
-    """The metrics, and how cases are resampled."""
-
-    @rule("metrics")
-    @classmethod
-    def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
-        if metrics.bootstrap < 1000:
-            raise RuleError("to be 1000 or more", "Fewer make intervals too narrow.", key="metrics.bootstrap")
 
 
 ROOTS: dict[str, type[Config]] = {
@@ -338,6 +338,8 @@ ROOTS: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "compare": CompareConfig,
     "merge": MergeConfig,
+    "agree": AgreeConfig,
+    "suspects": SuspectsConfig,
     "plan": PlanConfig,
     "tune": TuneConfig,
 }

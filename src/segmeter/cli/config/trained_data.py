@@ -17,6 +17,7 @@ from segmeter.data.folders.folds import check_dealing
 from segmeter.errors import ConfigError, InputError
 from segmeter.models.card import ModelCard
 from segmeter.models.foreign.config import ForeignConfig
+from segmeter.postprocess.config import SEPARATING
 from segmeter.records import read_run
 from segmeter.schema import REQUIRED, as_plain, defaults
 
@@ -72,6 +73,21 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
         card, _ = _read(Path(str(path)))
         check_dealing(filled, card.data, split=filled["split"], model=str(path))
     return {**values, "data": filled}
+
+
+def fill_steps(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Let eval and predict split objects by the cores that a checkpoint was trained on, unless steps are chosen."""
+    chosen = any(line.lstrip("+~").startswith("postprocess") for line in overrides)
+    resumed = values.get("resume") not in (None, "auto")  # its own configuration has the steps, or none
+    given, group = values.get("checkpoint"), values.get("postprocess")
+    first = given[0] if isinstance(given, list | tuple) and given else given
+    if chosen or resumed or first in (None, REQUIRED, []) or not isinstance(group, Mapping) or group.get("steps"):
+        return dict(values)
+    from segmeter.models.foreign.opened import find_source  # imports torch
+
+    if find_source(Path(str(first))) is not None or _read(Path(str(first)))[0].data.get("core_depth") is None:
+        return dict(values)
+    return {**values, "postprocess": {**group, "steps": [as_plain(step) for step in SEPARATING]}}
 
 
 def _of_foreign(checkpoint: str, values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any] | None:

@@ -1,12 +1,12 @@
 """`segmeter tune`: chooses threshold and post-processing on the validation split, with an honest interval."""
 
-from segmeter.cli.commands._parts import open_device
 from segmeter.cli.config.schema import TuneConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import TuneJob, note_tuned, refuse_test, tune, write_settings, write_tuned
 from segmeter.files import make_folder, write_json
+from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
@@ -14,6 +14,7 @@ from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.trained import read_checkpoints
 from segmeter.report.decisions import print_shown, show_tuned, write_shown
 from segmeter.report.html import write_report
+from segmeter.threads import share_cores
 
 
 def run(config: TuneConfig, job: Job) -> None:
@@ -25,7 +26,8 @@ def run(config: TuneConfig, job: Job) -> None:
         A setting can't be tried, or the split is the test split.
     """
     refuse_test(config.data.split)
-    device = open_device(config.device)
+    share_cores()
+    device = pick_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints)
     spec = checkpoint.card.spec
     metrics = with_objects(config.metrics) if config.data.instances else config.metrics

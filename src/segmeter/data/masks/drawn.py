@@ -160,7 +160,7 @@ def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, in
     outside = ((corners < -1) | (corners > np.array(shape[::-1]) + 1)).any(axis=1)
     if outside.any():
         x, y = corners[outside][0]
-        rule = f"to lie on the image of {shape[1]} x {shape[0]} pixels"
+        rule = f"to lie on the image of {shape[0]} x {shape[1]} pixels"
         remedy = "Export the polygons in pixels of this image."
         raise DataError(expected(show(path), "corners", rule, f"x={x:g}, y={y:g}", remedy))
     most = _SPARE_LENGTH + 4 * shape[0] * shape[1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from segmeter.checks import expected, shorten
-from segmeter.classes import ClassSpec
+from segmeter.classes import CORE, ClassSpec
 from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
@@ -94,6 +94,47 @@ def split_objects(
         labels[ignored] = spec.ignore_index
         numbers = np.where(ignored, 0, numbers).astype(numbers.dtype, copy=False)
     return labels, numbers
+
+
+def mark_cores(labels: np.ndarray, instances: np.ndarray, *, depth: float) -> np.ndarray:
+    """Mark the cores of objects in a training target, so that a model learns where one of them ends and another begins.
+
+    Parameters
+    ----------
+    labels : (H, W)
+        1 inside of objects.
+    instances : (H, W)
+        The object number of each pixel, 0 being none.
+    depth
+        Pixels between a core and the outermost pixels of its object. Of smaller objects the deepest pixels are the
+        core. The image's edge does not count as outside.
+
+    Returns
+    -------
+    A copy of `labels` with `CORE` in cores.
+
+    Examples
+    --------
+    >>> instances = np.array([[1, 1, 1, 1, 2, 2, 2, 0]])
+    >>> mark_cores((instances > 0).astype(np.uint8), instances, depth=2)
+    array([[2, 2, 1, 1, 1, 2, 1, 0]], dtype=uint8)
+    """
+    from scipy import ndimage  # slow to load, and only training needs it
+
+    outermost = np.zeros(labels.shape, bool)
+    down, right = instances[1:] != instances[:-1], instances[:, 1:] != instances[:, :-1]
+    for side in (outermost[1:], outermost[:-1]):
+        side |= down
+    for side in (outermost[:, 1:], outermost[:, :-1]):
+        side |= right
+    if not outermost.any():
+        return np.where(labels == 1, CORE, labels).astype(labels.dtype)
+    found = ndimage.distance_transform_edt(~outermost)
+    numbers, of_pixel = np.unique(instances, return_inverse=True)
+    of_pixel = of_pixel.reshape(labels.shape)
+    deepest = np.asarray(ndimage.maximum(found, of_pixel, np.arange(numbers.size)))
+    core = (labels == 1) & (found >= np.minimum(deepest, depth)[of_pixel])
+    return np.where(core, CORE, labels).astype(labels.dtype)
 
 
 def find_labels(path: Path, numbers: np.ndarray, others: np.ndarray, side: str = "predictions") -> str:
@@ -243,6 +284,8 @@ def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
 
 def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     """Return advice by the likeliest cause of these values."""
+    if label_map and set(found.tolist()) <= set(allowed_labels(spec)):
+        return "The values are labels already: leave data.label_map out, or name all of them in it."
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT
     if wrong >= _BLURRED:

@@ -119,6 +119,9 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
     if scored not in (0, len(rows)):  # else a line that was cut off would be a smaller polygon
         rule, found = "to have a confidence, or none", f"an odd last number in {scored} of {len(rows)}"
         raise DataError(expected(show(path), "every line", rule, found, "Copy the file again."))
+    if scored and not content.endswith(b"\n"):
+        rule, remedy = "to end with a line break after a confidence", "It may be cut off: copy the file again."
+        raise DataError(expected(show(path), "the last line", rule, f"{len(content)} bytes without one", remedy))
     corners = [np.array(row[1 : len(row) - bool(scored)], np.float64).reshape(-1, 2) for row in rows]
     if any(len(each) == 2 for each in corners):
         remedy = "Export segmentation labels: class x y x y x y ..."

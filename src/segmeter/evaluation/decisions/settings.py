@@ -29,7 +29,7 @@ USUAL = 0.5
 MOST_SETTINGS = 10_000
 _MOST_THRESHOLDS = 255  # a byte tells how many of them a probability exceeds
 _ALIASES = {"min_size": "remove_small_objects.min_pixels"}
-_RULE = "to be KEY=FIRST:LAST:STEP or KEY=A|B|C, such as threshold=0.3:0.7:0.05 or postprocess.min_size=0|16|64"
+_RULE = "to be threshold=FIRST:LAST:STEP, or a post-processing step's option with values A|B|C"
 _OFF, _ON = ("0", "no", "none", "off"), ("yes", "on")
 
 

@@ -118,11 +118,16 @@ def name_runs(folders: Sequence[Path], *, least: int = 2) -> dict[str, Path]:
     if len(resolved) < least:
         remedy = "Write runs=[A,B]."
         raise InputError(expected("compare", "runs", "to be two or more run folders", len(resolved), remedy))
-    names = [str(folder) for folder in resolved]
-    own = [path.parent.name if is_nnunet(path) else path.name for path in resolved]
+    return dict(zip(short_names(resolved), resolved, strict=True))
+
+
+def short_names(places: Sequence[Path]) -> list[str]:
+    """Name places by their last part, without the date of a run if that is enough, or by their path if it is not."""
+    names = [str(place) for place in places]
+    own = [path.parent.name if is_nnunet(path) else path.name for path in places]
     for shorter in (own, [_DATE.sub("", name) for name in own]):
-        names = shorter if len(set(shorter)) == len(resolved) else names
-    return dict(zip(names, resolved, strict=True))
+        names = shorter if len(set(shorter)) == len(places) else names
+    return names
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:

@@ -137,6 +137,48 @@ def _signed_sums(drawn: NDArray[np.uint8], table: FloatArray, *, compiled: bool)
     return sums
 
 
+def exchanged(values: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> FloatArray:
+    """Permutation test of each reader's mean: under the null, the values of a unit may as well be any reader's.
+
+    One-sided: small where a reader's mean is low. It is exact for readers who are alike, however skewed the values
+    are; random permutations stand in for all, and the p-value is (hits + 1) / (resamples + 1).
+
+    Parameters
+    ----------
+    values : (N, R)
+        Of N independent units and R readers; units with a NaN are left out. With an infinite value, ranks within each
+        unit take the place of all values.
+    resamples, seed
+        As for `sign_flip`.
+
+    Returns
+    -------
+    p-values (R,); 1 where no unit is left.
+
+    Examples
+    --------
+    >>> exchanged(np.array([[-0.2, 0.1, 0.1], [-0.3, 0.1, 0.2], [-0.1, 0.0, 0.1], [-0.2, 0.0, 0.2]])) < 0.05
+    array([ True, False, False])
+    """
+    resamples, seed = check_draws("exchanged", resamples, seed)
+    kept = values[~np.isnan(values).any(axis=1)]
+    units, readers = kept.shape
+    if not units:
+        return np.ones(readers)
+    if np.isinf(kept).any():
+        from scipy import stats  # takes half a second to load, and is seldom needed
+
+        kept = stats.rankdata(kept, axis=1)
+    gridded = to_grid(kept.ravel()).reshape(kept.shape)
+    bounds, source = gridded.sum(axis=0) + _ROUNDING * np.abs(gridded).sum(), np.random.PCG64(seed)
+    hits, rows = np.zeros(readers, np.int64), max(1, _WORDS // units)
+    for start in range(0, resamples, rows):
+        count = min(rows, resamples - start)
+        drawn = (source.random_raw(count * units) % np.uint64(readers)).astype(np.intp).reshape(count, units)
+        hits += (gridded[np.arange(units), drawn].sum(axis=1)[:, None] <= bounds).sum(axis=0)
+    return np.asarray((hits + 1) / (resamples + 1))
+
+
 def holm(p_values: Sequence[float]) -> FloatArray:
     """Adjust p-values of several tests, so that one false alarm among all of them stays as rare as for one test.
 

@@ -276,11 +276,12 @@ def _paired_units(one: Scoreboard, other: Scoreboard) -> Iterator[tuple[FloatArr
     for name in one.per_case:
         values = one.values(name), other.values(name)
         undefined = np.isnan(values[0]) | np.isnan(values[1])
-        ours, theirs = (_of_units(np.where(undefined, np.nan, each), one.clusters) for each in values)
+        ours, theirs = (values_of_units(np.where(undefined, np.nan, each), one.clusters) for each in values)
         yield ours, theirs
 
 
-def _of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray:
+def values_of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray:
+    """The value of each independent unit: per case (N,), or the mean over the cases of each cluster."""
     if clusters is None:
         return values
     count = int(clusters.max()) + 1

@@ -35,7 +35,7 @@ class InputConfig(Config, title="model.input"):
     """The stored values are multiplied by this first; null divides by the largest value of their dtype (255, 65535)."""
     mean: Values | None = None
     """Subtracted from the scaled values, per channel; [] subtracts nothing."""
-    std: Values | None = None
+    std: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     """The scaled values are divided by this after `mean` was subtracted, per channel; [] divides by nothing."""
     axes: Literal["BCHW", "BHWC"] | None = None
     """The order of the network's axes: B images, C channels, H height, W width."""

@@ -2,17 +2,17 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from segmeter.records import read_json, read_json_lines, read_own, read_run
+from segmeter.records import read_json, read_own, read_run
 from segmeter.report import figures
 from segmeter.report.comparison import changed
 
@@ -121,32 +121,27 @@ def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     return found
 
 
+Read = TypeVar("Read")
 _LONGEST_CONFIG = 200_000  # characters shown
 
 
 def load_json(path: Path, form: Any = dict[str, Any]) -> dict[str, Any] | None:
     """Read a JSON file of a form; None where there is none."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return read_json(path, form)
-    return None
+    return if_there(lambda place: read_json(place, form), path)
 
 
 def load_run(folder: Path) -> dict[str, Any]:
     """Read run.json; empty where there is none."""
-    with suppress(FileNotFoundError):
-        return read_run(folder)
-    return {}
-
-
-def load_lines(path: Path) -> list[dict[str, Any]] | None:
-    """Read lines of JSON, a half-written last one left out; None where there is no such file."""
-    with suppress(FileNotFoundError):
-        return read_json_lines(path)
-    return None
+    return if_there(read_run, folder) or {}
 
 
 def config_text(path: Path) -> str:
     """Read a configuration as it was written; "" where there is none."""
-    with suppress(FileNotFoundError):
-        return read_own(path).decode(errors="replace")[:_LONGEST_CONFIG]
-    return ""
+    return (if_there(read_own, path) or b"").decode(errors="replace")[:_LONGEST_CONFIG]
+
+
+def if_there(read: Callable[[Path], Read], path: Path) -> Read | None:
+    """Read a file; None where there is none."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return read(path)
+    return None

@@ -20,7 +20,7 @@ from segmeter.report.page.render import load_json, render
 _LOG = logging.getLogger(__name__)
 MOST_KEYS = 12  # of a configuration in one table
 _DEEPEST = 5  # folders below the root
-_PAGES = ("report.html", "compare.html")
+_PAGES = ("report.html", "compare.html", "agree.html", "suspects.html", "label_next.html")
 _OF_NO_INTEREST = ("run.", "report.", "logger.")  # keys that change no result
 
 

@@ -103,7 +103,8 @@ def choose_pictures(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Load the layers of the same cases from one run or several, until the page is full.
 
-    The image and the target are kept once, with the first run that has them.
+    The image and the target are kept once, with the first run that has them. With a single run, tiles of large cases
+    fill the rest of the page.
 
     Parameters
     ----------
@@ -119,7 +120,8 @@ def choose_pictures(
     Returns
     -------
     list of dict
-        For each run, the notes of the layers by case, with ``files``: their content in Base64 or their path, by name.
+        For each run, the notes of the layers by case, with ``files``: their content in Base64 or their path, by name,
+        and ``tiles``, which are the same of each tile.
     list of str
         Cases whose pictures would make the page too large.
     """
@@ -140,6 +142,15 @@ def choose_pictures(
             continue
         for number, picture in pictures.items():
             found[number][name] = picture
+    if len(folders) == 1:
+        for name, picture in found[0].items():
+            picture["tiles"] = []
+            for place in sorted(layers_path(folders[0], name).glob("tile-*"), key=lambda path: int(path.name[5:])):
+                tile = _load(place, linked_from)
+                left -= 0 if linked_from else len(json.dumps(tile))
+                if left < 0:
+                    return found, left_out
+                picture["tiles"].append(tile)
     return found, left_out
 
 

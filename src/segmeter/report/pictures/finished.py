@@ -6,7 +6,7 @@ run again replaces all its pictures.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, read_case
-from segmeter.data.files.array import LazyArray, stack_planes
+from segmeter.data.files.array import stack_planes
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import check_labels, open_map, read_map
 from segmeter.data.planes import Volume, VolumeSet
-from segmeter.data.thumbnail import Thumbnail, thumbnail_step
 from segmeter.errors import DataError
 from segmeter.export.labels import class_folder
 from segmeter.files import remove, safe_id
@@ -29,42 +28,17 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking, choose_cases
+from segmeter.report.pictures.drawn import DrawnCase, LargeCase
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
-from segmeter.report.pictures.layers import Layers, clean, draw_layers, write_layers
-from segmeter.report.pictures.objects import NO_OBJECTS, Objects, measured_objects, slice_objects
+from segmeter.report.pictures.layers import LONGEST, Layers, clean, draw_layers, write_layers
+from segmeter.report.pictures.objects import NO_OBJECTS, measured_objects, slice_objects
 from segmeter.report.pictures.worst import FOLDER as CROPS
-from segmeter.report.pictures.worst import write_crops
+from segmeter.report.pictures.worst import find_errors, write_crops
 
 _THREADS = 2  # each holds a whole case, and about ten bytes per pixel beside it
 _SUFFIXES = (".png", ".tif", ".zarr", ".mha", ".nrrd", ".nii.gz")  # of label maps and instances, as they are exported
 _SCROLLED, _SCROLLED_EDGE = 17, 384  # planes of a volume that a page scrolls through, an odd number, and their pixels
-_BAND = 256  # rows that are read at once of a case that is larger than memory
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DrawnCase:
-    """The maps of a case, read from the files of a finished run.
-
-    Parameters
-    ----------
-    image : (H, W, C), or (D, H, W, C)
-    target, labels : (H, W) or (D, H, W); (K, H, W) for multilabel; integer
-        `target` is None where a run has no references.
-    objects
-        The objects of both sides.
-    files
-        The files that they come from: by "image", "target" and "prediction".
-    step
-        The arrays are every n-th row and column of a case that is larger than memory.
-    """
-
-    image: NDArray[Any]
-    target: NDArray[Any] | None
-    labels: NDArray[Any]
-    objects: Objects = NO_OBJECTS
-    files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
-    step: int = 1
 
 
 def draw_run(
@@ -102,23 +76,14 @@ def draw_run(
         except DataError as error:
             return error.problems
         if case_id in drawn:
-            maps = (case.image, case.target, case.labels, spec)
-            layers = draw_layers(*maps, step=case.step, objects=case.objects, notes=notes)
+            layers, tiles = _layers_of(case, notes, spec)
             picture = draw_picture(
                 layers, title=title, headline=ranking.headline, score=ranking.scores.get(case_id), panel=config.panel
             )
             write_overlay(folder / OVERLAYS, case_id, picture)
-            write_layers(folder, case_id, layers, others)
-        if case_id in worst and case.target is not None:
-            number = notes["slice"][0] if "slice" in notes else None
-            write_crops(
-                *(folder, case_id, spec),
-                image=case.image,
-                target=case.target,
-                labels=case.labels,
-                step=case.step,
-                slice_number=number,
-            )
+            write_layers(folder, case_id, layers, tiles=tiles, planes=others)
+        if case_id in worst:
+            _crop(folder, case_id, case, notes, spec)
         return ()
 
     problems = [
@@ -141,6 +106,29 @@ def _further_planes(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mappi
         )
         for plane, _, said in flat
     ]
+
+
+def _layers_of(case: DrawnCase, notes: dict[str, Any], spec: ClassSpec) -> tuple[Layers, Sequence[Layers]]:
+    """Make the overview of a case and, if that is reduced, tiles of the case's own pixels."""
+    if case.large is not None:
+        facts = notes | {"size": case.large.size}
+        return draw_layers(case.image, case.target, case.labels, spec, errors=case.large.errors, notes=facts), (
+            case.large.tiles
+        )
+    layers = draw_layers(case.image, case.target, case.labels, spec, objects=case.objects, notes=notes)
+    wrong = None if case.target is None else find_errors(case.target, case.labels, spec)
+    return layers.reduce(LONGEST), layers.cut(wrong)
+
+
+def _crop(folder: Path, case_id: str, case: DrawnCase, notes: dict[str, Any], spec: ClassSpec) -> None:
+    (image, target, labels), place = (case.image, case.target, case.labels), dict[str, Any]()
+    if case.large is not None:
+        (image, target, labels), corner = case.large.worst
+        place = {"corner": corner, "wrong_pixels": case.large.wrong}
+    elif "slice" in notes:
+        place = {"slice_number": notes["slice"][0]}
+    if target is not None:
+        write_crops(folder, case_id, spec, image=image, target=target, labels=labels, **place)
 
 
 def _flat(
@@ -236,7 +224,7 @@ class EvaluatedCases:
     metrics: MetricsConfig | None = None
 
     def __call__(self, case_id: str) -> DrawnCase:
-        """Read a case; one larger than memory is reduced to every n-th row and column.
+        """Read a case; of one larger than memory, an overview and the tiles with the most errors.
 
         Raises
         ------
@@ -300,22 +288,7 @@ class EvaluatedCases:
         with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:
             planes = [stack.enter_context(open_map(path, reading)) for path in self._label_files(case_id)]
             labels = stack_planes(planes) if spec.is_multilabel else planes[0]
-            return DrawnCase(
-                image=_reduce(image, -3),
-                target=None if target is None else _reduce(target, -2),
-                labels=_reduce(labels, -2),
-                files=files,
-                step=thumbnail_step(*image.shape[:2]),
-            )
-
-
-def _reduce(rows: LazyArray, axis: int) -> NDArray[Any]:
-    """Read every n-th row and column of an image or map; `axis` is the axis of its rows."""
-    height, width = rows.shape[axis], rows.shape[axis + 1]
-    picture = Thumbnail(thumbnail_step(height, width), axis)
-    for top in range(0, height, _BAND):
-        picture.add(top, rows.read(top, min(height, top + _BAND)))
-    return picture.pixels()
+            return LargeCase(image=image, target=target, labels=labels, spec=spec).read(files)
 
 
 def _with_suffix(stem: Path) -> Path:

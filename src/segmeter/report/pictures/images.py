@@ -13,7 +13,7 @@ _PERCENTILES = (0.5, 99.5)  # of an image: they become black and white where it 
 _DIM = 100  # an image of 8 bits whose upper percentile is below this is stretched too
 
 
-def display_image(image: NDArray[Any]) -> RGB:
+def display_image(image: NDArray[Any], ranges: NDArray[np.float64] | None = None) -> RGB:
     """Make any image visible.
 
     Parameters
@@ -21,6 +21,8 @@ def display_image(image: NDArray[Any]) -> RGB:
     image
         (H, W, C). uint8 is shown as it is; other dtypes are stretched per channel between two percentiles, and pixels
         that are not finite are black. One channel is grey, two lack blue, and the first three of more are shown.
+    ranges
+        What becomes black and white in each channel, as `display_ranges` finds it; None: find it in the image.
 
     Returns
     -------
@@ -28,7 +30,10 @@ def display_image(image: NDArray[Any]) -> RGB:
     """
     shown = image[..., :3]
     if shown.dtype != np.uint8:
-        shown = np.stack([_stretch(channel) for channel in np.moveaxis(shown, -1, 0)], axis=-1)
+        low, high = (display_ranges(image) if ranges is None else ranges).T
+        values = np.where(np.isfinite(shown), shown, low).astype(np.float64)
+        scaled = (values - low) / np.where(high > low, high - low, 1)
+        shown = np.rint(scaled.clip(0, 1) * 255).astype(np.uint8)
     if shown.shape[-1] == 1:
         return np.repeat(shown, 3, axis=-1)
     return np.pad(shown, ((0, 0), (0, 0), (0, 3 - shown.shape[-1])))
@@ -59,14 +64,10 @@ def contours(labels: NDArray[Any]) -> Mask:
     return edge
 
 
-def _stretch(channel: NDArray[Any]) -> NDArray[np.uint8]:
-    values = channel.astype(np.float64)
-    finite = np.isfinite(values)
-    if not finite.any():
-        return np.zeros(values.shape, np.uint8)
-    low, high = np.percentile(values[finite], _PERCENTILES)
-    scaled = (np.where(finite, values, low) - low) / (high - low if high > low else 1.0)
-    return np.asarray(np.rint(scaled.clip(0, 1) * 255), np.uint8)
+def display_ranges(image: NDArray[Any]) -> NDArray[np.float64]:
+    """Find two percentiles of each shown channel (C, 2), between which an image that is not uint8 is stretched."""
+    channels = (channel[np.isfinite(channel)] for channel in np.moveaxis(image[..., :3], -1, 0))
+    return np.array([np.percentile(values, _PERCENTILES) if values.size else (0.0, 0.0) for values in channels])
 
 
 def reduced_shape(shape: tuple[int, ...], edge: int) -> tuple[int, int]:
@@ -91,6 +92,13 @@ def reduce_ranks(ranks: NDArray[Any], shape: tuple[int, int], merge: np.ufunc = 
         starts = np.arange(shape[axis]) * ranks.shape[axis] // shape[axis]
         ranks = merge.reduceat(ranks, starts, axis=axis)
     return ranks
+
+
+def mean_blocks(image: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """Reduce an image (H, W, C) of any dtype by the mean of each block."""
+    sums = reduce_ranks(image.astype(np.float64), shape, np.add)
+    sizes = reduce_ranks(np.ones((*image.shape[:2], 1)), shape, np.add)
+    return np.asarray((sums / sizes).astype(image.dtype))
 
 
 def reduce_image(image: RGB, shape: tuple[int, int]) -> RGB:

@@ -37,7 +37,9 @@ FOLDER = "pictures"  # of a run's folder
 NOTES = "layers.json"  # of a case's folder
 PLANE = "plane-"  # begins the name of a folder of a further plane
 QUALITY = 82  # of the image, WebP
-LONGEST = 1536  # side of the stored layers, pixels
+LONGEST = 1536  # side of the stored layers, pixels; larger cases also have tiles
+TILE = 512  # side of a tile, which has the case's own pixels
+MOST_TILES = 48  # of a case: those with the most wrong pixels
 SMALL = 320  # side of the maps that a page shows where there is no room for every pixel
 MISSED: Colour = (255, 66, 140)
 FALSE: Colour = (64, 156, 255)
@@ -47,6 +49,7 @@ _OUTLINE: Colour = (255, 255, 255)
 _IGNORED: Colour = (128, 128, 128)
 _UNKNOWN: Colour = (255, 0, 255)
 _MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
+IGNORED = 4  # of the kinds of error, the last
 _PLANES = 6  # of a multilabel map: each combination is an entry
 
 
@@ -105,7 +108,7 @@ class LayerMap:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layers:
-    """The layers of a case. `facts` are further plain values, such as the slice of a volume."""
+    """The layers of a case. `facts` are further plain values, such as the slice of a volume, or ``at`` of a tile."""
 
     image: RGB
     maps: Sequence[LayerMap]
@@ -117,6 +120,33 @@ class Layers:
         shape = reduced_shape(self.image.shape, edge)
         maps = [each.reduce(shape, background=self.spec.has_background) for each in self.maps]
         return replace(self, image=reduce_image(self.image, shape), maps=maps)
+
+    def cut(self, wrong: Mask | None) -> "list[Layers]":
+        """Cut layers larger than an overview into tiles, those with the most `wrong` pixels (H, W) first."""
+        height, width = self.image.shape[:2]
+        if max(height, width) <= LONGEST:
+            return []
+        windows = [
+            (slice(top, top + TILE), slice(left, left + TILE))
+            for top in range(0, height, TILE)
+            for left in range(0, width, TILE)
+        ]
+        if wrong is not None:
+            windows.sort(key=lambda window: -int(wrong[window].sum()))
+        return [
+            replace(
+                self,
+                image=self.image[window],
+                maps=[replace(each, index=each.index[window]) for each in self.maps],
+                facts={"at": (window[0].start, window[1].start)},
+            )
+            for window in windows[:MOST_TILES]
+        ]
+
+    @property
+    def has_small(self) -> bool:
+        """Whether there are also smaller maps; a tile has none."""
+        return max(self.image.shape) > SMALL and "at" not in self.facts
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -130,7 +160,7 @@ class Layers:
         found |= {k for each in self.maps for k in each.planes}
         maps = [
             {"role": each.role, "file": each.file}
-            | ({"small": f"small-{each.file}"} if max(each.index.shape) > SMALL else {})
+            | ({"small": f"small-{each.file}"} if self.has_small else {})
             | ({"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)})
             for each in self.maps
         ]
@@ -144,7 +174,7 @@ class Layers:
         """Contents by file name: ``image.webp``, a grey PNG of each map, and smaller ones beside large maps."""
         files = {"image.webp": encode(self.image, "WEBP", quality=QUALITY, method=2)}
         found = {each.file: each for each in self.maps}
-        if max(self.image.shape) > SMALL:
+        if self.has_small:
             found |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
         for name, each in found.items():
             spread = each.index * np.uint8(255 // max(1, each.size - 1))
@@ -158,8 +188,8 @@ def draw_layers(
     labels: NDArray[Any],
     spec: ClassSpec,
     *,
-    edge: int = LONGEST,
-    step: int = 1,
+    edge: int | None = None,
+    errors: NDArray[np.uint8] | None = None,
     objects: Objects = NO_OBJECTS,
     notes: Mapping[str, Any] | None = None,
 ) -> Layers:
@@ -173,8 +203,8 @@ def draw_layers(
         (H, W) integer; multilabel (K, H, W) in {0, 1}. `target` is None where there is no reference.
     edge
         Longest side, pixels: larger cases are reduced. Nothing is enlarged.
-    step
-        The arrays are every n-th row and column of the case.
+    errors : (H, W), uint8
+        The errors of a case whose maps are reduced, as `classify_errors` finds them; None: find them in the maps.
     objects
         Of maps (H, W): each object gets an outline. Where both sides are known, the errors are those of objects.
     notes
@@ -195,9 +225,10 @@ def draw_layers(
         sides = {"target": objects.target, "prediction": objects.prediction}
         maps += [_outlines(role, [("object", _OUTLINE, each)]) for role, each in sides.items() if each is not None]
         if target is not None:
-            maps.append(_error_map(target, labels, spec))
-    facts = {"size": [step * int(side) for side in image.shape[:2]]} | dict(notes or {})
-    return Layers(image=display_image(image), maps=maps, spec=spec, facts=facts).reduce(edge)
+            maps.append(error_map(classify_errors(target, labels, spec) if errors is None else errors, spec))
+    facts = {"size": list(image.shape[:2])} | dict(notes or {})
+    layers = Layers(image=display_image(image), maps=maps, spec=spec, facts=facts)
+    return layers if edge is None else layers.reduce(edge)
 
 
 def layers_path(folder: Path, case_id: str) -> Path:
@@ -205,17 +236,20 @@ def layers_path(folder: Path, case_id: str) -> Path:
     return folder / FOLDER / safe_id(case_id)
 
 
-def write_layers(folder: Path, case_id: str, layers: Layers, planes: Sequence[Layers] = ()) -> Path:
+def write_layers(
+    folder: Path, case_id: str, layers: Layers, *, tiles: Sequence[Layers] = (), planes: Sequence[Layers] = ()
+) -> Path:
     """Write a case's layers into a folder of its own, which appears complete or not at all; return it.
 
-    `planes` are further planes of a volume, which get folders below it.
+    Tiles get the folders ``tile-0``, ``tile-1`` and so on, and further planes of a volume ``plane-00`` and so on.
     """
     place = layers_path(folder, case_id)
     if place.exists():
         remove(place)
     with fresh_folder(place) as fresh:
-        every = [("", layers), *((f"{PLANE}{number:02d}", plane) for number, plane in enumerate(planes))]
-        for below, each in every:
+        parts = {"": layers} | {f"tile-{number}": tile for number, tile in enumerate(tiles)}
+        parts |= {f"{PLANE}{number:02d}": plane for number, plane in enumerate(planes)}
+        for below, each in parts.items():
             make_folder(fresh / below)
             for name, content in each.files.items():
                 write_bytes(fresh / below / name, content)
@@ -294,24 +328,39 @@ def _void(mask: Mask) -> _Kind:
     return {"name": "ignored", "colour": _IGNORED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
 
 
-def _error_map(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> LayerMap:
-    """Make the map of errors: missed (only the target has a class), false (only the prediction), or another class."""
+def classify_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.uint8]:
+    """Find the kind of error of each pixel (H, W).
+
+    Returns
+    -------
+    (H, W) uint8
+        0: right; 1: missed, only the target has a class; 2: false, only the prediction has one; 3: another class, or of
+        planes one missed and another false; 4: ignored.
+    """
     differ = (target != labels) & spec.valid(target)
     missed, false = differ & (labels == 0), differ & (target == 0)
     if target.ndim == 3:
-        names = ("missed", "false", "missed and false")
         missed, false = missed.any(axis=0), false.any(axis=0)
-        masks = (missed & ~false, false & ~missed, missed & false)
+        found = missed + np.uint8(2) * false
+    elif spec.has_background:
+        found = np.where(missed, 1, np.where(false, 2, 3 * differ))
     else:
-        first = spec.names[0]
-        names = (f"missed: predicted as {first}", f"false: {first} in the target", "another class")
-        missed, false = (mask & spec.has_background for mask in (missed, false))
-        masks = (missed, false, differ & ~missed & ~false)
-    kinds: list[_Kind] = [
-        ({"name": name, "colour": colour} | ({} if mask.any() else {"absent": True}), mask)
-        for name, colour, mask in zip(names, (MISSED, FALSE, WRONG), masks, strict=True)
-    ]
-    return _kind_map("errors", "errors.png", [*kinds, _void(_ignored(target, spec))])
+        found = 3 * differ
+    return np.where(_ignored(target, spec), np.uint8(IGNORED), found.astype(np.uint8))
+
+
+def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
+    """Make the map of errors, as `classify_errors` finds them."""
+    first = spec.names[0]
+    names = [f"missed: predicted as {first}", f"false: {first} in the target", "another class"]
+    if spec.is_multilabel:
+        names = ["missed", "false", "missed and false"]
+    looks = zip((*names, "ignored"), (MISSED, FALSE, WRONG, _IGNORED), strict=True)
+    entries: list[Entry] = [{"name": name, "colour": colour} for name, colour in looks]
+    entries[-1]["hatched"] = True
+    for kind, entry in enumerate(entries, start=1):
+        entry |= {} if (errors == kind).any() else {"absent": True}
+    return LayerMap(role="errors", file="errors.png", index=errors, entries=[{"hidden": True}, *entries])
 
 
 def _object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:

@@ -42,7 +42,8 @@ def write_crops(
     image: NDArray[Any],
     target: NDArray[Any],
     labels: NDArray[Any],
-    step: int = 1,
+    corner: tuple[int, int] = (0, 0),
+    wrong_pixels: int | None = None,
     slice_number: int | None = None,
 ) -> None:
     """Write the crop of a case that contains the most wrong pixels.
@@ -53,21 +54,23 @@ def write_crops(
         The run's folder.
     image : (H, W, C)
     target, labels : (H, W), or (K, H, W) for multilabel
-    step
-        The arrays are every n-th row and column of the case.
+    corner
+        Row and column of the case at which the arrays begin.
+    wrong_pixels
+        Number of wrong pixels of the case; None: those of the arrays.
     slice_number
         The slice of a volume, from 1.
     """
     wrong = find_errors(target, labels, spec)
     window = rows, columns = find_crop(wrong)
     place = {
-        "wrong_pixels": int(wrong.sum()),
-        "crop_top": rows.start * step,
-        "crop_left": columns.start * step,
+        "wrong_pixels": int(wrong.sum()) if wrong_pixels is None else wrong_pixels,
+        "crop_top": corner[0] + rows.start,
+        "crop_left": corner[1] + columns.start,
         "crop_height": rows.stop - rows.start,
         "crop_width": columns.stop - columns.start,
         "crop_wrong_pixels": int(wrong[window].sum()),
-        "step": step,
+        "step": 1,  # as in runs of 0.1, which took every n-th pixel of large cases
         "slice": slice_number,
     }
     path = crops_path(folder, case_id)

@@ -164,7 +164,8 @@ class CaseView {
 
   // about a place given as shares of the panel
   zoom(factor, [left, top] = [0.5, 0.5]) {
-    const scale = Math.min(40, Math.max(1, view.scale * factor));
+    const most = Math.max(40, (this.panes[0]?.picture.size[1] ?? 0) / 50);
+    const scale = Math.min(most, Math.max(1, view.scale * factor));
     const by = scale / view.scale;
     Object.assign(view, { scale, x: left - (left - view.x) * by, y: top - (top - view.y) * by });
     this.bound();
@@ -239,7 +240,8 @@ class CaseView {
     const picture = first && this.planes[this.plane.value];
     if (!picture) return null;
     const [size, shown] = [picture.size, picture.shown].map((shape) => shape.join(" × "));
-    const parts = [size === shown ? `${size} pixels` : `${size} pixels, reduced to ${shown}`];
+    const real = picture.tiles?.length ? `; zooming in shows its own pixels in ${plural(picture.tiles.length, "tile")}, where most is wrong` : "";
+    const parts = [size === shown ? `${size} pixels` : `${size} pixels, reduced to ${shown}${real}`];
     if (picture.slice) parts.unshift(`slice ${picture.slice.join(" of ")}${picture === first ? `, the one with the most ${picture.maps.some((map) => map.role === "errors") ? "wrong" : "object"} pixels` : ""}`);
     for (const [role, names] of Object.entries(picture.names ?? {})) if (names.length) parts.push(`${role}: ${names.join(", ")}`);
     return el("p", { class: "minor about" }, parts.join(" · "));

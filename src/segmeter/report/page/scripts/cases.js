@@ -23,7 +23,7 @@ class Cases {
   // each filter of a state: its words, and which cases pass
   filters(state) {
     const found = [];
-    for (const [name, value] of state.entries()) {
+    for (const [name, value] of state) {
       const dot = name.indexOf(".");
       const column = dot < 0 ? undefined : this.page.column.get(name.slice(dot + 1));
       const filter = column ? this.ofColumn(name.slice(0, dot), column, value) : this.plain(name, value);

@@ -1,31 +1,22 @@
-// The confusion matrix: each cell off the diagonal is a link to the cases that have such pixels.
+// The confusion matrix: each cell is a link to the cases that have such pixels.
 const LISTED = 12;
-const NARROWEST = 14; // pixels of a column with a name
-const LOWEST = 11; // and of a row
-const SMALL = 8; // pixels of a cell that needs a stronger colour to be seen
 const MOST_NAMES = 60; // classes whose names stand beside the matrix
+const MOST_TEXTS = 14; // classes whose cells have room for a number
+const SMALL_CELLS = 60; // classes above which a cell needs a stronger colour to be seen
 
 class Confusion {
   constructor(place, page) {
-    this.page = page;
-    this.names = page.classes;
-    this.side = this.names.length;
+    const side = page.classes.length;
+    Object.assign(this, { page, side, names: page.classes });
     this.totals = page.matrix.map((row, k) => row.reduce((sum, count) => sum + count, page.outside[k]));
     this.cases = new Map(Array.from(page.arrays.cells, (cell, k) => [cell, page.arrays.cell_cases[k]]));
-    const widest = Math.min(720, this.side * 64) + (this.side <= MOST_NAMES ? 176 : 16);
-    this.canvas = el("canvas", { id: "confusion", role: "img", "aria-label": "confusion matrix, rows are the target; the list beside it holds its largest cells" });
-    const node = el("div", { class: "plot", style: { maxWidth: `${widest}px` } }, this.canvas);
-    this.tip = new Tip(node);
-    place.style.setProperty("--matrix", `${widest}px`);
-    place.replaceChildren(node, this.list());
-    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
-    this.canvas.addEventListener("pointerleave", () => this.tip.show(""));
-    this.canvas.addEventListener("click", (event) => {
-      const cell = this.cell(event);
-      if (cell && this.link(...cell)) goTo(this.link(...cell));
-    });
-    new ResizeObserver(() => this.paint()).observe(this.canvas);
-    isDark.addEventListener("change", () => this.paint());
+    const widest = `${Math.min(720, side * 64) + (side <= MOST_NAMES ? 112 : 0)}px`;
+    const cells = page.matrix.flatMap((row, i) => row.map((count, j) => (count ? this.cell(i, j) : null)));
+    const names = (kind) => el("div", { class: kind }, ...this.names.map((name) => el("span", {}, name)));
+    const grid = el("div", { class: "cells", style: { gridTemplate: `repeat(${side}, minmax(0, 1fr)) / repeat(${side}, minmax(0, 1fr))` } }, ...cells);
+    const parts = side <= MOST_NAMES ? [names("across"), names("down"), grid] : [grid];
+    place.style.setProperty("--matrix", widest);
+    place.replaceChildren(el("div", { id: "confusion", class: side > MOST_TEXTS ? "dense" : "", style: { maxWidth: widest }, "aria-hidden": "true" }, ...parts), this.list());
   }
 
   share(row, column) {
@@ -46,69 +37,13 @@ class Confusion {
     return `${isolated(this.names[row])} predicted as ${isolated(this.names[column])}: ${plural(this.page.matrix[row][column], "pixel")}, ${(100 * this.share(row, column)).toFixed(2)}\u00a0%${cases}`;
   }
 
-  // the room of names around the cells; where a row or a column is too small for its name, there is none
-  margins(width) {
-    if (this.side > MOST_NAMES) return [8, 8, 8, 8];
-    if (width >= 480 || this.side < 5) return [112, 64, 100, 8];
-    if ((width - 132) / this.side >= NARROWEST) return [92, 40, 84, 8];
-    return (width - 104) / this.side >= LOWEST ? [92, 12, 8, 8] : [8, 8, 8, 8];
-  }
-
-  cell(event) {
-    const box = this.canvas.getBoundingClientRect();
-    const [row, column] = [event.clientY - box.top - this.top, event.clientX - box.left - this.left].map((place) => Math.floor(place / this.size));
-    return Math.min(row, column) >= 0 && Math.max(row, column) < this.side ? [row, column] : null;
-  }
-
-  hover(event) {
-    const cell = this.cell(event);
-    const box = this.canvas.getBoundingClientRect();
-    this.tip.show(cell ? this.words(...cell) : "", event.clientX - box.left, event.clientY - box.top);
-    this.canvas.style.cursor = cell && this.link(...cell) ? "pointer" : "default";
-  }
-
-  paint() {
-    const { canvas, names, side } = this;
-    const width = canvas.clientWidth;
-    if (!width) return;
-    const [left, right, top, bottom] = this.margins(width);
-    const size = (width - left - right) / side;
-    Object.assign(this, { left, top, size });
-    const height = size * side + top + bottom;
-    canvas.style.height = `${height}px`;
-    [canvas.width, canvas.height] = [width, height].map((length) => Math.round(length * devicePixelRatio));
-    const context = (this.context = canvas.getContext("2d"));
-    context.scale(devicePixelRatio, devicePixelRatio);
-    Object.assign(context, { font: "12px system-ui, sans-serif", textAlign: "center", fillStyle: colourOf("track") });
-    context.fillRect(left, top, size * side, size * side);
-    const [gap, strength, colours] = [size > 6 ? 1 : 0, size < SMALL ? 0.3 : 0.6, { sheet: colourOf("sheet"), ink: colourOf("ink"), right: colourOf("accent"), wrong: colourOf("error") }];
-    for (let row = 0; row < side; row++) {
-      for (let column = 0; column < side; column++) {
-        const share = this.share(row, column);
-        if (!share) continue;
-        Object.assign(context, { globalAlpha: Math.max(0.06, share ** strength), fillStyle: row === column ? colours.right : colours.wrong });
-        context.fillRect(left + column * size, top + row * size, size - gap, size - gap);
-        context.globalAlpha = 1;
-        if (size < 26 || share < 0.005) continue;
-        context.fillStyle = share > 0.35 ? colours.sheet : colours.ink;
-        context.fillText((100 * share).toFixed(0), left + (column + 0.5) * size, top + (row + 0.5) * size + 4);
-      }
-    }
-    context.fillStyle = colourOf("soft");
-    if (left > 8) names.forEach((name, k) => this.name(name, "right", left - 8, left - 6, top + (k + 0.5) * size + 4, 0));
-    if (top > 8 && size >= NARROWEST) names.forEach((name, k) => this.name(name, "left", top + 10, left + (k + 0.5) * size + 4, top - 6, -Math.PI / 4));
-  }
-
-  name(text, align, room, left, top, angle) {
-    const { context } = this;
-    let cut = text;
-    while (cut.length > 1 && context.measureText(cut).width > room) cut = cut.slice(0, -2) + "…";
-    context.save();
-    context.textAlign = align;
-    context.translate(left, top);
-    context.rotate(angle);
-    context.fillText(cut, 0, 0);
-    context.restore();
+  cell(row, column) {
+    const share = this.share(row, column);
+    // with a number no more than 80 %, so that it can be read in both colour schemes
+    const strength = (this.side > MOST_TEXTS ? 100 : 80) * Math.max(0.06, share ** (this.side > SMALL_CELLS ? 0.3 : 0.6));
+    const style = { gridArea: `${row + 1} / ${column + 1}`, background: `color-mix(in srgb, var(--${row === column ? "accent" : "error"}) ${strength.toFixed(1)}%, var(--track))` };
+    const text = this.side <= MOST_TEXTS && share >= 0.005 ? (100 * share).toFixed(0) : "";
+    return el("a", { href: this.link(row, column), title: this.words(row, column), tabindex: -1, class: strength > 59 ? "strong" : "", style }, text);
   }
 
   // the largest cells as links that need no pointer

@@ -26,7 +26,7 @@ function select(label, options, chosen, onchange) {
   const node = el("select", { "aria-label": label, onchange: () => onchange(node.value) });
   let group = node;
   for (const option of options) {
-    if (option.group !== undefined && option.group !== group.label) node.append((group = el("optgroup", { label: option.group })));
+    if (option.group && option.group !== group.label) node.append((group = el("optgroup", { label: option.group })));
     group.append(el("option", { value: option.value, selected: option.value === chosen }, option.label));
   }
   return node;

@@ -66,15 +66,7 @@ class Histogram {
       const value = column.value(i);
       if (Number.isNaN(value)) found.undefined++;
       else if (!Number.isFinite(value)) found.failed++;
-      else {
-        let [low, high] = [0, found.bars.length - 1];
-        while (low < high) {
-          const middle = (low + high + 1) >> 1;
-          if (value >= edges[middle]) low = middle;
-          else high = middle - 1;
-        }
-        found.bars[low]++;
-      }
+      else found.bars[Math.min(found.bars.length - 1, Math.max(0, edges.findLastIndex((edge) => edge <= value)))]++;
     }
     return found;
   }

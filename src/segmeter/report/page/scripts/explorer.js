@@ -38,7 +38,7 @@ class Explorer {
   }
 
   columns(state, sorted) {
-    const chosen = state.all("cols").map((key) => this.page.column.get(key)).filter(Boolean);
+    const chosen = state.getAll("cols").map((key) => this.page.column.get(key)).filter(Boolean);
     const first = chosen.length ? chosen : this.page.columns.filter((column) => column.shown).slice(0, MOST_COLUMNS);
     const id = this.page.column.get("id");
     const others = first.filter((column) => column !== id);

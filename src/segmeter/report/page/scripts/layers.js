@@ -60,59 +60,92 @@ const sourceOf = (page, picture, file) => {
   return `data:image/${file.endsWith(".webp") ? "webp" : "png"};base64,${content}`;
 };
 
-// one panel: the image, and over it the maps of a role
+// one panel: the image, and over it the maps of a role; tiles of the case's own pixels join them where the reader zooms in
 class Pane {
-  constructor(page, picture, role, { title = role, source = picture, small = false } = {}) {
-    Object.assign(this, { page, role, filters: [] });
-    this.maps = source.maps.filter((map) => map.role === role);
-    this.picture = picture;
+  constructor(page, picture, role, { title = role, small = false } = {}) {
+    Object.assign(this, { page, picture, role, small, choice: view, moved: view, filters: new Map(), tiles: [...(picture.tiles ?? [])] });
     this.toneFilter = toneFilter(`tone${filterCount++}`);
     byId("filters").append(this.toneFilter);
-    const base = el("img", { class: `base ${role}`, src: sourceOf(page, picture, "image.webp"), alt: `${role} of the case`, draggable: "false", loading: small ? "lazy" : undefined });
-    this.base = base;
+    const [height, width] = picture.size.map((side) => `${side}px`); // so that no place of a tile is rounded
+    this.world = el("div", { class: "world", style: { width, height } }, ...this.images(picture));
     this.tone({ contrast: 1, gamma: 1, auto: null });
-    const layers = this.maps.map((map) => {
-      const id = `colours${filterCount++}`;
-      const filter = colourFilter(id);
-      this.filters.push(filter);
-      byId("filters").append(filter);
-      const shown = map.small && small ? [map.small] : [map.file, map.small].filter(Boolean);
-      return shown.map((file) => el("img", { class: file === map.small ? "map reduced" : "map", src: sourceOf(page, source, file), alt: "", draggable: "false", style: { filter: `url(#${id})` } }));
-    });
-    this.world = el("div", { class: "world" }, base, ...layers.flat());
-    const [rows, columns] = picture.shown;
-    this.columns = columns;
-    this.stage = el("div", { class: "stage", style: { aspectRatio: `${columns} / ${rows}` } }, this.world);
+    this.columns = picture.shown[1];
+    this.stage = el("div", { class: "stage", style: { aspectRatio: `${picture.size[1]} / ${picture.size[0]}` } }, this.world);
+    new ResizeObserver(() => this.move(this.moved)).observe(this.stage);
     this.node = el("figure", { class: `pane ${role}` }, small ? null : el("figcaption", {}, title), this.stage);
   }
 
-  colour(choice) {
-    this.maps.forEach((map, k) => {
-      const found = tables(entriesOf(map, this.page, choice));
-      for (const part of this.filters[k].querySelectorAll("[data-channel]")) part.setAttribute("tableValues", found[part.dataset.channel]);
+  images(source) {
+    const image = (kind, file, more) => el("img", { class: kind, src: sourceOf(this.page, source, file), alt: "", draggable: "false", ...more });
+    const maps = source.maps.filter((map) => map.role === this.role).flatMap((map) => {
+      const files = map.small && this.small ? [map.small] : [map.file, map.small].filter(Boolean);
+      const style = { filter: `url(#${this.filterOf(map).id})` };
+      return files.map((file) => image(file === map.small ? "map reduced" : "map", file, { style }));
     });
+    return [image(`base ${this.role}`, "image.webp", { alt: `${this.role} of the case`, loading: this.small ? "lazy" : undefined }), ...maps];
+  }
+
+  // maps with the same entries share a filter
+  filterOf(map) {
+    const key = JSON.stringify(map.planes ?? map.entries);
+    if (!this.filters.has(key)) {
+      this.filters.set(key, { map, filter: colourFilter(`colours${filterCount++}`) });
+      byId("filters").append(this.filters.get(key).filter);
+    }
+    return this.filters.get(key).filter;
+  }
+
+  colour(choice) {
+    this.choice = choice;
+    for (const { map, filter } of this.filters.values()) {
+      const found = tables(entriesOf(map, this.page, choice));
+      for (const part of filter.querySelectorAll("[data-channel]")) part.setAttribute("tableValues", found[part.dataset.channel]);
+    }
     return this;
   }
 
   // auto stretches the image between its percentiles; null does so for dim images
-  tone({ contrast, gamma, auto }) {
+  tone(choice) {
+    this.toned = choice;
+    const { contrast, gamma, auto } = choice;
     const [low, high] = auto ?? isDim(this.picture) ? this.picture.range : [0, 255];
     const slope = (255 * contrast) / (high - low);
     for (const part of this.toneFilter.firstChild.children) fill(part, { slope, intercept: (-low / 255) * slope }, []);
     for (const part of this.toneFilter.lastChild.children) part.setAttribute("exponent", 1 / gamma);
     const under = { image: "", errors: "grayscale(1) brightness(.45)" }[this.role] ?? "grayscale(1)";
-    this.base.style.filter = slope === 1 && gamma === 1 ? under : `url(#${this.toneFilter.id}) ${under}`;
+    const filter = slope === 1 && gamma === 1 ? under : `url(#${this.toneFilter.id}) ${under}`;
+    for (const base of this.world.querySelectorAll(".base")) base.style.filter = filter;
   }
 
-  move({ scale, x, y }) {
-    this.world.style.transform = `translate(${100 * x}%, ${100 * y}%) scale(${scale})`;
+  move(moved) {
+    this.moved = { ...moved };
+    const { scale, x, y } = moved;
+    const [width, real] = [scale * this.stage.clientWidth, this.picture.size[1]];
+    this.world.style.transform = `translate(${x * this.stage.clientWidth}px, ${y * this.stage.clientHeight}px) scale(${width / real})`;
     // one pixel of a map on several of the screen, else its reduced form, in which no thin structure breaks
-    this.stage.classList.toggle("whole", scale * (this.stage.clientWidth || 200) >= this.columns);
-    this.stage.classList.toggle("sharp", scale * (this.stage.clientWidth || 200) > 2 * this.columns);
+    const whole = width >= this.columns;
+    this.stage.classList.toggle("whole", whole);
+    this.stage.classList.toggle("sharp", width > 2 * (this.picture.tiles?.length ? real : this.columns));
+    if (whole && this.tiles.length) this.addTiles([-x / scale, -y / scale], 1 / scale);
+  }
+
+  // the tiles in the part of the picture that is seen: its corner and its side as shares of the whole
+  addTiles([left, top], side) {
+    const [rows, columns] = this.picture.size;
+    const seen = (tile) => {
+      const [y, x] = [tile.at[0] / rows, tile.at[1] / columns];
+      return x < left + side && y < top + side && x + tile.shown[1] / columns > left && y + tile.shown[0] / rows > top;
+    };
+    const style = ({ at, shown }) => Object.fromEntries(["top", "left", "height", "width"].map((name, k) => [name, `${[...at, ...shown][k]}px`]));
+    const found = this.tiles.filter(seen);
+    if (!found.length) return;
+    this.world.append(...found.map((tile) => el("div", { class: "tile-of", style: style(tile) }, ...this.images(tile))));
+    this.tiles = this.tiles.filter((tile) => !found.includes(tile));
+    this.colour(this.choice).tone(this.toned);
   }
 
   drop() {
-    for (const filter of [this.toneFilter, ...this.filters]) filter.remove();
+    for (const filter of [this.toneFilter, ...[...this.filters.values()].map((each) => each.filter)]) filter.remove();
   }
 }
 

@@ -1,43 +1,27 @@
 // What the reader chose, kept in the address: every link is a choice of cases, and the browser's back button undoes it.
 const MARK = "#?";
 
-class State {
-  constructor(text = "") {
-    this.parameters = new URLSearchParams(text);
-  }
-
+class State extends URLSearchParams {
   static here() {
     return new State(location.hash.startsWith(MARK) ? location.hash.slice(MARK.length) : "");
   }
 
-  get(name) {
-    return this.parameters.get(name);
-  }
-
-  all(name) {
-    return this.parameters.getAll(name);
-  }
-
-  entries() {
-    return [...this.parameters];
-  }
-
   // a changed copy; null takes a parameter away, a list sets it several times
   with(changes) {
-    const copy = new State(this.parameters.toString());
+    const copy = new State(this);
     for (const [name, value] of Object.entries(changes)) {
-      copy.parameters.delete(name);
-      if (value !== null) for (const each of [value].flat()) copy.parameters.append(name, each);
+      copy.delete(name);
+      if (value !== null) for (const each of [value].flat()) copy.append(name, each);
     }
     return copy;
   }
 
   without(name, value) {
-    return this.with({ [name]: this.all(name).filter((each) => each !== value) });
+    return this.with({ [name]: this.getAll(name).filter((each) => each !== value) });
   }
 
   get link() {
-    return MARK + this.parameters.toString();
+    return MARK + this;
   }
 
   go(how) {

@@ -18,18 +18,6 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = el("textarea", { "aria-hidden": "true" }, text);
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-}
-
 const optionsOf = (columns) => columns.map((column) => ({ value: column.key, label: column.title, group: column.group }));
 
 class Toolbar {
@@ -41,7 +29,7 @@ class Toolbar {
     this.chips = el("div", { class: "chips" });
     this.count = el("p", { class: "count", role: "status", id: "count" });
     this.chooser = el("details", { class: "chooser" }, el("summary", {}, "columns"), el("div", { class: "choices" }));
-    this.form = el("div", { class: "toolbar" }, this.search, this.classes(), ...this.choices(), this.numeric.length ? this.range() : null);
+    this.form = el("div", { class: "toolbar" }, this.search, ...this.choices(), this.numeric.length ? this.range() : null);
     const buttons = [
       el("button", { type: "button", id: "copy", onclick: () => this.copyIds() }, "copy ids"),
       el("button", { type: "button", id: "save", onclick: () => save("cases.csv", csvOf(this.columns, this.order)) }, "save CSV"),
@@ -50,42 +38,26 @@ class Toolbar {
     place.replaceChildren(this.form, this.chips, el("div", { class: "taken" }, this.count, ...buttons));
   }
 
-  // cases by what became of one class
-  classes() {
-    const statuses = this.page.columns.filter((column) => column.key.startsWith("status/"));
-    if (!statuses.length) return null;
-    const options = [{ value: "", label: "any class" }, ...statuses.map((column) => ({ value: column.key, label: column.label }))];
-    const words = ["in the target", "found", "missed", "false alarm", "absent"];
-    const set = () => {
-      const word = status.value;
-      status.disabled = !chosen.value;
-      const state = this.cleared(State.here(), (name) => name === "has" || name.startsWith("is.status/"));
-      if (!chosen.value) return state.go();
-      const name = word === words[0] ? "has" : `is.${chosen.value}`;
-      state.with({ [name]: word === words[0] ? chosen.value.slice("status/".length) : word }).go();
-    };
-    const chosen = select("class", options, "", set);
-    const status = select("what became of the class", words.map((word) => ({ value: word, label: word })), words[0], set);
-    status.disabled = true;
-    this.reflect = (state) => {
-      const [name, value] = state.entries().find(([key]) => key === "has" || key.startsWith("is.status/")) ?? ["", ""];
-      chosen.value = name === "has" ? `status/${value}` : name.slice("is.".length);
-      status.value = name && name !== "has" ? value : words[0];
-      status.disabled = !chosen.value;
-    };
-    return el("span", { class: "pair" }, chosen, status);
-  }
-
-  // cases by the other columns of few texts, such as the cluster
+  // cases by columns of few texts: what became of one class, the cluster, a slice
   choices() {
-    const columns = this.page.columns.filter((column) => column.kind === "choice" && !column.key.startsWith("status/"));
-    this.selects = [];
-    return columns.map((column) => {
-      const options = [{ value: "", label: `any ${column.label}` }, ...column.names.map((name) => ({ value: name, label: name }))];
-      const node = select(column.label, options, "", (value) => State.here().with({ [`is.${column.key}`]: value || null }).go());
-      this.selects.push([`is.${column.key}`, node]);
-      return node;
+    const [statuses, others] = [true, false].map((status) => this.page.columns.filter((column) => column.kind === "choice" && column.key.startsWith("status/") === status));
+    const option = (column) => (word) => ({ value: `is.${column.key}=${word}`, label: word });
+    const ofClass = (column) => {
+      const options = [{ value: `has=${column.key.slice("status/".length)}`, label: "in the target" }, ...["found", "missed", "false alarm", "absent"].map(option(column))];
+      return options.map(({ value, label }) => ({ value, label: `${column.label}: ${label}`, group: column.label }));
+    };
+    const pickers = others.map((column) => [column.label, column.names.map(option(column))]);
+    if (statuses.length) pickers.unshift(["class", statuses.flatMap(ofClass)]);
+    this.selects = pickers.map(([label, options]) => {
+      const own = new Set(options.map(({ value }) => value));
+      const set = (value) => {
+        const kept = [...State.here()].filter((pair) => !own.has(pair.join("=")));
+        new State(value ? [...kept, [value.slice(0, value.indexOf("=")), value.slice(value.indexOf("=") + 1)]] : kept).go();
+      };
+      const node = select(label, [{ value: "", label: `any ${label}` }, ...options], "", set);
+      return { node, show: (state) => (node.value = [...state].map((pair) => pair.join("=")).find((value) => own.has(value)) ?? "") };
     });
+    return this.selects.map(({ node }) => node);
   }
 
   range() {
@@ -97,24 +69,19 @@ class Toolbar {
     return el("span", { class: "pair" }, measure, low, high, el("button", { type: "button", id: "within", onclick: set }, "within"));
   }
 
-  cleared(state, matches) {
-    return state.with(Object.fromEntries(state.entries().filter(([name]) => matches(name)).map(([name]) => [name, null])));
-  }
-
   async copyIds() {
-    await copy(this.order.map((i) => this.page.column.get("id").raw[i]).join("\n"));
+    await navigator.clipboard.writeText(this.order.map((i) => this.page.column.get("id").raw[i]).join("\n"));
     say(`${plural(this.order.length, "id")} copied`);
   }
 
   show(state, { order, filters }, columns) {
     Object.assign(this, { order, columns });
     if (document.activeElement !== this.search) this.search.value = state.get("q") ?? "";
-    this.reflect?.(state);
-    for (const [name, node] of this.selects) node.value = state.get(name) ?? "";
+    for (const { show } of this.selects) show(state);
     const chips = filters.map((filter) =>
       el("a", { class: "chip", href: state.without(filter.name, filter.value).link, title: "take this filter away" }, filter.words, el("span", { "aria-hidden": "true" }, " ×")),
     );
-    if (filters.length > 1) chips.push(el("a", { class: "chip clear", href: this.cleared(state, (name) => filters.some((filter) => filter.name === name)).link }, "clear all"));
+    if (filters.length > 1) chips.push(el("a", { class: "chip clear", href: state.with(Object.fromEntries(filters.map(({ name }) => [name, null]))).link }, "clear all"));
     this.chips.replaceChildren(...chips);
     this.count.textContent = filters.length ? `${whole(order.length)} of ${plural(this.page.n, "case")}` : plural(this.page.n, "case");
     this.choose(columns);
@@ -124,17 +91,11 @@ class Toolbar {
     const shown = new Set(columns.map((column) => column.key));
     const box = this.chooser.querySelector(".choices");
     const filled = () => {
-      const groups = Map.groupBy ? Map.groupBy(this.page.columns, (column) => column.group) : this.grouped();
+      const groups = new Map(this.page.columns.map((column) => [column.group, this.page.columns.filter((other) => other.group === column.group)]));
       box.replaceChildren(...[...groups].map(([group, members]) => el("fieldset", {}, el("legend", {}, group), ...members.map((column) => this.choice(column, shown)))));
     };
     this.chooser.ontoggle = () => this.chooser.open && filled();
     if (this.chooser.open) for (const input of box.querySelectorAll("input")) input.checked = shown.has(input.value);
-  }
-
-  grouped() {
-    const groups = new Map();
-    for (const column of this.page.columns) groups.set(column.group, [...(groups.get(column.group) ?? []), column]);
-    return groups;
   }
 
   choice(column, shown) {

@@ -1,0 +1,86 @@
+"""`segmeter suspects`: which labels are likely wrong, or which images to label next."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from segmeter.checks import expected
+from segmeter.cli.config.schema import EvalConfig, SuspectsConfig
+from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.data.files.sniff import known_place
+from segmeter.errors import ConfigError, DataError
+from segmeter.evaluation.decisions.held_out import HeldOut, open_held_out, read_held_out
+from segmeter.evaluation.decisions.label_next import rank_images
+from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, TABLE, find_in_runs
+from segmeter.evaluation.finished.pieces import find_runs
+from segmeter.files import make_folder, write_bytes, write_json
+from segmeter.records import CONFIG, read_yaml
+from segmeter.report.html import write_report
+from segmeter.report.suspects import CROPS, LABEL_NEXT, SUSPECTS, draw_crop, print_label_next, print_suspects
+
+
+def run(config: SuspectsConfig, job: Job) -> None:
+    """Rank suspects or images, print the first ones, and write figures, a page, and files for annotation tools.
+
+    Raises
+    ------
+    InputError
+        A run kept no probabilities, or its model saw the cases. No folder is left.
+    """
+    folders = find_runs("suspects", config.runs)
+    runs = [_open(folder) for folder in folders] if config.order == "suspects" else []
+    with open_run(config, job, facts={"runs": [known_place(folder) for folder in folders]}) as folder:
+        if config.order == "label_next":
+            result = rank_images(folders)
+            write_json(folder / LABEL_NEXT, result)
+        else:
+            result = find_in_runs(runs, config, config.seed, folder)
+            write_json(folder / SUSPECTS, result)
+            _draw(folder, runs, result["suspects"][: config.shown])
+        note_done(folder, {})
+        page = write_report(folder)
+    lines = [f"report    {page}"]
+    if config.order == "label_next":
+        print_label_next(result)
+        lines = [f"figures   {folder / LABEL_NEXT}", *lines]
+    else:
+        print_suspects(result)
+        lines = [
+            f"figures   {folder / SUSPECTS}",
+            f"all       {folder / TABLE}",
+            f"QuPath    {folder / OUTLINES}",
+            f"COCO      {folder / COCO}",
+            *lines,
+        ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _open(folder: Path) -> HeldOut:
+    """Open a finished evaluation by the configuration that it kept."""
+    try:
+        evaluated = EvalConfig.model_validate(read_yaml(folder / CONFIG))
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        remedy = "Give the folder of a finished `segmeter eval`; score and predict know no training split."
+        raise DataError(expected("suspects", "runs", "to be runs of eval", f"{folder} ({reason})", remedy)) from error
+    if evaluated.shard is not None:
+        raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
+    return open_held_out(folder, evaluated.data)
+
+
+def _draw(folder: Path, runs: Sequence[HeldOut], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the crop of each suspect, into files named by rank."""
+    by_case = defaultdict[str, list[Mapping[str, Any]]](list)
+    for row in rows:
+        by_case[row["case_id"]].append(row)
+    make_folder(folder / CROPS)
+    for run in runs:
+        for index in (i for i, case_id in enumerate(run.dataset.case_ids) if case_id in by_case):
+            sample, target, probs = read_held_out(run, index)
+            half = 127 if probs.dtype == "uint8" else 0.5
+            labels = probs.argmax(axis=0) if len(probs) > 1 else (probs[0] > half).astype("uint8")
+            for row in by_case[sample.case_id]:
+                picture = draw_crop(sample.image, target, labels, row, run.dataset.spec)
+                write_bytes(folder / CROPS / f"{row['rank']}.webp", picture)

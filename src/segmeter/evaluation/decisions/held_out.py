@@ -1,0 +1,122 @@
+"""Opens finished evaluations with their probabilities, and refuses those of cases that a model was trained on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from segmeter.checks import expected, some
+from segmeter.data.config import DATA, DataConfig
+from segmeter.data.dataset import Dataset, read_case
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import show
+from segmeter.data.sample import Sample
+from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.records import read_run
+
+# Of probabilities, behind ".float16" or ".uint8" where they are rounded
+PROB_ENDINGS = (".npy", ".npz", ".tif", ".zarr")
+_REMEDY = "Run segmeter eval with export.probs=true export.probs_dtype=uint8 on held-out cases, or train folds=5."
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """A finished evaluation of cases that its model never saw.
+
+    Parameters
+    ----------
+    folder
+        Of the run.
+    dataset
+        Its cases.
+    probs
+        The file of probabilities of each case.
+    """
+
+    folder: Path
+    dataset: Dataset
+    probs: Mapping[str, Path]
+
+
+def probs_of_run(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:
+    """Find the probabilities of every case in a run's folder.
+
+    Raises
+    ------
+    DataError
+        The run kept none, or not for every case.
+    """
+    place = folder / "predictions" / "probs"
+    found = {path.name: path for path in place.iterdir()} if place.is_dir() else {}
+    endings = [f"{rounded}{ending}" for rounded in ("", ".float16", ".uint8") for ending in PROB_ENDINGS]
+    files = {
+        case_id: next((found[case_id + end] for end in endings if case_id + end in found), None) for case_id in case_ids
+    }
+    lacking = [case_id for case_id, path in files.items() if path is None]
+    if lacking:
+        given = f"{folder} without those of {some(lacking)}" if found else f"{folder}, which has none"
+        raise DataError(expected("suspects", "runs", "to hold predictions/probs", given, _REMEDY))
+    return {case_id: path for case_id, path in files.items() if path is not None}
+
+
+def open_held_out(folder: Path, data: DataConfig) -> HeldOut:
+    """Open the cases of an evaluation, after checking that its model was not trained on them.
+
+    Parameters
+    ----------
+    folder
+        Of the finished run of eval.
+    data
+        Its group of the run's configuration.
+
+    Raises
+    ------
+    ConfigError
+        The evaluated split is, or may hold, the training split of the model.
+    DataError
+        Files are missing.
+    """
+    remedy = "Evaluate data.split=val or test, or each fold on its own cases (segmeter train folds=5)."
+    if data.split == "train" or (data.split == "all" and not _other_data(folder, data)):
+        rule = "to be evaluations of cases that their model never saw"
+        raise ConfigError(expected("suspects", "runs", rule, f"{folder} with data.split={data.split}", remedy))
+    dataset = DATA.build(data, split=data.split)
+    if dataset.spec.is_multilabel:
+        raise ConfigError(expected("suspects", "runs", "to be of a binary or multiclass task", "multilabel"))
+    if data.split != "all":
+        try:
+            trained = set(DATA.build(data, split="train").case_ids)
+        except DataError:  # a test set that came alone
+            trained = set()
+        if shared := sorted(trained & set(dataset.case_ids)):
+            rule = "to hold no case of the training split"
+            raise ConfigError(expected("suspects", "runs", rule, f"{folder} with {some(shared)}", remedy))
+    return HeldOut(folder=folder, dataset=dataset, probs=probs_of_run(folder, dataset.case_ids))
+
+
+def _other_data(folder: Path, data: DataConfig) -> bool:
+    """Whether the model is known to come from another folder of data than the evaluated one."""
+    try:
+        checkpoint = read_run(folder).get("checkpoint")
+        places = [checkpoint] if isinstance(checkpoint, str) else checkpoint or []
+        roots = [read_run(Path(place).parents[1]).get("data_root") for place in places]
+    except (OSError, InputError):
+        return False
+    here = Path(str(getattr(data, "root", "") or "")).expanduser().resolve()
+    return bool(roots) and all(root and Path(root).resolve() != here for root in roots)
+
+
+def read_held_out(run: HeldOut, index: int) -> tuple[Sample, NDArray[Any], NDArray[Any]]:
+    """Read a case: its sample, its reference, and its probabilities (C, H, W); DataError if their sizes differ."""
+    sample = read_case(run.dataset, index)
+    path = run.probs[sample.case_id]
+    most = run.dataset.max_pixels * run.dataset.spec.num_classes
+    with open_array(path, settled=True, max_pixels=most, axes="probs") as array:
+        probs = array.read()
+    wanted = (run.dataset.spec.num_channels, *sample.image.shape[:2])
+    if probs.shape != wanted:
+        raise DataError(expected(show(path), "probabilities", f"to be {wanted}", probs.shape, _REMEDY))
+    assert sample.target is not None  # evaluated cases have one
+    return sample, sample.target, probs

@@ -1,0 +1,127 @@
+"""Ranks images without a reference by how much their labels would tell. No torch.
+
+With several models, or one model on flipped images, their disagreement counts: the entropy of the mean minus the mean
+of the entropies. With one set of probabilities their entropy stands in for it. Images like those already chosen count
+less, so that the first of the list cover the others.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.special import xlogy
+
+from segmeter.checks import expected, some
+from segmeter.data.files.opened import open_array
+from segmeter.errors import DataError
+from segmeter.evaluation.decisions.held_out import PROB_ENDINGS, probs_of_run
+from segmeter.metrics.arrays import FloatArray, say
+from segmeter.parallel import map_in_threads
+from segmeter.progress import track
+from segmeter.records import Form
+
+SCHEMA = 1  # of label_next.json
+_CELLS = 4  # squares of an image, per axis, whose mean probabilities describe it
+_MOST_PIXELS = 1 << 31
+
+
+class LabelNext(Form):
+    """label_next.json: the result of `segmeter suspects order=label_next`."""
+
+    schema_: int = Field(SCHEMA, alias="schema")
+    by: str
+    """"disagreement" of several runs, or "entropy" of one."""
+    images: list[dict[str, Any]]
+    """The best first: ``rank, case_id``, ``gain`` (nats per pixel) and ``distance`` to the nearest image above it."""
+
+
+def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
+    """Rank the images of runs of predict as the content of label_next.json.
+
+    Raises
+    ------
+    DataError
+        A run kept no probabilities, the runs differ in their images, or a file can't be read.
+    """
+    ids = [_images_of(folder) for folder in runs]
+    if any(each != ids[0] for each in ids):
+        other = sorted(set(ids[0]).symmetric_difference(*ids[1:]))
+        raise DataError(expected("suspects", "runs", "to predict the same images", f"others ({some(other)})"))
+    files = [probs_of_run(folder, ids[0]) for folder in runs]
+    found = map_in_threads(lambda case_id: _describe([each[case_id] for each in files]), ids[0], name="label next")
+    gains, places = zip(*track(found, "reading", len(ids[0])), strict=True)
+    order, distances = cover(np.array(gains), np.stack(places))
+    images = [
+        {"rank": rank, "case_id": ids[0][i], "gain": float(gains[i]), "distance": say(distance)}
+        for rank, (i, distance) in enumerate(zip(order, distances, strict=True), start=1)
+    ]
+    return {"schema": SCHEMA, "by": "disagreement" if len(runs) > 1 else "entropy", "images": images}
+
+
+def _images_of(folder: Path) -> list[str]:
+    place, names = folder / "predictions" / "probs", set[str]()
+    for path in place.iterdir() if place.is_dir() else ():
+        name = path.name.removesuffix(path.suffix) if path.suffix in PROB_ENDINGS else ""
+        names.add(name.removesuffix(".float16").removesuffix(".uint8"))
+    if not names - {""}:
+        remedy = "Run segmeter predict with export.probs=true export.probs_dtype=uint8."
+        raise DataError(expected("suspects", "runs", "to hold predictions/probs", f"{folder}, which has none", remedy))
+    return sorted(names - {""})
+
+
+def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
+    """The gain of an image, and the mean probabilities of its squares."""
+    members = []
+    for path in paths:
+        with open_array(path, settled=True, max_pixels=_MOST_PIXELS, axes="probs") as array:
+            values = array.read()
+        members.append(values.astype(np.float32) / (255 if values.dtype == np.uint8 else 1))
+    if len({each.shape for each in members}) > 1:
+        raise DataError(expected(str(paths[0]), "probabilities", "to have one size in all runs", "several"))
+    mean = np.mean(members, axis=0)
+    gain = _entropy(mean) - (float(np.mean([_entropy(each) for each in members])) if len(members) > 1 else 0.0)
+    parts = [np.array_split(rows, _CELLS, axis=2) for rows in np.array_split(mean, _CELLS, axis=1)]
+    place = np.concatenate(
+        [cell.mean(axis=(1, 2)) if cell.size else mean.mean(axis=(1, 2)) for row in parts for cell in row]
+    )
+    return gain, place
+
+
+def _entropy(probs: NDArray[Any]) -> float:
+    """Mean over the pixels, in nats; a single channel is that of a binary task."""
+    every = np.concatenate([1 - probs, probs]) if len(probs) == 1 else probs
+    return float(-xlogy(every, every).sum(axis=0).mean())
+
+
+def cover(gains: FloatArray, places: FloatArray) -> tuple[list[int], list[float]]:
+    """Choose one after another the image with the largest product of gain and distance to those already chosen.
+
+    Parameters
+    ----------
+    gains : (N,)
+    places : (N, D)
+
+    Returns
+    -------
+    The order, and each image's distance to the nearest one before it; that of the first is inf.
+
+    Examples
+    --------
+    Of two equal images with large gains the second comes last:
+
+    >>> cover(np.array([3.0, 2.9, 1.0]), np.array([[0.0], [0.0], [1.0]]))[0]
+    [0, 2, 1]
+    """
+    nearest, left = np.full(len(gains), np.inf), np.ones(len(gains), bool)
+    order, distances = list[int](), list[float]()
+    for _ in range(len(gains)):
+        weight = gains * nearest if order else gains
+        chosen = int(np.flatnonzero(left)[np.argmax(weight[left])])
+        order.append(chosen)
+        distances.append(float(nearest[chosen]))
+        left[chosen] = False
+        nearest = np.minimum(nearest, np.linalg.norm(places - places[chosen], axis=1))
+    return order, distances

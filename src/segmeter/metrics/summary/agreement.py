@@ -1,0 +1,176 @@
+"""Measures how far several readers agree, without a reference: in pairs, with their majority, and who stands apart.
+
+A reader is a person or a model. Its contrast is its mean agreement with the other readers, minus the mean agreement of
+those among each other, in each case. Readers that are alike have a contrast of 0 on average, so a contrast that is
+worse beyond chance names one that stands apart. The contrast of a model among readers answers whether the model is
+further from them than they are from each other. Axis letters: N cases, C columns of values, R readers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.arrays import FloatArray, mean_defined, minus, say
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.scores import find_direction, is_overall, name_change
+from segmeter.metrics.statistics.bootstrap import Resampled
+from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
+from segmeter.metrics.statistics.paired_tests import exchanged, holm
+from segmeter.metrics.summary.compare import values_of_units
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
+from segmeter.metrics.summary.summarise import note_resampling
+from segmeter.records import Form
+
+SCHEMA = 1  # of agree.json
+CERTAIN = 0.05
+_RESAMPLES = 10_000  # of the test, where there are no intervals
+MAJORITY, REST = "majority", "rest"
+
+Compared = tuple[str, str]  # a reader as the reference, or "majority" or "rest", then the reader that is measured
+
+
+class Agreement(Form):
+    """agree.json: the result of `segmeter agree`."""
+
+    schema_: int = Field(SCHEMA, alias="schema")
+    n_cases: int
+    readers: list[str]
+    """Names of people, or of all maps if no model is among them."""
+    models: list[str]
+    headline: str
+    """The score by which a reader stands apart."""
+    scores: dict[str, dict[str, Any]]
+    """By name: ``better``, ``matrix`` (reference, then reader, to an entry), ``majority`` and ``rest`` (by reader), and
+    ``contrast`` (by reader or model). An entry has ``mean``, ``ci95`` and ``n_used``."""
+    apart: list[str]
+    """Readers whose contrast of the headline is worse than 0, with p (Holm) below 0.05."""
+    tied: dict[str, float | None]
+    """Share of pixels without a majority: ``majority`` of all readers, and ``rest``, a mean over who is left out."""
+    bootstrap: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """The rows of every comparison, in the order of the cases.
+
+    Parameters
+    ----------
+    readers, models
+        Names. Models are compared with readers, and count in no majority.
+    rows
+        For each comparison one row per case; pairs in both directions.
+    tied
+        As in `Agreement`.
+    """
+
+    readers: Sequence[str]
+    models: Sequence[str]
+    rows: Mapping[Compared, Sequence[CaseRow]]
+    tied: Mapping[str, float | None]
+
+    @property
+    def names(self) -> list[str]:
+        """Readers, then models."""
+        return [*self.readers, *self.models]
+
+
+def lay_out_readings(given: Readings, spec: ClassSpec, config: MetricsConfig) -> dict[Compared, Scoreboard]:
+    """Lay out the scores of every comparison, as they were measured by `spec` and `config`."""
+    regions = class_regions(spec, config.groups)
+    runs = {f"{a}\0{b}": lay_out_run(rows, spec, regions) for (a, b), rows in given.rows.items()}
+    boards, _ = build_scoreboards(runs, spec, config)
+    return dict(zip(given.rows, boards.values(), strict=True))
+
+
+def agreement_scores(board: Scoreboard) -> list[str]:
+    """The headline, then the scores of all classes together, and of each class by the headline's metric and IoU."""
+    leading = (board.headline.partition("/")[0], "iou")
+    named = [name for name in board.per_case if is_overall(name) or name.partition("/")[0] in leading]
+    return list(dict.fromkeys([board.headline, *named]))
+
+
+def summarise_agreement(given: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
+    """Summarise comparisons of readers as the content of agree.json, see `Agreement`.
+
+    All values of a score are resampled together. The p-value of a reader's contrast is one-sided, of the test that
+    exchanges readers within each case or cluster, adjusted over the readers (Holm). A model has an interval only.
+
+    Parameters
+    ----------
+    given
+        Three readers or more for contrasts, two or more for the rest.
+    boards
+        From `lay_out_readings`.
+    """
+    board = next(iter(boards.values()))
+    scores = {name: _describe(name, given, boards) for name in agreement_scores(board)}
+    contrasts = scores[board.headline]["contrast"]
+    return {
+        "schema": SCHEMA,
+        "n_cases": len(board.run.case_ids),
+        "readers": list(given.readers),
+        "models": list(given.models),
+        "convention": board.config.convention,
+        "classes": list(board.spec.names),
+        "headline": board.headline,
+        "scores": scores,
+        "apart": [name for name in given.readers if name in contrasts and contrasts[name]["apart"]],
+        "tied": dict(given.tied),
+        "bootstrap": note_resampling(board, dict.fromkeys(board.spec.names)),
+    }
+
+
+def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
+    """All entries of one score, from one set of resamples."""
+    board = next(iter(boards.values()))
+    values = {key: one.values(name) for key, one in boards.items()}
+    contrasts = dict(find_contrasts(given, values))
+    drawn = None
+    if board.config.bootstrap:
+        columns = np.stack([*values.values(), *contrasts.values()], axis=1)
+        drawn = board.resample(mean_columns(columns), mean_of_columns)
+    entries = {key: _entry(each, drawn, place) for place, (key, each) in enumerate(values.items())}
+    found: dict[str, dict[str, Any]] = {}
+    for place, (reader, each) in enumerate(contrasts.items(), start=len(values)):
+        found[reader] = _entry(each, drawn, place) | {"change": name_change(name, _mean(each))}
+    better, tested = find_direction(name), [reader for reader in given.readers if reader in found]
+    if tested and better:
+        sign = -1 if better == "lower" else 1
+        units = np.stack([sign * values_of_units(contrasts[reader], board.clusters) for reader in tested], axis=1)
+        p_values = exchanged(units, resamples=board.config.bootstrap or _RESAMPLES, seed=board.config.seed)
+        for reader, p_value, adjusted in zip(tested, p_values, holm(p_values.tolist()), strict=True):
+            apart = bool(adjusted < CERTAIN) and found[reader]["change"] == "worse"
+            found[reader] |= {"p": float(p_value), "p_holm": float(adjusted), "apart": apart}
+    pairs = {a: {b: entries[a, b] for b in given.names if (a, b) in entries} for a in given.names}
+    consensus = {kind: {b: entries[kind, b] for b in given.names if (kind, b) in entries} for kind in (MAJORITY, REST)}
+    return {"better": better, "matrix": pairs, **consensus, "contrast": found}
+
+
+def find_contrasts(given: Readings, values: Mapping[Compared, FloatArray]) -> Iterator[tuple[str, FloatArray]]:
+    """The contrast (N,) of each reader, in which no model counts, and of each model; none if two readers are left."""
+    both = {(a, b): mean_defined(np.stack([values[a, b], values[b, a]], axis=-1))
+            for a in given.names for b in given.readers if a != b}  # fmt: skip
+    for name in given.names:
+        others = [reader for reader in given.readers if reader != name]
+        among = [both[a, b] for place, a in enumerate(others) for b in others[place + 1 :]]
+        if among:
+            own = mean_defined(np.stack([both[name, other] for other in others], axis=-1))
+            yield name, minus(own, mean_defined(np.stack(among, axis=-1)))
+
+
+def _mean(values: FloatArray) -> float:
+    return float(mean_of_columns(mean_columns(values[:, None]).sum(axis=0)[None])[0, 0])
+
+
+def _entry(values: FloatArray, drawn: Resampled | None, place: int) -> dict[str, Any]:
+    return {
+        "mean": say(_mean(values)),
+        "ci95": None if drawn is None else drawn.ends(place),
+        "n_used": int((~np.isnan(values)).sum()),
+    }

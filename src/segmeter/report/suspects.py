@@ -1,0 +1,132 @@
+"""The tables and pages of suspects and of images to label next, with a crop of each suspect."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.objects.planted import SHARE
+from segmeter.metrics.objects.suspects import DRAWN, KINDS
+from segmeter.records import read_own
+from segmeter.report.figures import number
+from segmeter.report.pictures.flatten import draw_overlay
+from segmeter.report.pictures.images import display_image, encode
+from segmeter.report.tables import MOST_ROWS, Printer, Table
+
+SUSPECTS, LABEL_NEXT = "suspects.json", "label_next.json"
+CROPS = "crops"
+_MARGIN, _LEAST, _PANEL = 12, 48, 170  # around a suspect, smallest edge of a crop, and edge of a panel, pixels
+_WORDS = {
+    "extra": "extra object: the model sees background",
+    "missing": "missing object: the model sees one",
+    "class": "other class",
+    "border": "border elsewhere",
+}
+
+
+def draw_crop(
+    image: NDArray[Any], target: NDArray[Any], labels: NDArray[Any], row: Mapping[str, Any], spec: ClassSpec
+) -> bytes:
+    """Draw image, reference, prediction and errors around a suspect, whose box is marked, as WebP."""
+    image = display_image(image)
+    window = []
+    for start, length, side in zip((row["top"], row["left"]), (row["height"], row["width"]), target.shape, strict=True):
+        edge = max(length + 2 * _MARGIN, _LEAST)
+        first = min(max(0, start - (edge - length) // 2), max(0, side - edge))
+        window.append(slice(first, min(side, first + edge)))
+    rows, columns = window
+    shown = image[rows, columns].copy()
+    top, left = row["top"] - rows.start, row["left"] - columns.start
+    bottom, right = top + row["height"] - 1, left + row["width"] - 1
+    colour = DRAWN.colours[1 + KINDS.index(row["kind"])]
+    for line in (max(0, top - 1), min(len(shown) - 1, bottom + 1)):
+        shown[line, left : right + 1] = colour
+    for column in (max(0, left - 1), min(shown.shape[1] - 1, right + 1)):
+        shown[top : bottom + 1, column] = colour
+    maps = (shown, target[rows, columns], np.asarray(labels[rows, columns], spec.label_dtype), spec)
+    return encode(draw_overlay(*maps, panel=_PANEL), "WEBP", quality=80, method=2)
+
+
+def print_suspects(result: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
+    """Print how many suspects of each kind there are, the first ones, and what the chance means."""
+    out = Printer(file)
+    rows = [
+        [kind, str(one["found"]), number(one["expected"], 1), number(one["recovered"], 2)]
+        for kind, one in result["kinds"].items()
+    ]
+    out.table(Table(heads=["kind", "suspects", "errors expected", "planted errors found"], rows=rows, strong=()))
+    listed = [
+        [one["case_id"], _says(one), number(one["chance"], 2), f"{one['top']}, {one['left']}", str(one["size"])]
+        for one in result["suspects"]
+    ]
+    table = Table(heads=["case", "suspect", "chance", "line, column", "pixels"], rows=listed, names=2, strong=())
+    out.table(table.first(MOST_ROWS, "suspects in suspects.json and on the page."))
+    for line in notes(result):
+        out.line(line)
+
+
+def print_label_next(result: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
+    """Print the first images to label."""
+    out = Printer(file)
+    rows = [[one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in result["images"]]
+    table = Table(heads=["image", f"{result['by']} (nats)", "distance"], rows=rows, strong=())
+    out.table(table.first(MOST_ROWS, "images in label_next.json and on the page."))
+    for line in label_next_notes(result):
+        out.line(line)
+
+
+def notes(result: Mapping[str, Any]) -> list[str]:
+    """State what a chance means, and what a statistician would hold against it."""
+    return [
+        f"{result['n_cases']} cases of {len(result['runs'])} runs whose models never saw them",
+        f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
+        "the same kind there. If your share of errors is lower, so are the chances",
+        "planted errors are whole objects dropped, added, swapped, or moved by 2 to 5 pixels; errors of people may "
+        "be finer or follow a habit",
+        "a model that learned from the same annotators repeats their habits, and sees no error in them",
+        "a suspect is a question, not a verdict: correcting only what the model doubts moves the references towards "
+        "it. Measure on corrected test labels only if every label was looked at",
+        "a validation split chose the checkpoint, so that its cases are not quite unseen",
+        "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",
+    ]
+
+
+def label_next_notes(result: Mapping[str, Any]) -> list[str]:
+    """State what the order is by, and its limits."""
+    single = "one set of probabilities: its entropy can't tell what the model could learn from noise it can't"
+    return [
+        "gain x distance to the images above: the first ones differ from each other",
+        "gain: entropy of the mean minus the mean of the entropies" if result["by"] == "disagreement" else single,
+        "images chosen this way are not a random sample: do not measure on them",
+    ]
+
+
+def suspects_values(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Gather the values of the page from suspects.json and the crops."""
+    rows = []
+    for one in result["suspects"]:
+        path = folder / CROPS / f"{one['rank']}.webp"
+        crop = "data:image/webp;base64," + base64.b64encode(read_own(path)).decode() if path.is_file() else None
+        rows.append({**one, "says": _says(one), "size_z": f"{one['size_z']:+.1f}", "crop": crop})
+    kinds = [{"name": kind, "words": _WORDS[kind], **one} for kind, one in result["kinds"].items()]
+    values = {"kinds": kinds, "shown": [row for row in rows if row["crop"]], "rows": rows, "notes": notes(result)}
+    return {"suspects": values, "sections": [("suspects", "Suspects"), ("list", "List"), ("run", "Run")]}
+
+
+def label_next_values(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Gather the values of the page from label_next.json."""
+    widest = max((one["gain"] for one in result["images"]), default=0.0) or 1.0
+    rows = [{**one, "bar": 100 * one["gain"] / widest} for one in result["images"]]
+    values = {"rows": rows, "by": result["by"], "notes": label_next_notes(result)}
+    return {"label_next": values, "sections": [("images", "Images"), ("run", "Run")]}
+
+
+def _says(one: Mapping[str, Any]) -> str:
+    if one["kind"] == "class":
+        return f"{one['given']}, rather {one['suggested']}"
+    words = {"extra": "extra", "missing": "missing", "border": "border of"}
+    return f"{words[one['kind']]} {one['suggested'] if one['kind'] == 'missing' else one['given']}"

@@ -1,0 +1,94 @@
+"""Finding, reading and comparing the masks of several readers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from segmeter.data.labels_config import LabelsConfig
+from segmeter.data.masks.options import Reading
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.decisions.agree import (
+    AgreeJob,
+    agree,
+    find_cases,
+    masks_of_run,
+    name_readers,
+    with_undecided,
+)
+from segmeter.evaluation.decisions.config import AgreeKeys
+from segmeter.metrics.config.metrics import MetricsConfig
+from tests.data.crafted import BINARY, THREE
+from tests.evaluation.masks import put_masks
+
+MAPS = {"a": [[0, 0, 1], [2, 2, 255]], "b": [[1, 1, 1], [0, 0, 2]]}
+OTHER = {"a": [[0, 1, 1], [2, 0, 0]], "b": [[1, 1, 1], [0, 0, 2]]}
+
+
+def agree_keys(**given: Any) -> AgreeKeys:
+    return AgreeKeys(metrics=MetricsConfig(bootstrap=0), data=LabelsConfig(classes=("a", "b", "c")), **given)
+
+
+def job(root: Path, **places: dict[str, list[list[int]]]) -> AgreeJob:
+    found = {name: put_masks(root / name, masks) for name, masks in places.items()}
+    cases, left_out = find_cases(found, THREE, missing="error")
+    options: dict[str, Any] = {"reading": Reading(spec=THREE, label_map={}, max_pixels=1000), "left_out": left_out}
+    return AgreeJob(
+        readers=found, models={}, cases=cases, metrics=MetricsConfig(bootstrap=0), keys=agree_keys(), **options
+    )
+
+
+def test_three_readers_are_compared_and_their_majority_is_written(tmp_path: Path) -> None:
+    done = agree(job(tmp_path, x=MAPS, y=MAPS, z=OTHER), tmp_path)
+    assert done["scores"]["mean_iou"]["matrix"]["x"]["y"]["mean"] == 1
+    case_a = np.array([1 / 3, 1 / 2, 1 / 2])  # IoU of each class, over the 5 pixels that nobody ignores
+    assert done["scores"]["mean_iou"]["matrix"]["x"]["z"]["mean"] == pytest.approx((case_a.mean() + 1) / 2)
+    written = np.asarray(Image.open(tmp_path / "consensus" / "majority" / "labels" / "a.png"))
+    assert written.tolist() == MAPS["a"]
+    assert done["tied"]["majority"] == 0
+    assert done["tied"]["rest"] == pytest.approx(2 / 3 * 2 / 5 / 2)  # x and z, or y and z, differ in 2 of 5 pixels
+    table = pq.read_table(tmp_path / "agree.parquet").to_pydict()
+    assert len(table["case_id"]) == 2 * (6 + 3 + 3)
+    row = list(zip(table["case_id"], table["reference"], table["reader"], strict=True)).index(("b", "rest", "z"))
+    assert table["mean_iou"][row] == 1
+
+
+def test_a_case_that_one_reader_lacks_is_refused_or_left_out(tmp_path: Path) -> None:
+    places = {name: put_masks(tmp_path / name, masks) for name, masks in (("x", MAPS), ("y", {"a": MAPS["a"]}))}
+    with pytest.raises(DataError, match=r"reader 'y'.*none of .*b.*missing=leave_out"):
+        find_cases(places, THREE, missing="error")
+    cases, left_out = find_cases(places, THREE, missing="leave_out")
+    assert (list(cases), left_out) == (["a"], ["b"])
+    put_masks(tmp_path / "z", {"c": MAPS["a"]})
+    with pytest.raises(DataError, match="to share a case"):
+        find_cases({"x": tmp_path / "x", "z": tmp_path / "z"}, THREE, missing="leave_out")
+
+
+def test_files_that_do_not_fit_are_named_all_at_once(tmp_path: Path) -> None:
+    wrong = {"a": [[7, 0, 1], [2, 2, 255]], "b": [[1, 1], [0, 0]]}
+    with pytest.raises(DataError) as caught:
+        agree(job(tmp_path, x=MAPS, y=wrong), tmp_path)
+    assert len(caught.value.problems) == 2
+    assert "7" in caught.value.problems[0]
+
+
+def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path: Path) -> None:
+    paths = {name: tmp_path / name for name in "abc"}
+    readers, models = name_readers(agree_keys(folders=(paths["a"], paths["b"]), runs=(paths["c"],)))
+    assert (list(readers), list(models)) == (["a", "b"], ["c"])
+    readers, models = name_readers(agree_keys(runs=tuple(paths.values())))
+    assert (list(readers), list(models)) == (["a", "b", "c"], [])
+    with pytest.raises(InputError, match=r"to be among a, b.*'?d"):
+        name_readers(agree_keys(folders=(paths["a"], paths["b"]), models=("d",)))
+    with pytest.raises(InputError, match="two readers or more"):
+        name_readers(agree_keys(folders=(paths["a"],)))
+    with pytest.raises(DataError, match="which is no run"):
+        masks_of_run(tmp_path)
+
+
+def test_undecided_pixels_get_a_value_that_is_no_class() -> None:
+    assert with_undecided(BINARY).ignore_index == 255
+    assert with_undecided(THREE) is THREE

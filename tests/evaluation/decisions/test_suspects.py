@@ -1,0 +1,99 @@
+"""Suspects of finished evaluations: which runs are taken, and what is written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from segmeter.data.config import FolderConfig
+from segmeter.errors import DataError, InputError
+from segmeter.evaluation.decisions.config import SuspectsKeys
+from segmeter.evaluation.decisions.held_out import open_held_out
+from segmeter.evaluation.decisions.suspects import (
+    COCO,
+    OUTLINES,
+    TABLE,
+    Suspects,
+    find_in_runs,
+)
+from tests.data.crafted import put
+
+KEYS = SuspectsKeys(runs=(Path("x"),))
+NAMES = ("a", "b", "c", "d")
+
+
+def make_data(root: Path, names: tuple[str, ...] = NAMES, *, seed: int = 0) -> dict[str, np.ndarray]:
+    """Images with discs, and references of which the one of the first case lacks a disc."""
+    rng, seen = np.random.default_rng(seed), {}
+    lines, columns = np.ogrid[:60, :80]
+    for name in names:
+        labels = np.zeros((60, 80), np.uint8)
+        for top, left in ((15, 15), (15, 55), (42, 30), (42, 62)):
+            labels |= ((lines - top) ** 2 + (columns - left) ** 2 < rng.integers(6, 10) ** 2).astype(np.uint8)
+        seen[name] = labels
+        target = labels.copy()
+        if name == names[0]:
+            target[:30, :30] = 0
+        put(root / "images" / f"{name}.png", np.repeat(labels[..., None] * 200, 3, axis=2))
+        put(root / "masks" / f"{name}.png", target)
+    return seen
+
+
+def make_run(folder: Path, seen: dict[str, np.ndarray], *, dtype: str = "uint8") -> Path:
+    """A run folder with the probabilities of a model that sees every disc."""
+    place = folder / "predictions" / "probs"
+    place.mkdir(parents=True)
+    for name, labels in seen.items():
+        probs = np.where(labels, 0.95, 0.05).astype(np.float32)[None]
+        np.save(place / f"{name}.{dtype}.npy", np.rint(probs * 255).astype(np.uint8) if dtype == "uint8" else probs)
+    (folder / "run.json").write_text(json.dumps({"command": "eval"}))
+    return folder
+
+
+def data(root: Path, **fields: object) -> FolderConfig:
+    options: dict[str, object] = {"task": "binary", "classes": ("ground", "cell"), "split": "test"}
+    return FolderConfig(root=str(root), **(options | fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """A data set with lists, whose test split has the four cases."""
+    make_data(tmp_path / "data")
+    make_data(tmp_path / "data", ("t1", "t2"), seed=1)
+    for split, names in (("train", ("t1", "t2")), ("test", NAMES)):
+        (tmp_path / "data" / f"{split}.txt").write_text("\n".join(names))
+    return tmp_path
+
+
+def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tools(listed: Path) -> None:
+    run = make_run(listed / "run", make_data(listed / "data"))
+    held = open_held_out(run, data(listed / "data", lists="."))
+    found = find_in_runs([held], KEYS, 0, listed)
+    first = found["suspects"][0]
+    assert (first["kind"], first["case_id"], first["suggested"]) == ("missing", "a", "cell")
+    assert set(Suspects.model_validate(found).kinds) == {"extra", "missing", "class", "border"}
+    assert pq.read_table(listed / TABLE)["rank"].to_pylist() == list(range(1, len(found["suspects"]) + 1))
+    drawn = json.loads((listed / OUTLINES / "a.geojson").read_text())
+    assert drawn["features"][0]["properties"]["classification"]["name"] == "missing"
+    coco = json.loads((listed / COCO).read_text())
+    assert [image["file_name"] for image in coco["images"]] == ["a.png"]
+    (one,) = coco["annotations"]
+    assert one["bbox"] == [first["left"], first["top"], first["width"], first["height"]]
+    mask = pytest.importorskip("pycocotools.mask")
+    assert mask.area(one["segmentation"]) == first["size"] == one["area"]
+    again = find_in_runs([held], KEYS, 0, listed)
+    assert again == found
+
+
+def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed: Path) -> None:
+    seen = make_data(listed / "data")
+    held = open_held_out(make_run(listed / "run", seen), data(listed / "data", lists="."))
+    with pytest.raises(InputError, match="to share no case"):
+        find_in_runs([held, held], KEYS, 0, listed)
+    np.save(held.probs["c"], np.zeros((1, 3, 3), np.uint8))
+    np.save(held.probs["b"], np.zeros((1, 4, 3), np.uint8))
+    with pytest.raises(DataError) as caught:
+        find_in_runs([held], KEYS, 0, listed)
+    assert len(caught.value.problems) == 2

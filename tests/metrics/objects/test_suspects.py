@@ -1,0 +1,95 @@
+"""Regions whose reference a model contradicts."""
+
+import numpy as np
+import pytest
+
+from segmeter.classes import ClassSpec
+from segmeter.metrics.objects.suspects import Suspect, confidence_sums, find_suspects, overlap
+from tests.data.crafted import BINARY
+
+CELLS = ClassSpec(
+    task="multiclass", names=("none", "round", "long"), colours=((0, 0, 0), (9, 0, 0), (0, 9, 0)), ignore_index=255
+)
+ROADS = CELLS.replace(names=("road", "tree", "car"), colours=((9, 9, 9), (0, 9, 0), (9, 0, 0)))
+
+
+def sure(labels: np.ndarray, p: float = 0.9) -> np.ndarray:
+    """Probabilities of a model that is sure of these labels."""
+    probs = np.full((3, *labels.shape), (1 - p) / 2, np.float32)
+    np.put_along_axis(probs, labels[None].astype(int), p, axis=0)
+    return probs
+
+
+def boxes(*placed: tuple[int, int, int, int, int]) -> np.ndarray:
+    labels = np.zeros((40, 60), np.uint8)
+    for top, left, height, width, label in placed:
+        labels[top : top + height, left : left + width] = label
+    return labels
+
+
+def found(target: np.ndarray, seen: np.ndarray, spec: ClassSpec = CELLS) -> list[Suspect]:
+    return sorted(find_suspects(target, sure(seen), spec), key=lambda one: -one.score)
+
+
+def test_each_kind_of_error_is_told_with_its_place_and_classes() -> None:
+    seen = boxes((2, 2, 9, 9, 1), (2, 20, 9, 9, 2), (20, 2, 12, 12, 1))
+    target = boxes((2, 20, 9, 9, 1), (20, 2, 12, 18, 1), (25, 40, 9, 9, 2))
+    kinds = {one.kind: one for one in found(target, seen)}
+    assert (kinds["missing"].given, kinds["missing"].suggested) == (0, 1)
+    assert (kinds["missing"].top, kinds["missing"].left, kinds["missing"].size) == (2, 2, 81)
+    assert (kinds["class"].given, kinds["class"].suggested) == (1, 2)
+    assert (kinds["extra"].given, kinds["extra"].suggested) == (2, 0)
+    border = kinds["border"]
+    assert (border.given, int(border.mask.sum()), border.left) == (1, 72, 0)
+    assert border.score == pytest.approx(72 * 0.85 / (2 * 12 + 2 * 18 - 4), rel=1e-6)  # doubt per border pixel
+    assert kinds["extra"].score == pytest.approx(0.85 * 81 / (81 + 30), rel=1e-6)
+
+
+def test_without_a_background_every_object_error_is_of_a_class_and_counts_once() -> None:
+    target, seen = boxes((5, 5, 10, 10, 2)), boxes((5, 5, 10, 10, 1))
+    (one,) = (one for one in found(target, seen, ROADS) if one.kind != "border")
+    assert (one.kind, one.given, one.suggested) == ("class", 2, 1)
+
+
+def test_a_reference_that_the_model_confirms_has_no_suspect_and_ignored_pixels_none() -> None:
+    labels = boxes((5, 5, 10, 10, 2))
+    assert found(labels, labels) == []
+    target = labels.copy()
+    target[5:15, 5:15] = 255
+    assert found(target, labels) == []
+
+
+def test_a_class_of_which_the_model_is_seldom_sure_is_suspected_less() -> None:
+    target, probs = boxes((5, 5, 10, 10, 2)), sure(boxes())
+    usual = np.array([0.9, 0.9, 0.1])
+    (plain,), (lenient,) = (find_suspects(target, probs, CELLS, confidence=each) for each in (None, usual))
+    assert plain.score > lenient.score > 0
+    sums = confidence_sums(target, probs, CELLS)
+    assert sums[1].tolist() == [2300, 0, 100]
+    assert sums[0] == pytest.approx([0.9 * 2300, 0, 0.05 * 100])
+
+
+def test_probabilities_in_steps_and_of_one_channel_are_read_alike() -> None:
+    target = np.zeros((20, 20), np.uint8)
+    probs = np.zeros((1, 20, 20), np.float32)
+    probs[0, 5:15, 5:15] = 0.8
+    one, steps = (find_suspects(target, each, BINARY)[0] for each in (probs, (probs * 255).astype(np.uint8)))
+    assert (one.kind, one.size) == ("missing", 100)
+    assert steps.score == pytest.approx(one.score, abs=0.005)
+
+
+def test_objects_that_touch_stay_apart_by_their_numbers() -> None:
+    target, numbers = np.zeros((2, 20, 20), np.uint8)
+    target[5:15, 2:18] = 1
+    numbers[5:15, 2:10], numbers[5:15, 10:18] = 4, 9
+    probs = np.where(numbers == 4, 0.9, 0.1)[None].astype(np.float32)
+    (one,) = (each for each in find_suspects(target, probs, BINARY, instances=numbers) if each.kind == "extra")
+    assert (one.left, one.size) == (10, 80)
+
+
+def test_overlap_is_the_iou_of_regions_in_different_boxes() -> None:
+    place = {"kind": "class", "given": 0, "suggested": 1, "score": 1.0, "size": 4}
+    one = Suspect(top=0, left=0, mask=np.ones((2, 2), bool), **place)
+    other = Suspect(top=1, left=1, mask=np.ones((2, 2), bool), **place)
+    assert overlap(one, other) == pytest.approx(1 / 7)
+    assert overlap(one, Suspect(top=5, left=5, mask=np.ones((1, 1), bool), **place)) == 0

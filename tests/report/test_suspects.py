@@ -1,0 +1,30 @@
+"""The words and crops of suspects."""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+from segmeter.report.suspects import draw_crop, label_next_notes, notes, print_suspects
+from tests.data.crafted import BINARY
+
+ROW = {"rank": 1, "case_id": "a", "kind": "missing", "given": "background", "suggested": "cell", "chance": 0.5}
+ROW |= {"score": 0.7, "top": 0, "left": 30, "height": 6, "width": 8, "size": 40, "size_z": 0.1}
+
+
+def test_a_crop_shows_the_suspect_at_the_edge_of_an_image() -> None:
+    image = np.zeros((40, 40, 3), np.uint8)
+    labels = np.zeros((40, 40), np.uint8)
+    labels[0:6, 30:38] = 1
+    picture = Image.open(io.BytesIO(draw_crop(image, np.zeros_like(labels), labels, ROW, BINARY)))
+    assert picture.format == "WEBP"
+    assert min(picture.size) > 100
+
+
+def test_suspects_are_said_in_words_with_the_limits_of_their_chances() -> None:
+    kinds = {"missing": {"found": 3, "expected": 1.5, "planted": 20, "recovered": 0.9}}
+    text = io.StringIO()
+    print_suspects({"kinds": kinds, "suspects": [ROW], "n_cases": 4, "runs": ["r"]}, file=text)
+    assert "missing cell" in text.getvalue()
+    assert "if 5 % of the objects are wrong" in " ".join(notes({"n_cases": 4, "runs": ["r"]}))
+    assert "noise" in " ".join(label_next_notes({"by": "entropy"}))
