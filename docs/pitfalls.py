@@ -195,7 +195,7 @@ def draw(path: Path, pictures: list[tuple[str, Array, Array]], captions: list[st
             axis.contour(target, [0.5], colors=["#d55e00"])
         axis.set(xticks=[], yticks=[])
         axis.set_title(caption, fontsize=10)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, bbox_inches="tight", pad_inches=0.1)
     plt.close(figure)
 
 
