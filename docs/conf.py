@@ -20,6 +20,7 @@ exclude_patterns = ["_build", "gallery/*"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
+myst_disable_syntax = ["myst_line_comment"]  # a line may begin with "% of the cases"
 
 autosummary_generate = True
 numpydoc_show_class_members = False
