@@ -48,7 +48,7 @@ def test_the_light_distribution_has_the_dependencies_of_the_whole_one_but_torch(
     assert light["dependencies"] == [each for each in whole["dependencies"] if name_of(each) not in OF_TORCH]
     extras = whole["optional-dependencies"]
     assert light["optional-dependencies"].items() <= extras.items()
-    assert extras.keys() - light["optional-dependencies"] == {"tensorboard", "wandb", "mlflow", "optuna", "onnx"}
+    assert extras.keys() - light["optional-dependencies"] == {"tensorboard", "wandb", "mlflow", "optuna", "onnx", "hf"}
     assert (light["scripts"], light["requires-python"]) == (whole["scripts"], whole["requires-python"])
 
 
