@@ -21,7 +21,10 @@ class GeneratedFiles(BuildHookInterface):
         """Add the files, unless the install is an editable one."""
         if self.target_name != "wheel" or version == "editable":
             return
-        build_data["force_include"][str(ROOT / "configs")] = "segmeter/configs"
+        build_data["force_include"] |= {
+            str(ROOT / "configs"): "segmeter/configs",
+            str(ROOT / "LICENSE"): "segmeter/LICENSE",  # packaging/score can't name a licence outside its folder
+        }
         sys.path.insert(0, str(ROOT / "src"))
         from segmeter.cli.completion import completion_index
         from segmeter.cli.config.json_schema import json_schema, names

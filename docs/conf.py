@@ -6,7 +6,8 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # Sphinx runs this file from elsewhere
-from reference_page import MARK, reference
+import pitfalls
+import reference_page
 
 import segmeter
 
@@ -19,6 +20,7 @@ exclude_patterns = ["_build", "gallery/*"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
+myst_disable_syntax = ["myst_line_comment"]  # a line may begin with "% of the cases"
 
 autosummary_generate = True
 numpydoc_show_class_members = False
@@ -49,10 +51,12 @@ sphinx_gallery_conf = {
 warnings.filterwarnings("error", module=r"plot_.*")
 
 
-def insert_reference(app: object, name: str, source: list[str]) -> None:
-    """List every key of the configuration on its page, from the schemas."""
+def insert_generated(app: object, name: str, source: list[str]) -> None:
+    """List every key of the configuration on its page, from the schemas, and draw the pitfalls of the metrics."""
     if name == "configuration":
-        source[0] = source[0].partition(MARK)[0] + reference()
+        source[0] = source[0].partition(reference_page.MARK)[0] + reference_page.reference()
+    if name == "metric-list":
+        source[0] = source[0].replace(pitfalls.MARK, pitfalls.pitfalls(Path(app.srcdir)))
 
 
 def write_live_report(app: object, error: Exception | None) -> None:
@@ -64,5 +68,5 @@ def write_live_report(app: object, error: Exception | None) -> None:
 
 def setup(app: object) -> None:
     """Let Sphinx call the two above."""
-    app.connect("source-read", insert_reference)
+    app.connect("source-read", insert_generated)
     app.connect("build-finished", write_live_report)

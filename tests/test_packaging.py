@@ -48,7 +48,7 @@ def test_the_light_distribution_has_the_dependencies_of_the_whole_one_but_torch(
     assert light["dependencies"] == [each for each in whole["dependencies"] if name_of(each) not in OF_TORCH]
     extras = whole["optional-dependencies"]
     assert light["optional-dependencies"].items() <= extras.items()
-    assert extras.keys() - light["optional-dependencies"] == {"tensorboard", "wandb", "mlflow", "optuna", "onnx"}
+    assert extras.keys() - light["optional-dependencies"] == {"tensorboard", "wandb", "mlflow", "optuna", "onnx", "hf"}
     assert (light["scripts"], light["requires-python"]) == (whole["scripts"], whole["requires-python"])
 
 
@@ -126,6 +126,6 @@ def test_the_wheels_of_the_checkout_and_of_the_sdist_hold_the_same_files(tmp_pat
             contents.append({name: wheel.read(name) for name in wheel.namelist() if name.startswith("segmeter/")})
     assert len(contents) == 2
     assert contents[0] == contents[1]
-    assert "segmeter/__init__.py" in contents[0]
+    assert contents[0].keys() >= {"segmeter/__init__.py", "segmeter/LICENSE", "segmeter/report/page/uplot/LICENSE"}
     assert json.loads(contents[0]["segmeter/cli/completion.json"]) == completion_index()
     assert json.loads(contents[0]["segmeter/configs/schema/train.json"]) == json_schema("train")

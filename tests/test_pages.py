@@ -1,4 +1,4 @@
-"""The pages' command lines use commands and keys that exist."""
+"""The pages' command lines use commands and keys that exist, and the pitfalls of the metrics are real."""
 
 import re
 import shlex
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docs.pitfalls import PITFALLS, Pitfall, measure
 
 from segmeter.cli.main import main
 
@@ -40,3 +41,9 @@ def test_the_configuration_of_a_pages_command_is_composed(page, line, tmp_path, 
         overrides = [each.partition(",")[0] for each in sweeps]
     code = main([command, *overrides, "--cfg", "job"])
     assert not code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("pitfall", PITFALLS, ids=lambda pitfall: f"{pitfall.metric}: {pitfall.left[0]}")
+def test_a_pitfall_misleads_as_its_lesson_says(pitfall: Pitfall) -> None:
+    left, right = (measure(*side[1:], {pitfall.metric: None})[pitfall.metric] for side in (pitfall.left, pitfall.right))
+    assert pitfall.compare(left, right)

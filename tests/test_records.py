@@ -32,7 +32,6 @@ READERS = [pytest.param(door, id=door.__name__) for door in (read_json, read_own
 OTHERS = {
     "records.py": "this door",
     "provenance.py": "values of this process, written and read back",
-    "report/columns.py": "a block of a page of ours",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
     "data/verification/cache.py": "our own cache of verified files",
     "data/masks/annotations.py": "masks that the user names",
@@ -42,7 +41,8 @@ OTHERS = {
     "cli/commands/report.py": "a value of the command line",
     "cli/config/reference.py": "YAML of the package",
     "cli/config/hydra_rules.py": "YAML of --config-dir, checked there",
-    "cli/config/convert.py": "YAML of the package or of --config-dir, to name what set a key",
+    "evaluation/decisions/suspects.py": "JSON that the line before encoded",
+    "models/foreign/onnx_file.py": "metadata of a model that the user names",
 }
 PARSERS = {
     *("json.load", "json.loads", "json.JSONDecoder", "from_json", "pydantic_core.from_json"),

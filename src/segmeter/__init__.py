@@ -10,7 +10,7 @@ from segmeter.threads import sleep_while_waiting
 
 sleep_while_waiting()  # every command, worker process and program of yours imports this first
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "SegmeterError": "segmeter.errors",

@@ -28,7 +28,7 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 def watch(operation: str, path: Path) -> None:
     """Do nothing; called before each operation, so that tests can make one fail.
 
-    Its name is open, write, overwrite (of reserved room), fsync, rename, unlink, mkdir or link.
+    Its name is open, write, fsync, rename, unlink, mkdir or link.
     """
 
 

@@ -40,7 +40,7 @@ class ClassesConfig(Config, title="data"):
     label_map: dict[str, int] = Field(default_factory=dict)
     """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before decoding; for files that are read line by line, of a tile."""
+    """The most pixels or voxels of a file, checked before decoding; for files read line by line, in one tile."""
     timeout_s: TimeoutSeconds = None
     """The most seconds that reading a case may take, or each part of a large one. After that the run stops, and
     `resume` continues it. null: no limit."""

@@ -20,7 +20,7 @@ class InferenceConfig(Config, title="inference"):
     """Edge of a square tile, a multiple of the network's stride (32 for most). With null, images of up to 16 million
     pixels are run whole, and larger ones in tiles of 512. An image no larger than a tile is run whole."""
     overlap: Annotated[float, Unit("share of a tile")] = Field(0.25, ge=0, le=0.9)
-    """The least part of a tile that its neighbour covers too."""
+    """How much of a tile its neighbour covers too, at least."""
     tile_batch: Annotated[int, Unit("tiles")] = Field(4, ge=1)
     """Tiles per forward pass."""
     blend: Blend = "gaussian"

@@ -137,7 +137,7 @@ class CoresConfig(StepConfig, title="postprocess.cores"):
     """
 
     name: str = "cores"
-    above: float = Field(0.97, gt=0, lt=1)
+    above: Annotated[float, Unit("probability")] = Field(0.97, gt=0, lt=1)
     """Probability above which a pixel belongs to a core. Training with `data.core_depth` asks for 0.95. A little more
     misses fewer borders, and a missed border merges two objects."""
     min_pixels: Annotated[int, Unit("pixels")] = Field(4, ge=1)

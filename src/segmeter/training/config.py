@@ -76,7 +76,7 @@ class TrainingConfig(Config, title="training"):
     """How long a training runs, how often it validates and saves, and how exactly it computes.
 
     The run ends at the first limit that it reaches (epochs, steps, time_budget), and the schedule follows the limit
-    nearest to its end. Without any it runs for 60 epochs.
+    nearest to its end. If you set no limit it runs for 60 epochs.
     """
 
     epochs: Annotated[int | None, Unit("epochs")] = Field(None, ge=1)
@@ -86,9 +86,9 @@ class TrainingConfig(Config, title="training"):
     time_budget: str | int | None = None
     """Limit: length of time, validation included: 12m, 1h30m, or a number of seconds; or null."""
     batch_size: Annotated[int, Unit("images"), Field(ge=1, le=65536)] | Literal["auto"] = 8
-    """Images per forward pass; "auto" suits the samples' size and the device."""
+    """Images per forward pass; "auto" chooses it by the samples' size and the device."""
     plan: bool = False
-    """Whether open values follow from the data and the device: normalisation, samples per epoch, share of balanced
+    """Whether to choose open values by the data and the device: normalisation, samples per epoch, share of balanced
     samples, on a CPU a time budget of 10 minutes. A time budget is then made to hold 300 steps and 8 validations, by
     timing two steps. `segmeter check` shows the plan."""
     accumulate: Annotated[int, Unit("forward passes")] = Field(1, ge=1, le=65536)

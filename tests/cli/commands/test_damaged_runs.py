@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from segmeter import __version__
 from segmeter.records import read_run
 from tests.cli.sharded import SCORE, change_record, newest, run, run_shards
 from tests.deadline import deadline
@@ -83,13 +84,13 @@ def test_merge_refuses_a_damaged_record_at_once(name: str, content: str | None, 
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("run.json", '"segmeter": "0.1.0"', '"segmeter": "0.1.1"'),
+        ("run.json", f'"segmeter": "{__version__}"', '"segmeter": "0.1.1"'),
         ("run.json", '"sha256": "', '"sha257": "'),
         ("run.json", '"state": "done"', '"state": "dona"'),
         ("config.yaml", "workers: ", "worker5: "),
         ("config.yaml", "seed: 5", "seed: 7"),
         ("manifest.json", '"case00"', '"case0"'),
-        ("manifest.json", '"segmeter": "0.1.0"', '"segmeter": "0.1.1"'),
+        ("manifest.json", f'"segmeter": "{__version__}"', '"segmeter": "0.1.1"'),
     ],
 )
 def test_merge_refuses_a_record_that_was_changed(name: str, old: str, new: str, runs: list[Path], capsys) -> None:

@@ -50,7 +50,7 @@ FLAGS = {
     "--help [GROUP]": "show what the command takes; with a group, every key of it",
     "--cfg job": "show the composed configuration, with the meaning of each key, instead of running",
     "--cfg job -p KEY": "show one part of it",
-    "--resolve": "with --cfg: replace ${...} by its value",
+    "--resolve": "with --cfg: replace each ${...} with its value",
     "--multirun, -m": "run every combination: loss.gamma=0,1,2",
     "--config-dir DIR": "add your own folder of YAML files, such as DIR/augment/mine.yaml for augment=mine",
     "--config-name NAME": "take another root file, such as DIR/NAME.yaml",

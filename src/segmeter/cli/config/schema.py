@@ -60,8 +60,8 @@ class Seeded(Common):
     """Keys of every command that draws random numbers."""
 
     seed: int = Field(0, ge=0, le=2**32 - 1)
-    """Seed of all random numbers: ``training.seed`` and ``metrics.seed`` follow it. The seeds that decide the data
-    themselves (``data.seed``, ``data.split_seed``) do not."""
+    """Seed of all random numbers: `training.seed` and `metrics.seed` follow it. The seeds of the data (`data.seed`,
+    `data.split_seed`) do not."""
 
 
 class Launched(Common):
@@ -247,9 +247,9 @@ class ScoreConfig(Measured):
     """Folder of label maps: PNG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM-SEG, GeoJSON, YOLO, Zarr; multilabel: one
     folder per class. Or a file of COCO, Label Studio or CVAT."""
     references: Path
-    """Folder of the reference masks, with the same file names; or a file of those formats."""
+    """Folder of the reference masks, with the same file names. Or a file of COCO, Label Studio or CVAT."""
     prediction_ending: str = ""
-    """The end of prediction names between case name and suffix; files without it are skipped."""
+    """Text between case name and suffix in the names of predictions, such as _pred; files without it are skipped."""
     reference_ending: str = ""
     """The same for references, such as _gtFine_labelIds."""
     images: Path | None = None

@@ -24,15 +24,15 @@ class PlanKeys(Config, title="config"):
     width: Annotated[float | None, Unit("unit of the score")] = Field(None, gt=0)
     """The width that the 95 % interval should have, from end to end."""
     detect: Annotated[float | None, Unit("unit of the score")] = Field(None, gt=0)
-    """The difference of two runs that should be told from 0."""
+    """The smallest difference between two runs that the comparison should detect."""
     power: Annotated[float, Unit("share of studies")] = Field(0.8, gt=0.05, lt=1)
-    """How often `detect` should be told, if it is the true difference."""
+    """The chance to detect that difference if it is the true one."""
     mean: Annotated[float | None, Unit("unit of the score")] = None
     """Without runs: the published mean over cases."""
     sd: Annotated[float | None, Unit("unit of the score")] = Field(None, gt=0)
     """Without runs: the standard deviation of the cases' values; for `detect`, of their differences."""
     cases: Annotated[int | None, Unit("cases")] = Field(None, ge=2)
-    """How many cases `sd` is from; null takes it as exact, and gives no interval."""
+    """Number of cases behind `sd`; null takes `sd` as exact, and gives no interval."""
     metrics: MetricsConfig
     """How the runs are resampled: clusters, slices, interval."""
 

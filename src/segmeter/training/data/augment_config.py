@@ -36,7 +36,7 @@ class AugmentConfig(Config, title="augment"):
     """Resolution at the start of the run. It grows linearly from `resolution_from` to `resolution_until` of the run.
     Samples shrink with it: at 0.5 a step costs a quarter."""
     resolution_until: RunShare = Field(0.7, gt=0, le=1)
-    """When the full resolution is reached."""
+    """When the images reach their full resolution."""
     resolution_from: RunShare = Field(0.0, ge=0, lt=1)
     """When the resolution starts to grow, before `resolution_until`."""
     flip_horizontal: bool = True
