@@ -46,3 +46,6 @@ def test_runs_of_other_images_and_without_probabilities_are_refused(tmp_path: Pa
         rank_images([one, other])
     with pytest.raises(DataError, match="which has none"):
         rank_images([tmp_path])
+    runs = [make_run(tmp_path / name, dict.fromkeys(name, 0.5)) for name in ("xy", "yz", "xyz")]
+    with pytest.raises(DataError, match=r"to predict the same images.*x, z"):
+        rank_images(runs)

@@ -48,7 +48,7 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
     """
     ids = [_images_of(folder) for folder in runs]
     if any(each != ids[0] for each in ids):
-        other = sorted(set(ids[0]).symmetric_difference(*ids[1:]))
+        other = sorted(set().union(*ids) - set(ids[0]).intersection(*ids[1:]))
         raise DataError(expected("suspects", "runs", "to predict the same images", f"others ({some(other)})"))
     files = [probs_of_run(folder, ids[0]) for folder in runs]
     found = map_in_threads(lambda case_id: _describe([each[case_id] for each in files]), ids[0], name="label next")
