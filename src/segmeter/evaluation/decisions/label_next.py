@@ -91,8 +91,10 @@ def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
 
 
 def _entropy(probs: NDArray[Any]) -> float:
-    """Mean over the pixels, in nats; a single channel is that of a binary task."""
-    every = np.concatenate([1 - probs, probs]) if len(probs) == 1 else probs
+    """Mean over the pixels, in nats; channels that do not sum to 1 are independent classes, each present or not."""
+    rounding = 1e-3 + len(probs) / 500  # of one byte per channel
+    alone = len(probs) == 1 or float(np.abs(probs.sum(axis=0) - 1).max(initial=0)) > rounding
+    every = np.concatenate([1 - probs, probs]) if alone else probs
     return float(-xlogy(every, every).sum(axis=0).mean())
 
 
