@@ -3,6 +3,7 @@
 The page of every decision is made of the same parts, which `Shown` holds.
 """
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,8 +166,8 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
     """Lay out the content of tune.json."""
     every, chosen, usual = result["settings"], result["chosen"], result["usual"]
     sign = -1 if result["better"] == "lower" else 1
-    ranked = sorted(
-        range(len(every)), key=lambda s: -sign * (every[s]["score"] if every[s]["score"] is not None else 0)
+    ranked = sorted(  # "inf" is a number here, and an undefined score comes last
+        range(len(every)), key=lambda s: math.inf if every[s]["score"] is None else -sign * float(every[s]["score"])
     )
     kept = list(dict.fromkeys([chosen, *ranked[:MOST_ROWS], usual]))
     heads = [*every[0]["values"], "", title(result["by"]), "95 %", "gain", "chosen in"]
@@ -198,7 +199,7 @@ def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     key = max(numbers, key=lambda name: len(numbers[name]))
     lines: dict[str, list[dict[str, Any]]] = {}
     for one in every:
-        if _is_float(one["values"][key]) and one["score"] is not None:
+        if _is_float(one["values"][key]) and isinstance(one["score"], float):
             rest = ", ".join(f"{name}={value}" for name, value in one["values"].items() if name != key)
             lines.setdefault(rest, []).append(one)
     own = next((name for name, held in lines.items() if chosen in held), None)
@@ -208,7 +209,8 @@ def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     curves = []
     for name, colour in zip(drawn, COLOURS, strict=False):
         held = sorted(lines[name], key=lambda one: float(one["values"][key]))
-        ends = [(float(one["values"][key]), *one["ci95"]) for one in held if None not in one["ci95"] and name == own]
+        told = [one for one in held if name == own and all(isinstance(end, float) for end in one["ci95"])]
+        ends = [(float(one["values"][key]), *one["ci95"]) for one in told]
         points = [(float(one["values"][key]), one["score"]) for one in held]
         curves.append(
             Curve(name=name.removeprefix("postprocess."), points=points, dots=points, band=ends, colour=colour)

@@ -212,7 +212,7 @@ def test_a_model_that_was_trained_on_cores_is_split_by_them(tmp_path: Path) -> N
         ((_, config),) = check(command, Request(command, overrides))
         return [step.name for step in config.postprocess.steps]
 
-    for command, more in (("eval", ()), ("predict", ("input=images",))):
+    for command, more in (("eval", ()), ("predict", ("input=images",)), ("tune", ("over=[threshold=0.3|0.5]",))):
         assert steps(command, f"checkpoint={run}", *more) == ["remove_small_objects", "cores"]
         assert steps(command, f"checkpoint={run}", "postprocess=none", *more) == []
         assert steps(command, f"checkpoint={run}", "postprocess.steps=[smooth]", *more) == ["smooth"]

@@ -1,11 +1,15 @@
+import shutil
+
 import numpy as np
 import pytest
 
 from segmeter.data.build import build_dataset
+from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import open_images
 from segmeter.data.verification.report import check_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
+from tests.volumes_made import CLASSES, write_cases
 
 
 def test_fractions_share_out_every_case_once_and_other_cases_move_none(tmp_path):
@@ -109,3 +113,20 @@ def test_what_is_wrong_with_any_source_is_said(tmp_path):
         build_dataset(folder(tmp_path, sources={"a/scans": 1, "c": 1}))
     with pytest.raises(ConfigError, match=r"sources"):
         folder(tmp_path, sources={"a/scans": 0})
+
+
+def test_links_of_further_channels_may_not_lead_out_of_the_root_either(tmp_path):
+    for number, name in enumerate(write_cases(tmp_path / "here", 3)):
+        image = tmp_path / "here" / "images" / f"{name}.nii.gz"
+        (tmp_path / "other").mkdir(exist_ok=True)
+        second = image.with_name(f"{name}_1.nii.gz")
+        if number:
+            second.write_bytes(image.read_bytes())
+        else:
+            second.symlink_to(shutil.copy(image, tmp_path / "other" / image.name))
+        image.rename(image.with_name(f"{name}_0.nii.gz"))
+    given = {"root": str(tmp_path / "here"), "classes": CLASSES, "planes": "auto", "channel_files": ("_0", "_1")}
+    config = FolderConfig(**given, task="multiclass", in_channels=2)
+    with pytest.raises(DataError, match=r"links out of it \(1: .*images/p0_0_1.nii.gz\). Set data.allow_links=true"):
+        build_dataset(config, split="all")
+    assert len(build_dataset(config.replace(allow_links=True), split="all")) == 3

@@ -92,3 +92,17 @@ def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path: Pat
 def test_undecided_pixels_get_a_value_that_is_no_class() -> None:
     assert with_undecided(BINARY).ignore_index == 255
     assert with_undecided(THREE) is THREE
+
+
+def test_the_value_of_undecided_pixels_is_refused_in_masks_that_ignore_nothing(tmp_path: Path) -> None:
+    masks = {"a": [[0, 255], [255, 0]]}  # object as 255, and no data.label_map: else all of it would be left out
+    found = {name: put_masks(tmp_path / name, masks) for name in "xyz"}
+    cases, _ = find_cases(found, BINARY, missing="error")
+    reading = Reading(spec=BINARY, label_map={}, max_pixels=1000)
+    known: dict[str, Any] = {"readers": found, "models": {}, "cases": cases, "left_out": [], "keys": agree_keys()}
+    with pytest.raises(DataError, match=r"to hold only 0 to 1, got 255 .*data\.label_map=\{0:0,255:1\}"):
+        agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
+    reading = Reading(spec=BINARY, label_map={"0": 0, "255": 1}, max_pixels=1000)
+    done = agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
+    assert done["scores"]["iou/cell"]["rest"]["x"]["mean"] == 1
+    assert done["tied"] == {"majority": 0, "rest": 0}

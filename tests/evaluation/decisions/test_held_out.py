@@ -43,3 +43,10 @@ def test_probabilities_of_every_case_must_be_there(listed: Path) -> None:
     (listed / "run" / "predictions" / "probs" / "b.uint8.npy").unlink()
     with pytest.raises(DataError, match=r"without those of .*b"):
         probs_of_run(listed / "run", NAMES)
+
+
+def test_a_model_of_others_by_a_bare_name_is_no_checkpoint_to_look_beside(listed: Path) -> None:
+    run = make_run(listed / "run", make_data(listed / "data"))
+    (run / "run.json").write_text(json.dumps({"command": "eval", "checkpoint": "model.onnx"}))
+    with pytest.raises(ConfigError, match=r"data\.split=all"):
+        open_held_out(run, data(listed / "data", split="all"))

@@ -32,6 +32,15 @@ def test_members_that_disagree_count_and_noise_on_which_they_agree_does_not(tmp_
     assert LabelNext.model_validate(found).by == "disagreement"
 
 
+def test_classes_that_overlap_count_each_by_itself(tmp_path: Path) -> None:
+    """Sigmoids do not sum to 1: certainty that a pixel lacks a class counts as much as that it has it."""
+    entropy = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
+    for name, chances, times in (("overlapping", (0.9, 0.9), 2), ("exclusive", (0.9, 0.1), 1)):
+        run = make_run(tmp_path / name, {"a": 0.9})
+        np.save(run / "predictions" / "probs" / "a.npy", np.full((8, 8, 2), chances, np.float32).transpose(2, 0, 1))
+        assert rank_images([run])["images"][0]["gain"] == pytest.approx(times * entropy, rel=1e-5)
+
+
 def test_the_first_images_cover_the_others() -> None:
     places = np.array([[0.0, 0], [0, 0.01], [1, 1], [1, 0.99]])
     order, distances = cover(np.array([1.0, 0.99, 0.6, 0.5]), places)
@@ -46,3 +55,6 @@ def test_runs_of_other_images_and_without_probabilities_are_refused(tmp_path: Pa
         rank_images([one, other])
     with pytest.raises(DataError, match="which has none"):
         rank_images([tmp_path])
+    runs = [make_run(tmp_path / name, dict.fromkeys(name, 0.5)) for name in ("xy", "yz", "xyz")]
+    with pytest.raises(DataError, match=r"to predict the same images.*x, z"):
+        rank_images(runs)

@@ -10,6 +10,7 @@ from scipy import ndimage
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.settings import count_settings, parse_over
+from segmeter.postprocess.config import CoresConfig, RemoveSmallObjectsConfig
 from segmeter.postprocess.pipeline import run_steps
 from tests.data.crafted import BINARY, THREE
 
@@ -95,3 +96,40 @@ def test_what_cannot_be_tried_is_refused(spec: ClassSpec, line: str, said: str) 
 def test_a_step_alone_is_tried_with_yes_and_no() -> None:
     settings = parse_over(["postprocess.largest_component=no|yes"], BINARY)
     assert [len(one.steps) for one in settings.every] == [0, 1]
+
+
+@pytest.mark.parametrize("usual", [{"min_pixels": 64}, {"min_pixels": 64, "connectivity": 4}], ids=["8", "4"])
+@pytest.mark.parametrize("over", [OVER[1:2], ["postprocess.opening.radius=0|1", OVER[1]]], ids=len)
+def test_a_size_that_always_applies_stays_before_those_that_are_tried(usual: dict[str, int], over: list[str]) -> None:
+    settings = parse_over(over, BINARY, steps=(RemoveSmallObjectsConfig(**usual),))
+    probs = (1 / (1 + np.exp(-30 * field(0, 1, 30, 40)))).astype(np.float32)
+    target = (field(1, 30, 40) > 0).astype(np.uint8)
+    found = count_settings(settings.levels(probs), target, settings, BINARY)
+    for one, counts in zip(settings.every, found, strict=True):
+        labels = run_steps((probs[0] > 0.5).astype(np.uint8), one.steps, BINARY).labels
+        assert (counts == plain_counts(labels, target, 2)).all(), one
+
+
+def test_steps_that_make_instances_stay_last_and_get_probabilities() -> None:
+    cores = CoresConfig()
+    settings = parse_over(OVER[1:2], BINARY, steps=(RemoveSmallObjectsConfig(min_pixels=2), cores))
+    assert all(one.steps[-1] == cores for one in settings.every)
+    assert [len(one.steps) for one in settings.every] == [2, 3, 3]
+    probs, target = np.full((1, 6, 8), 0.9, np.float32), np.ones((6, 8), np.uint8)
+    found = count_settings(settings.levels(probs), target, settings, BINARY, probs=probs)
+    assert (found[:, 1, 1] == 48).all()
+
+
+@pytest.mark.parametrize(
+    ("over", "spec", "words"),
+    [
+        (["postprocess.watershed.min_distance=5|9", OVER[1]], BINARY, r"watershed only as the last step.*then remove"),
+        (["postprocess.cores.above=0.9|0.97"], THREE, "cores.*to be used with a binary task"),
+    ],
+    ids=["order", "task"],
+)
+def test_steps_that_eval_would_refuse_are_refused_before_the_network_runs(
+    over: list[str], spec: ClassSpec, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse_over(over, spec)

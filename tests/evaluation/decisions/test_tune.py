@@ -1,5 +1,6 @@
 """Tuning on predictions that are known: the network runs once, and every setting gets the score that it has alone."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,10 +24,12 @@ from segmeter.evaluation.decisions.tune import (
     write_settings,
     write_tuned,
 )
+from segmeter.files import write_json
 from segmeter.inference.results import Prediction
-from segmeter.metrics.config.measures import InstancesConfig
+from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.tune import Tuned
+from segmeter.report.decisions import show_tuned
 from tests.data.crafted import BINARY
 
 SETTINGS = parse_over(["threshold=0.2:0.8:0.1", "postprocess.min_size=0|9"], BINARY)
@@ -87,6 +90,20 @@ def test_a_score_of_objects_is_measured_in_full() -> None:
     result = tuned(Known(), measures=(InstancesConfig(),), headline="pq/cell")
     assert result["by"] == "pq/cell"
     assert result["settings"][result["chosen"]]["score"] == max(one["score"] for one in result["settings"])
+
+
+def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path: Path) -> None:
+    settings = parse_over(["threshold=0.3|1.0"], BINARY)  # nothing is above 1, so that every distance is infinite
+    measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell"}
+    config = MetricsConfig(bootstrap=1000, **measured)
+    result = tune(TuneJob(predictor=Known(), dataset=DATASET, metrics=config, settings=settings))
+    write_json(tmp_path / "tune.json", result)
+    assert (result["chosen"], result["settings"][1]["score"], result["settings"][1]["gain"]) == (0, "inf", "-inf")
+    write_settings(tmp_path / "tune.parquet", result)
+    assert pq.read_table(tmp_path / "tune.parquet")["score"].to_pylist()[1] == math.inf
+    shown = show_tuned(result)
+    assert shown.tables[0].rows[0][1] == "chosen"
+    assert shown.charts[0][1].svg()
 
 
 def test_a_score_that_no_case_has_is_refused() -> None:

@@ -67,3 +67,26 @@ def test_undefined_settings_are_never_chosen_and_few_cases_have_no_interval() ->
     found = chosen(values)
     assert found.chosen != 2
     assert np.isnan([found.low, found.high]).all()
+
+
+def test_resamples_without_the_score_tell_no_error() -> None:
+    values = np.array([0.5, 0.7, 0.6]) + np.random.default_rng(0).normal(0, 0.1, (30, 3))
+    estimates, replicates = values.mean(axis=0), np.repeat(values, 20, axis=0)
+    options = {"usual": 0, "simplicity": range(3), "higher_is_better": True, "n_units": 30}
+    without = choose(estimates, replicates, **options)
+    none = np.concatenate([replicates, np.full((5, 3), np.nan)])
+    found = choose(estimates, none, **options)
+    names = ("gain", "optimism", "low", "high", "score", "score_low", "score_high")
+    assert [getattr(found, name) for name in names] == [getattr(without, name) for name in names]
+
+
+@pytest.mark.parametrize("lost", [np.nan, np.inf])
+def test_a_usual_setting_without_a_finite_score_leaves_no_gain(lost: float) -> None:
+    values = np.array([5.0, 3.0, 4.0]) + np.random.default_rng(0).normal(0, 0.1, (30, 3))
+    estimates, replicates = values.mean(axis=0), values.copy()
+    estimates[0] = replicates[:, 0] = lost
+    found = choose(estimates, replicates, usual=0, simplicity=range(3), higher_is_better=False, n_units=30)
+    assert found.chosen == 1
+    assert np.isnan([found.gain, found.corrected, found.optimism, found.low, found.high]).all()
+    assert found.score_low < found.score < found.score_high
+    assert found.score == pytest.approx(3, abs=0.1)

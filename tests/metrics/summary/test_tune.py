@@ -1,12 +1,16 @@
 """The content of tune.json from scoreboards."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from segmeter.files import write_json
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 from segmeter.metrics.summary.tune import tune_boards
+from segmeter.report.decisions import show_tuned
 from tests.data.crafted import BINARY
 
 CONFIG = MetricsConfig(bootstrap=1000)
@@ -35,3 +39,19 @@ def test_the_best_board_is_chosen_and_compared_with_the_usual_one(cluster: str |
     assert found["settings"][0]["gain"] == 0
     assert found["gain_ci95"][0] > 0
     assert found["settings"][1]["share"] == 1
+
+
+def test_a_class_in_few_cases_gives_numbers_that_json_can_hold(tmp_path: Path) -> None:
+    """Resamples without the one case that has the class have no score; a setting that finds nothing has none at all."""
+    boards = []
+    for tp, fp in ((90, 0), (80, 0)):
+        counts = [np.array([[400, 0], [0, 0]])] * 5 + [np.array([[400 - fp, fp], [100 - tp, tp]])]
+        rows = [CaseRow(case_id=f"c{i}", height=20, width=25, counts=each) for i, each in enumerate(counts)]
+        boards.append(build_scoreboard(rows, BINARY, CONFIG))
+    options = {"by": "iou/cell", "usual": 1, "simplicity": [(0,), (1,)], "split": "val"}
+    found = tune_boards(boards, [{"k": "0"}, {"k": "1"}], **options)
+    write_json(tmp_path / "tune.json", found)
+    assert (found["chosen"], found["gain"], found["optimism"]) == (0, pytest.approx(0.1), pytest.approx(0))
+    assert found["gain_ci95"] == found["score_ci95"] == [None, None]
+    assert found["score"] == pytest.approx(0.9)
+    assert "[" not in show_tuned(found).notes[0]

@@ -15,7 +15,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.reference import PRESETS
-from segmeter.cli.config.schema import EvalConfig, PredictConfig
+from segmeter.cli.config.schema import EvalConfig, PredictConfig, TuneConfig
 from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA, fill_data, fill_steps
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import read_yaml
@@ -43,7 +43,7 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
     try:
         values = fill_resumed(job)
         values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
-        values = fill_steps(values, job.overrides) if root in (EvalConfig, PredictConfig) else values
+        values = fill_steps(values, job.overrides) if root in (EvalConfig, PredictConfig, TuneConfig) else values
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)

@@ -326,7 +326,7 @@ class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
     inference: InferenceConfig
     """How the model runs over images; the threshold here is the usual one, that others are compared with."""
     postprocess: PostprocessConfig
-    """Steps that run before those that are tried."""
+    """Steps that run before those that are tried; one that makes instances stays last."""
 
 
 ROOTS: dict[str, type[Config]] = {

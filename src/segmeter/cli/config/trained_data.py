@@ -76,7 +76,7 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
 
 
 def fill_steps(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Let eval and predict split objects by the cores that a checkpoint was trained on, unless steps are chosen."""
+    """Split objects by the cores that a checkpoint was trained on, unless steps are chosen: eval, tune, predict."""
     chosen = any(line.lstrip("+~").startswith("postprocess") for line in overrides)
     resumed = values.get("resume") not in (None, "auto")  # its own configuration has the steps, or none
     given, group = values.get("checkpoint"), values.get("postprocess")

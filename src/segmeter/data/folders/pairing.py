@@ -272,7 +272,8 @@ def pair_cases(
         stray = "Remove these masks, or add their images."
         problems += missing_problem(mask.names, strays, what="an image", remedy=stray)
     if not config.allow_links:
-        problems += check_inside(root, _links([(images, list(chosen)), *((mask, wanted) for mask in masks)]))
+        channels = ((one, list(chosen)) for one in (images, *images.more))
+        problems += check_inside(root, _links([*channels, *((mask, wanted) for mask in masks)]))
     return ordered(
         [
             Pair(

@@ -64,7 +64,7 @@ class AgreeJob:
     left_out
         Cases that not every reader has.
     reading
-        How masks are read. Its spec has an `ignore_index`, see `with_undecided`.
+        How masks are read. Its spec need not have an `ignore_index`: only the comparison does, see `spec`.
     metrics
         What is measured.
     keys
@@ -78,6 +78,11 @@ class AgreeJob:
     reading: Reading
     metrics: MetricsConfig
     keys: AgreeKeys
+
+    @property
+    def spec(self) -> ClassSpec:
+        """The classes to compare by: masks may not hold the ignored value that these add, see `with_undecided`."""
+        return with_undecided(self.reading.spec)
 
 
 def check_readers(data: LabelsConfig) -> None:
@@ -240,7 +245,7 @@ def agree(job: AgreeJob, folder: Path) -> dict[str, Any]:
         raise DataError(problems)
     shares = {kind: plain(np.mean(each)) if each else None for kind, each in tied.items()}
     readings = Readings(readers=list(job.readers), models=list(job.models), rows=rows, tied=shares)
-    boards = lay_out_readings(readings, job.reading.spec, job.metrics)
+    boards = lay_out_readings(readings, job.spec, job.metrics)
     board = next(iter(boards.values()))
     columns: dict[str, Any] = {"case_id": [], "reference": [], "reader": []}
     for (reference, reader), one in boards.items():
@@ -266,7 +271,7 @@ class _Measured:
     """Compares the readers of one case at a time; threads share it."""
 
     def __init__(self, job: AgreeJob, folder: Path) -> None:
-        self.job, self.folder, self.spec = job, folder, job.reading.spec
+        self.job, self.folder, self.spec = job, folder, job.spec
         self._reader = PairReader(job.reading, job.metrics.spacing)
         self._measures = build_measures(job.metrics, self.spec)
         self._room = Room()
@@ -298,7 +303,7 @@ class _Measured:
         rows: dict[Compared, CaseRow] = {}
         for a, b in ((a, b) for a in range(len(given)) for b in range(len(given)) if a != b):
             numbers: dict[str, Any] = {"target_instances": given[a].instances, "instances": given[b].instances}
-            maps = replace(given[a], target=targets[a], labels=labels[b], kept={}, **numbers)
+            maps = replace(given[a], target=targets[a], labels=labels[b], spec=self.spec, kept={}, **numbers)
             if names[a] in people or names[b] in people:
                 rows[names[a], names[b]] = make_row(maps, self._measures)
         if given[0].instances is not None:  # which objects a majority would have is not known
@@ -313,7 +318,7 @@ class _Measured:
             others = rest[place] if place < len(people) else every
             for kind, target in ((MAJORITY, every), (REST, others)):
                 if len(people) > 2 or place >= len(people):
-                    maps = replace(given[0], target=target, labels=labels[place], kept={})
+                    maps = replace(given[0], target=target, labels=labels[place], spec=self.spec, kept={})
                     rows[kind, name] = make_row(maps, self._measures)
         return _Compared(rows=rows, tied=tied)
 

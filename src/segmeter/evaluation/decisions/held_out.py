@@ -102,7 +102,7 @@ def _other_data(folder: Path, data: DataConfig) -> bool:
         checkpoint = read_run(folder).get("checkpoint")
         places = [checkpoint] if isinstance(checkpoint, str) else checkpoint or []
         roots = [read_run(Path(place).parents[1]).get("data_root") for place in places]
-    except (OSError, InputError):
+    except (OSError, InputError, IndexError):  # IndexError: a name without two folders is no checkpoint of ours
         return False
     here = Path(str(getattr(data, "root", "") or "")).expanduser().resolve()
     return bool(roots) and all(root and Path(root).resolve() != here for root in roots)

@@ -48,7 +48,7 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
     """
     ids = [_images_of(folder) for folder in runs]
     if any(each != ids[0] for each in ids):
-        other = sorted(set(ids[0]).symmetric_difference(*ids[1:]))
+        other = sorted(set().union(*ids) - set(ids[0]).intersection(*ids[1:]))
         raise DataError(expected("suspects", "runs", "to predict the same images", f"others ({some(other)})"))
     files = [probs_of_run(folder, ids[0]) for folder in runs]
     found = map_in_threads(lambda case_id: _describe([each[case_id] for each in files]), ids[0], name="label next")
@@ -91,8 +91,10 @@ def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
 
 
 def _entropy(probs: NDArray[Any]) -> float:
-    """Mean over the pixels, in nats; a single channel is that of a binary task."""
-    every = np.concatenate([1 - probs, probs]) if len(probs) == 1 else probs
+    """Mean over the pixels, in nats; channels that do not sum to 1 are independent classes, each present or not."""
+    rounding = 1e-3 + len(probs) / 500  # of one byte per channel
+    alone = len(probs) == 1 or float(np.abs(probs.sum(axis=0) - 1).max(initial=0)) > rounding
+    every = np.concatenate([1 - probs, probs]) if alone else probs
     return float(-xlogy(every, every).sum(axis=0).mean())
 
 

@@ -21,8 +21,8 @@ from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import make_row
-from segmeter.postprocess.config import STEPS, RemoveSmallObjectsConfig
-from segmeter.postprocess.pipeline import run_steps
+from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, RemoveSmallObjectsConfig
+from segmeter.postprocess.pipeline import build_steps, run_steps
 
 THRESHOLD = "threshold"
 USUAL = 0.5
@@ -79,7 +79,8 @@ def parse_over(
     spec
         The classes.
     threshold, steps
-        The usual setting, that others are compared with; steps run before those that are tried.
+        The usual setting, that others are compared with. Its steps run before those that are tried, but for one that
+        makes instances, which stays last.
 
     Raises
     ------
@@ -106,6 +107,7 @@ def parse_over(
         _setting(dict(zip(axes, chosen, strict=True)), usual, takes=takes)
         for chosen in itertools.product(*axes.values())
     ]
+    _check_steps(found, spec)
     same = [i for i, one in enumerate(found) if (one.threshold, one.steps) == (usual.threshold, usual.steps)]
     return Settings(every=(*found, *([] if same else [usual])), usual=same[0] if same else len(found))
 
@@ -117,8 +119,20 @@ def _usual_values(axes: Mapping[str, Sequence[Any]], threshold: float) -> dict[s
 def _setting(values: dict[str, Any], usual: Setting, *, takes: bool) -> Setting:
     threshold = float(values[THRESHOLD]) if THRESHOLD in values else usual.threshold
     tried = [_step(key, value) for key, value in values.items() if key != THRESHOLD]
-    steps = (*usual.steps, *(step for step in tried if step is not None))
+    count = len(usual.steps)
+    first = count - 1 if count and usual.steps[-1].name in INSTANCE_STEPS else count
+    steps = (*usual.steps[:first], *(step for step in tried if step is not None), *usual.steps[first:])
     return Setting(values=values, threshold=threshold if takes else None, steps=steps)
+
+
+def _check_steps(settings: Sequence[Setting], spec: ClassSpec) -> None:
+    """Refuse steps that can't follow each other, or don't fit the task, before the network runs."""
+    for steps in {str(one.steps): one.steps for one in settings}.values():
+        for step in steps[:-1]:
+            if step.name in INSTANCE_STEPS:
+                given, remedy = " then ".join(each.name for each in steps), "Steps run in the order of their keys."
+                raise ConfigError(expected("tune", "over", f"to have {step.name} only as the last step", given, remedy))
+        build_steps(steps, spec)
 
 
 def _step(key: str, value: str) -> Any:
@@ -177,7 +191,14 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def count_settings(levels: NDArray[Any], target: NDArray[Any], settings: Settings, spec: ClassSpec) -> IntArray:
+def count_settings(
+    levels: NDArray[Any],
+    target: NDArray[Any],
+    settings: Settings,
+    spec: ClassSpec,
+    *,
+    probs: NDArray[Any] | None = None,
+) -> IntArray:
     """Count one case under every setting.
 
     Parameters
@@ -186,6 +207,8 @@ def count_settings(levels: NDArray[Any], target: NDArray[Any], settings: Setting
         From `Settings.levels`, (1, H, W) for binary, (K, H, W) for multilabel; for multiclass the labels (H, W).
     target
         (H, W), or (K, H, W) for multilabel.
+    probs
+        As for `run_steps`.
 
     Returns
     -------
@@ -198,11 +221,11 @@ def count_settings(levels: NDArray[Any], target: NDArray[Any], settings: Setting
         labels = labels_at(levels, first, settings, spec)
         if len(group) == 1 or spec.task != "binary":
             for s in group:
-                counts[s] = _count(labels, target, settings.every[s].steps, spec)
+                counts[s] = _count(labels, target, settings.every[s].steps, spec, probs)
         else:
-            before = [one for one in first.steps if not isinstance(one, RemoveSmallObjectsConfig)]
-            cleaned = run_steps(labels, before, spec).labels if before else labels
-            least = [_least(settings.every[s]) for s in group]
+            before, _ = _without_size(first)
+            cleaned = run_steps(labels, before, spec, probs).labels if before else labels
+            least = [_without_size(settings.every[s])[1] for s in group]
             counts[group] = _count_sizes(cleaned == 1, target, least, spec)
     return counts
 
@@ -219,22 +242,22 @@ def _groups(settings: Settings, spec: ClassSpec) -> Iterator[list[int]]:
     """Settings that differ only in the least size of objects, the last step."""
     found: dict[Any, list[int]] = {}
     for s, one in enumerate(settings.every):
-        *before, last = one.steps or (None,)
-        sized = (
-            isinstance(last, RemoveSmallObjectsConfig) and last.connectivity == 8 and not (last.classes or last.fill)
-        )
-        key = (one.threshold, tuple(before) if sized else one.steps)
-        found.setdefault(str(key), []).append(s)
+        found.setdefault(str((one.threshold, _without_size(one)[0])), []).append(s)
     yield from found.values()
 
 
-def _least(setting: Setting) -> int:
-    last = setting.steps[-1] if setting.steps else None
-    return last.min_pixels if isinstance(last, RemoveSmallObjectsConfig) else 0
+def _without_size(setting: Setting) -> tuple[tuple[Any, ...], int]:
+    """The steps before the least size of objects, and that size; all steps and 0 if the last step is another one."""
+    *before, last = setting.steps or (None,)
+    if isinstance(last, RemoveSmallObjectsConfig) and last.connectivity == 8 and not (last.classes or last.fill):
+        return tuple(before), last.min_pixels
+    return setting.steps, 0
 
 
-def _count(labels: NDArray[Any], target: NDArray[Any], steps: Sequence[Any], spec: ClassSpec) -> IntArray:
-    cleaned = run_steps(labels, steps, spec).labels if steps else labels
+def _count(
+    labels: NDArray[Any], target: NDArray[Any], steps: Sequence[Any], spec: ClassSpec, probs: NDArray[Any] | None
+) -> IntArray:
+    cleaned = run_steps(labels, steps, spec, probs).labels if steps else labels
     spacing = (1.0,) * (2 if spec.is_multilabel else target.ndim)
     return make_row(CaseMaps(case_id="", target=target, labels=cleaned, spacing=spacing, spec=spec), ()).counts
 

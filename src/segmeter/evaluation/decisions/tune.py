@@ -120,7 +120,7 @@ def _rows(
         raise InputError(expected("tune", "data", rule, f"case {sample.case_id!r} without one"))
     height, width = target.shape[-2:]
     if not measures:
-        counts = count_settings(levels, target, settings, spec)
+        counts = count_settings(levels, target, settings, spec, probs=prediction.probs)
         return [CaseRow(case_id=sample.case_id, height=height, width=width, counts=each) for each in counts]
     maps = CaseMaps(
         case_id=sample.case_id,
@@ -132,7 +132,7 @@ def _rows(
     )
 
     def measured(setting: Setting) -> CaseRow:
-        cleaned = run_steps(labels_at(levels, setting, settings, spec), setting.steps, spec)
+        cleaned = run_steps(labels_at(levels, setting, settings, spec), setting.steps, spec, prediction.probs)
         own = replace(maps, labels=cleaned.labels, instances=cleaned.instances, kept={})
         return replace(make_row(own, measures), spacing=job.metrics.spacing)
 
@@ -151,12 +151,12 @@ def write_tuned(path: Path, setting: Setting, note: str) -> None:
 
 def write_settings(path: Path, result: Mapping[str, Any]) -> None:
     """Write every setting with its score as a Parquet table, one row each."""
-    rows = [
-        one["values"]
-        | {"score": one["score"], "low": one["ci95"][0], "high": one["ci95"][1]}
-        | {"gain": one["gain"], "share": one["share"], "chosen": s == result["chosen"], "usual": s == result["usual"]}
-        for s, one in enumerate(result["settings"])
-    ]
+    rows = []
+    for s, one in enumerate(result["settings"]):
+        numbers = {"score": one["score"], "low": one["ci95"][0], "high": one["ci95"][1], "gain": one["gain"]}
+        known = {name: None if value is None else float(value) for name, value in numbers.items()}  # "inf" too
+        marks = {"share": one["share"], "chosen": s == result["chosen"], "usual": s == result["usual"]}
+        rows.append(one["values"] | known | marks)
     content = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows), content)
     write_bytes(path, content.getvalue().to_pybytes())

@@ -25,11 +25,12 @@ class Choice:
     chosen
         Index of the setting; of equal ones the simplest.
     gain
-        Of the chosen setting over the usual one, in the better direction, in the cases that it was chosen on.
+        Of the chosen setting over the usual one, in the better direction, in the cases that it was chosen on; NaN if
+        either of them has no finite score.
     optimism
         Mean over resamples of how much of such a gain comes from choosing.
     low, high
-        95 % interval of the true gain of the chosen setting; NaN with fewer than 5 units.
+        95 % interval of the true gain of the chosen setting; NaN with fewer than 5 units, or without a gain.
     score, score_low, score_high
         The chosen setting's score, corrected for optimism, and its interval, in the score's own direction.
     shares : (S,)
@@ -82,6 +83,7 @@ def choose(
     The gain's interval subtracts errors of the resamples from the gain. Its upper end takes the error of the chosen
     setting alone. Its lower end takes the larger of that and the error of choosing anew in each resample (the nested
     bootstrap, Efron 1983). Errors are widened by sqrt(n / (n - 1)), and by Student's quantile over the normal one.
+    Resamples in which a score is undefined or infinite, as without any case that has the class, tell no error.
     """
     sign = 1.0 if higher_is_better else -1.0
     order = np.argsort(np.asarray(simplicity), kind="stable")
@@ -89,23 +91,23 @@ def choose(
     base = int(np.flatnonzero(order == usual)[0])
     picked, picks = int(_first_best(points[None])[0]), _first_best(drawn)
     rows = np.arange(len(drawn))
-    gains = points - points[base]
-    alone = drawn[:, picked] - drawn[:, base] - gains[picked]  # errors of the chosen setting's gain
-    errors = drawn[rows, picks] - drawn[:, base] - gains[picks]  # of the gain of what each resample chooses
+    with np.errstate(invalid="ignore"):
+        gains = points - points[base]
+        alone = _finite(drawn[:, picked] - drawn[:, base] - gains[picked])  # errors of the chosen setting's gain
+        errors = _finite(drawn[rows, picks] - drawn[:, base] - gains[picks])  # of the gain of what each one chooses
+        own = _finite(drawn[rows, picks] - points[picks])  # of the chosen setting's score
     wide = _widening(n_units)
     low = gains[picked] - wide * max(np.quantile(alone, 0.975), np.quantile(errors, 0.975))
     high = gains[picked] - wide * np.quantile(alone, 0.025)
-    known = n_units >= MIN_UNITS and np.isfinite([low, high]).all()
-    optimism = float(errors.mean())
-    own = drawn[rows, picks] - points[picks]  # errors of the chosen setting's score
+    known = n_units >= MIN_UNITS
     ends = points[picked] - wide * np.quantile(own, [0.975, 0.025])
     shares = np.zeros(len(points))
     shares[order] = np.bincount(picks, minlength=len(points)) / len(drawn)
     score_low, score_high = sorted(sign * ends) if known else (np.nan, np.nan)
     return Choice(
         chosen=int(order[picked]),
-        gain=float(gains[picked]),
-        optimism=optimism,
+        gain=float(gains[picked]) if np.isfinite(gains[picked]) else np.nan,
+        optimism=float(errors.mean()),
         low=float(low) if known else np.nan,
         high=float(high) if known else np.nan,
         score=float(sign * (points[picked] - own.mean())),
@@ -113,6 +115,12 @@ def choose(
         score_high=float(score_high),
         shares=shares,
     )
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    """The finite values, or one NaN if there are none."""
+    kept = values[np.isfinite(values)]
+    return kept if len(kept) else np.array([np.nan])
 
 
 def _widening(n_units: int) -> float:

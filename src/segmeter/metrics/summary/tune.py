@@ -1,13 +1,14 @@
 """The content of tune.json: every setting with its score, and the chosen one with what choosing costs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from segmeter.metrics.arrays import plain
+from segmeter.metrics.arrays import minus, plain, say
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.choosing import Choice, choose
 from segmeter.metrics.statistics.columns import mean_of_columns
@@ -21,10 +22,11 @@ class Tried(BaseModel):
 
     values: dict[str, str]
     """The value of each key that was tried."""
-    score: float | None
-    ci95: list[float | None]
+    score: float | str | None
+    """Null where it is undefined, "inf" where it is infinite."""
+    ci95: list[float | str | None]
     """The score's interval, without any correction for choosing."""
-    gain: float | None
+    gain: float | str | None
     """Over the usual setting, in the better direction."""
     share: float
     """How often it was chosen in the resamples."""
@@ -47,14 +49,15 @@ class Tuned(BaseModel):
     """Index of the usual setting."""
     chosen: int
     """Index of the chosen setting."""
-    gain: float
-    """The gain of the chosen setting over the usual one, in the cases that it was chosen on."""
-    optimism: float
+    gain: float | None
+    """The gain of the chosen setting over the usual one, in the cases that it was chosen on; null if either of them has
+    no finite score."""
+    optimism: float | None
     """How much of the gain comes from choosing, by a choice within each resample."""
-    corrected_gain: float
+    corrected_gain: float | None
     gain_ci95: list[float | None]
-    """Interval of the true gain of the chosen setting; null ends with fewer than 5 units."""
-    score: float
+    """Interval of the true gain of the chosen setting; null ends with fewer than 5 units that have the score."""
+    score: float | None
     """The chosen setting's score, corrected for choosing."""
     score_ci95: list[float | None]
     settings: list[Tried]
@@ -109,13 +112,15 @@ def tune_boards(
         higher_is_better=better == "higher",
         n_units=found[0].n_units,
     )
+    if np.isnan([found[usual].low[0], found[choice.chosen].low[0]]).any():  # too few units have the score
+        choice = replace(choice, low=np.nan, high=np.nan, score_low=np.nan, score_high=np.nan)
     sign = 1.0 if better == "higher" else -1.0
     tried = [
         Tried(
             values=dict(values[s]),
-            score=plain(estimates[s]),
-            ci95=[plain(one.low[0]), plain(one.high[0])],
-            gain=plain(sign * (estimates[s] - estimates[usual])),
+            score=say(estimates[s]),
+            ci95=[say(one.low[0]), say(one.high[0])],
+            gain=say(sign * minus(estimates[s], estimates[usual])),
             share=float(choice.shares[s]),
         )
         for s, one in enumerate(found)
@@ -138,10 +143,10 @@ def tune_boards(
 def _described(choice: Choice) -> dict[str, Any]:
     return {
         "chosen": choice.chosen,
-        "gain": choice.gain,
-        "optimism": choice.optimism,
-        "corrected_gain": choice.corrected,
+        "gain": plain(choice.gain),
+        "optimism": plain(choice.optimism),
+        "corrected_gain": plain(choice.corrected),
         "gain_ci95": [plain(choice.low), plain(choice.high)],
-        "score": choice.score,
+        "score": plain(choice.score),
         "score_ci95": [plain(choice.score_low), plain(choice.score_high)],
     }
