@@ -15,7 +15,6 @@ from segmeter.evaluation.decisions.agree import (
     find_cases,
     masks_of_run,
     name_readers,
-    with_undecided,
 )
 from segmeter.files import write_json
 from segmeter.metrics.config.metrics import check_metrics, with_objects
@@ -33,7 +32,7 @@ def run(config: AgreeConfig, job: Job) -> None:
         Fewer than two readers, or files that can't be read or don't fit together. No folder is left.
     """
     check_readers(config.data)
-    spec = with_undecided(config.data.spec())
+    spec = config.data.spec()
     readers, models = name_readers(config)
     runs = {place.resolve() for place in config.runs}
     masks: dict[str, Path] = {

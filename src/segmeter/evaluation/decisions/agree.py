@@ -64,7 +64,7 @@ class AgreeJob:
     left_out
         Cases that not every reader has.
     reading
-        How masks are read. Its spec has an `ignore_index`, see `with_undecided`.
+        How masks are read: a value that is no class is refused, also the one of `with_undecided`.
     metrics
         What is measured.
     keys
@@ -240,7 +240,7 @@ def agree(job: AgreeJob, folder: Path) -> dict[str, Any]:
         raise DataError(problems)
     shares = {kind: plain(np.mean(each)) if each else None for kind, each in tied.items()}
     readings = Readings(readers=list(job.readers), models=list(job.models), rows=rows, tied=shares)
-    boards = lay_out_readings(readings, job.reading.spec, job.metrics)
+    boards = lay_out_readings(readings, with_undecided(job.reading.spec), job.metrics)
     board = next(iter(boards.values()))
     columns: dict[str, Any] = {"case_id": [], "reference": [], "reader": []}
     for (reference, reader), one in boards.items():
@@ -266,7 +266,7 @@ class _Measured:
     """Compares the readers of one case at a time; threads share it."""
 
     def __init__(self, job: AgreeJob, folder: Path) -> None:
-        self.job, self.folder, self.spec = job, folder, job.reading.spec
+        self.job, self.folder, self.spec = job, folder, with_undecided(job.reading.spec)
         self._reader = PairReader(job.reading, job.metrics.spacing)
         self._measures = build_measures(job.metrics, self.spec)
         self._room = Room()
@@ -292,6 +292,7 @@ class _Measured:
         job, ignored = self.job, self.spec.ignore_index
         assert ignored is not None
         names, people = [*job.readers, *job.models], list(job.readers)
+        given = [replace(one, spec=self.spec, kept={}) for one in given]  # read without a value for the undecided
         void = np.any([one.target == ignored for one in given], axis=0)
         targets = [np.where(void, ignored, one.target).astype(self.spec.label_dtype) for one in given]
         labels = [np.where(void, 0, one.target).astype(self.spec.label_dtype) for one in given]
