@@ -102,7 +102,7 @@ def test_masks_of_0_and_255_without_a_map_are_refused_before_the_first_step(
     with pytest.raises(SystemExit) as leaving:
         main(["train", *data, *TRAIN[:-1]])
     assert leaving.value.code == 2
-    assert "data.label_map={0: 0, 255: 1}" in capsys.readouterr().err.replace("{0:0,255:1}", "{0: 0, 255: 1}")
+    assert "data.label_map={0: 0, 255: 1}" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 

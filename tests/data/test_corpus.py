@@ -150,8 +150,8 @@ MASKS = [
         "to be stored exactly, got a lossy JPEG file. Its values are blurred",
     ),
     ("75-jpeg-tiff", "x.tif", _tiff(noise(16, 16, None), compression="jpeg"), "to be stored exactly, got a lossy TIFF"),
-    ("76-rgb", "x.png", encoded(noise()), 'got rgb with 3 channels. Name the colours: data.label_map={"0,0,0": 0'),
-    ("78-0-255", "x.png", encoded(VALUES * 255), r"got 255 \(\d+ pixels\). .* set data.label_map=\{0:0,255:1\}"),
+    ("76-rgb", "x.png", encoded(noise()), """with 3 channels. Name the colours: 'data.label_map={"0,0,0": 0"""),
+    ("78-0-255", "x.png", encoded(VALUES * 255), r"got 255 \(\d+ pixels\). .* set 'data.label_map=\{0: 0, 255: 1\}'"),
     ("79-7-of-3", "x.png", encoded(np.uint8([[0, 7, 7]])), r"only 0 to 1, got 7 \(2 pixels\). Name more classes"),
     ("79-from-1", "x.png", encoded(np.uint8([[1, 2]])), r"got 2 \(1 pixels\). Labels start at 0"),
     (

@@ -309,14 +309,14 @@ MASKS = [
     Bad(
         76,
         CHECK,
-        'got rgb with 3 channels. Name the colours: data.label_map={"0,0,0": 0, ...',
+        """got rgb with 3 channels. Name the colours: 'data.label_map={"0,0,0": 0, ...""",
         lambda: mask(noise(16, 16)),
     ),
     Bad(77, CHECK, "masks with a palette; their indices are the labels, not their colours.", world.palette, code=0),
     Bad(
         78,
         CHECK,
-        "to hold only 0 to 1, got 255 (... pixels). If 255 is the object, set data.label_map={0:0,255:1}; if ...",
+        "to hold only 0 to 1, got 255 (... pixels). If 255 is the object, set 'data.label_map={0: 0, 255: 1}'; if ...",
         lambda: mask(noise(16, 16, None) % 2 * 255),
     ),
     Bad(79, CHECK, "to hold only 0 to 1, got 7 (1 pixels). Name more classes ...", lambda: mask(FEW + world.DOT * 7)),

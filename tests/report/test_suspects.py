@@ -22,9 +22,13 @@ def test_a_crop_shows_the_suspect_at_the_edge_of_an_image() -> None:
 
 
 def test_suspects_are_said_in_words_with_the_limits_of_their_chances() -> None:
-    kinds = {"missing": {"found": 3, "expected": 1.5, "planted": 20, "recovered": 0.9}}
+    missing: dict[str, float | None] = {"found": 3, "expected": 1.5, "planted": 20, "recovered": 0.9}
+    kinds = {"missing": missing}
     text = io.StringIO()
     print_suspects({"kinds": kinds, "suspects": [ROW], "n_cases": 4, "runs": ["r"]}, file=text)
     assert "missing cell" in text.getvalue()
-    assert "if 5 % of the objects are wrong" in " ".join(notes({"n_cases": 4, "runs": ["r"]}))
+    assert "if 5 % of the objects are wrong" in " ".join(notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]}))
+    assert "too few objects" not in text.getvalue()
+    missing |= {"planted": 0, "recovered": None}
+    assert "errors of: missing" in notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]})[0]
     assert "noise" in " ".join(label_next_notes({"by": "entropy"}))

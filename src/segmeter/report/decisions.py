@@ -187,7 +187,9 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
         f"{interval(result['score_ci95'])}",
     ]
     low, high = result["gain_ci95"]
-    if low is not None and low <= 0 <= high:
+    if low is None:
+        notes.append("Too few cases for an interval: whether the chosen setting is better is unknown.")
+    elif low <= 0 <= high:
         notes.append("These cases can't tell the chosen setting from the usual one.")
     return Shown(tables=[table], charts=_tuning_chart(result), notes=notes, objections=_TUNING_OBJECTIONS)
 

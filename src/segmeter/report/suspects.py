@@ -81,7 +81,10 @@ def print_label_next(result: Mapping[str, Any], *, file: IO[str] | None = None) 
 
 def notes(result: Mapping[str, Any]) -> list[str]:
     """State what a chance means, and what a statistician would hold against it."""
+    unknown = [kind for kind, one in result["kinds"].items() if one["found"] and not one["planted"]]
+    few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
     return [
+        *([few] if unknown else []),
         f"{result['n_cases']} cases of {len(result['runs'])} runs whose models never saw them",
         f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
         "the same kind there. If your share of errors is lower, so are the chances",

@@ -110,7 +110,7 @@ def _remedy(node: Node, given: Any, typed: str | None) -> str:
     if isinstance(given, str | int | float) and any(arm.items for arm in node.arms):
         return close_name(str(given), words) if words else "Write [a,b]."
     if any(arm.value for arm in node.arms):
-        return "Write {key: value}."
+        return "Write {key: value}." if typed is None else "Write {key: value}, in quotes: a shell splits at braces."
     return close_name(str(given), words)
 
 

@@ -108,6 +108,7 @@ def test_commas_without_multirun_are_refused():
     [
         (["seed"], ["config: can't read the override 'seed' ("]),
         (["data.classes=[a,b"], ["config: can't read the override 'data.classes=[a,b' ("]),
+        (["~seeed"], ["config: Could not delete from config. 'seeed' does not exist. --cfg job shows all keys."]),
         (["modle/x=unet"], ["config: unknown group 'modle/x'. "]),
         (["loss=focall"], ["config: expected `loss` to be one of "]),
         (["postprocess=cells"], ["config: this command has no group 'postprocess' to choose an option of. --help"]),
@@ -132,6 +133,12 @@ def test_what_can_not_be_composed_is_left_out_with_a_line_each(overrides, starts
     problems = problems_of(*overrides)
     assert len(problems) == len(starts)
     assert all(problem.startswith(start) for problem, start in zip(problems, starts, strict=True))
+
+
+def test_a_second_requirement_of_the_same_key_is_refused():
+    """Hydra takes the last value of a key, and the gate lost the first."""
+    (problem,) = problems_of("require=mean_iou >= 0.8", "require=hd95 <= 3", "runs=[a,b]", command="compare")
+    assert problem.startswith("config: `require` is given 2 times, and only the last would count. Write a list:")
 
 
 def test_the_rest_is_still_composed():

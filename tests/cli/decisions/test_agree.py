@@ -76,3 +76,19 @@ def test_what_has_no_meaning_for_readers_is_refused_in_one_line(
     assert left.value.code == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_masks_of_0_and_255_are_refused_without_a_label_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """255 also stands for pixels without a majority; read as such, every score was undefined and nobody apart."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name in ("ann", "ben"):
+        put(tmp_path / name / "a.png", (rng.random((12, 12)) < 0.5).astype(np.uint8) * 255)
+    line = ["agree", "folders=[ann,ben]", "data.task=binary", "data.classes=[ground,cell]", "metrics.bootstrap=0"]
+    with pytest.raises(SystemExit) as stopped:
+        main(line)
+    assert stopped.value.code == 2
+    assert not (tmp_path / "runs").exists()
+    main([*line, "data.label_map={0: 0, 255: 1}"])
+    (folder,) = (tmp_path / "runs" / "agree").iterdir()
+    assert json.loads((folder / "agree.json").read_text())["scores"]["iou/cell"]["matrix"]["ann"]["ben"]["mean"] > 0

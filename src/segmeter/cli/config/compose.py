@@ -197,8 +197,17 @@ def _quoted(text: str) -> str:
 
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
-    """Drop overrides that can't be composed, with a line each: unknown groups or options, stray commas."""
+    """Drop overrides that can't be composed, with a line each: unknown groups or options, stray commas.
+
+    A second `require` is refused too: Hydra takes the last value of a key, and a gate would lose the first one.
+    """
     known = {**options(request.folders), **PLUGINS}
+    keys = [override.key_or_group for override in overrides]
+    problems.extend(
+        f"config: `{key}` is given {keys.count(key)} times, and only the last would count. Write a list: '{key}=[A,B]'."
+        for key in _TEXTS
+        if keys.count(key) > 1
+    )
     return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
 
 

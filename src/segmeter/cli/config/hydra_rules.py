@@ -42,7 +42,11 @@ OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaul
 
 _SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode")
 _PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
-_REMEDIES = {"found character '\\t'": "Indent with spaces.", "found duplicate key": "Keep one of the two."}
+_REMEDIES = {
+    "found character '\\t'": "Indent with spaces.",
+    "found duplicate key": "Keep one of the two.",
+    "Could not delete from config": "--cfg job shows all keys.",
+}
 _NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
 _SUBDIR = re.compile(r"([\w.=,+-]|\$\{hydra\.job\.num\})+")
 
@@ -194,4 +198,4 @@ def one_line(error: Exception) -> str:
         if line.strip() and not line.strip().startswith(("full_key", "object_type", "reference_type"))
     ]
     line = f"config: {' '.join(kept)}"
-    return line + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")
+    return line.rstrip(".") + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in line), "")

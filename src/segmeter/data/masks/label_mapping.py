@@ -293,9 +293,9 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
     if found[0] < 0:
         return "Labels are never negative: name these values in data.label_map."
     if set(found) <= {0, 255}:
-        return "If 255 is the object, set data.label_map={0:0,255:1}; if it is to be ignored, data.ignore_index=255."
+        return "If 255 is the object, set 'data.label_map={0: 0, 255: 1}'; if it is ignored, data.ignore_index=255."
     if found.tolist() == list(range(1, spec.num_classes + 1)):
-        return "Labels start at 0: if these start at 1, map them with data.label_map={1:0,2:1,...}."
+        return "Labels start at 0: if these start at 1, map them with 'data.label_map={1: 0, 2: 1, ...}'."
     return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
 
 

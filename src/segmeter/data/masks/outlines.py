@@ -110,7 +110,7 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
     if foreign:
         rule, remedy = (
             f"to be of {', '.join(known)}",
-            "Class id 0 is the second class; data.label_map={0: 2} changes it.",
+            "Class id 0 is the second class; 'data.label_map={0: 2}' changes it.",
         )
         raise DataError(expected(show(path), "class ids", rule, ", ".join(foreign)[:60], remedy))
     if reading.instances:

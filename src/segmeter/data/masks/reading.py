@@ -239,5 +239,5 @@ def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int
         return
     remedy = "Save the labels as one channel."
     if header.kind in ("rgb", "rgba"):
-        remedy = 'Name the colours: data.label_map={"0,0,0": 0, "255,0,0": 1}, or save the labels as one channel.'
+        remedy = """Name the colours: 'data.label_map={"0,0,0": 0, "255,0,0": 1}', or save the labels as one channel."""
     raise DataError(expected(name, "mask", "to have one channel", kind_of(header), remedy))
