@@ -11,10 +11,9 @@ import pytest
 from PIL import Image
 
 import segmeter
-from segmeter.api.histogram import Histogram
 from segmeter.cli.main import main
 from segmeter.errors import SegmeterError
-from segmeter.report.pictures.layers import MATCHED, MISSED
+from segmeter.report.pictures.maps import MATCHED, MISSED
 from segmeter.report.summary import summary_tables
 
 CLASSES = ["background", "road", "<b>car</b>"]
@@ -134,10 +133,6 @@ def test_the_distribution_of_a_score_is_a_picture():
     np.testing.assert_allclose(heights, 110 * drawn.counts / drawn.counts.max(), atol=0.05)
     with pytest.raises(SegmeterError, match="Did you mean 'iou/"):
         found.plot("iuo/" + CLASSES[1])
-    wide = Histogram.of("a < b", np.array([np.nan, np.inf, 2, 7]))
-    assert repr(wide) == "a < b, 4 cases, 1 undefined, 1 infinite"
-    assert (wide.edges[0], wide.edges[-1], wide.counts.sum()) == (2, 7, 2)
-    assert "a &lt; b" in wide._repr_svg_()
 
 
 def test_numbered_objects_are_shown_as_matched_or_missed():

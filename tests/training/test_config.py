@@ -14,8 +14,6 @@ from segmeter.training.config import (
     SgdConfig,
     TrainingConfig,
     find_monitor,
-    higher_is_better,
-    monitors,
     parse_duration,
 )
 from tests.training.tiny import SPEC
@@ -124,7 +122,3 @@ def test_a_binary_task_is_followed_by_its_object(task, monitor):
     assert find_monitor("auto", spec, objects=True) == matched
     with pytest.raises(ConfigError, match="to be a score that validation computes, got 'pq/"):
         find_monitor(matched, spec)
-
-
-def test_only_a_loss_is_better_where_it_is_lower():
-    assert [name for name in monitors(SPEC) if not higher_is_better(name)] == ["loss"]

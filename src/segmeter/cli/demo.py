@@ -11,7 +11,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.app import run_command
-from segmeter.cli.runs.run_folder import NOT_WRITABLE
+from segmeter.cli.runs.lock import NOT_WRITABLE
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder, new_folder
 

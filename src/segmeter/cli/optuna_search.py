@@ -129,9 +129,9 @@ def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
         found = better(metric)
         wanted = given if found is None else _DIRECTIONS[found]
     else:
-        from segmeter.training.config import higher_is_better
+        from segmeter.training.config import LOSS
 
-        wanted = _DIRECTIONS["higher" if higher_is_better(metric) else "lower"]
+        wanted = _DIRECTIONS["lower" if metric == LOSS else "higher"]
     if wanted is None or given not in (None, wanted):
         rule = f"to be null or {wanted}" if wanted else "to be maximize or minimize"
         raise ConfigError(expected("config", "hydra.sweeper.direction", f"{rule} for {key}={_name(metric)}", given))

@@ -16,9 +16,9 @@ OPTIMIZERS = Registry("optimizer")
 SCHEDULES = Registry("schedule")
 LOGGERS = Registry("logger")
 
-AUTO = "auto"
-MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", "loss")
-CLASS_MONITORS = ("iou", "dice")  # followed by "/" and the name of a class
+AUTO, LOSS = "auto", "loss"  # the loss is the only score of a validation of which less is better
+MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", LOSS)
+CLASS_MONITORS = ("iou", "dice")  # of a class: iou/car
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
 RunShare = Annotated[float, Unit("share of the run")]
 WarmUp = Annotated[RunShare, Field(ge=0, le=0.9)]
@@ -62,10 +62,7 @@ def monitors(spec: ClassSpec, *, objects: bool = False) -> list[str]:
 
 
 def find_monitor(monitor: str, spec: ClassSpec, *, objects: bool = False) -> str:
-    """The score that `training.monitor` means; ConfigError with the nearest name if validation has no such score.
-
-    `objects` is whether validation matches objects, so that there is PQ.
-    """
+    """The score that `training.monitor` means; by default PQ if validation matches `objects`. Others: ConfigError."""
     if monitor == AUTO:
         return choose_headline(spec.task, spec.names, objects=objects)
     known = monitors(spec, objects=objects)
@@ -73,11 +70,6 @@ def find_monitor(monitor: str, spec: ClassSpec, *, objects: bool = False) -> str
         rule = "to be a score that validation computes"
         raise ConfigError(expected("training", "monitor", rule, repr(monitor), nearest(monitor, known)))
     return monitor
-
-
-def higher_is_better(monitor: str) -> bool:
-    """Whether a higher validation score is better, as all are except the loss."""
-    return monitor != "loss"
 
 
 class TrainingConfig(Config, title="training"):

@@ -20,7 +20,7 @@ from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import Checkpoints, step_name
 from segmeter.training.clock import Limits, Throughput, peak_memory_mb, profiled
-from segmeter.training.config import higher_is_better
+from segmeter.training.config import LOSS
 from segmeter.training.data.batches import Batches
 from segmeter.training.job import TrainJob, TrainResult, check_job, check_same, identify, write_contents
 from segmeter.training.learner import Learner
@@ -111,7 +111,7 @@ def check_resumed(job: TrainJob) -> None:
 def open_checkpoints(job: TrainJob) -> Checkpoints:
     """The checkpoints of a job's folder, ranked by its monitor."""
     training = job.settings.training
-    highest = higher_is_better(job.settings.monitor(job.model.segmenter.card.spec))
+    highest = job.settings.monitor(job.model.segmenter.card.spec) != LOSS
     return Checkpoints(job.folder / "checkpoints", keep=training.keep, highest=highest)
 
 

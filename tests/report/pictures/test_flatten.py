@@ -19,7 +19,8 @@ from segmeter.report.pictures.flatten import (
     flatten,
     write_overlay,
 )
-from segmeter.report.pictures.layers import FALSE, MATCHED, MISSED, draw_layers
+from segmeter.report.pictures.layers import draw_layers
+from segmeter.report.pictures.maps import FALSE, MATCHED, MISSED
 from segmeter.report.pictures.objects import Objects
 from segmeter.report.tables import printable
 

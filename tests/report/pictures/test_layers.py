@@ -141,36 +141,6 @@ def test_arrays_that_do_not_fit_are_refused(spec):
         draw_layers(IMAGE, None, np.zeros((3, 6), np.uint8), spec, edge=128)
 
 
-def kinds_of(layers):
-    """Masks of the kinds of error, by their order."""
-    index = map_of(layers, "errors")
-    found = index_of(layers, "errors.png", len(index["entries"]))
-    return [(found == kind).astype(int) for kind in (1, 2, 3)]
-
-
-def test_error_kinds_by_hand(spec):
-    target, labels = np.array([[0, 1, 1, 0, 1, 255]]), np.array([[0, 1, 0, 2, 2, 1]])
-    missed, false, wrong = kinds_of(draw_layers(IMAGE[:1], target, labels, spec, edge=128))
-    np.testing.assert_array_equal(missed, [[0, 0, 1, 0, 0, 0]])
-    np.testing.assert_array_equal(false, [[0, 0, 0, 1, 0, 0]])
-    np.testing.assert_array_equal(wrong, [[0, 0, 0, 0, 1, 0]])
-
-
-def test_error_kinds_of_planes_by_hand():
-    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 1, 1),) * 2, ignore_index=9)
-    target, labels = np.array([[[1, 1, 0, 1, 9]], [[0, 1, 0, 0, 0]]]), np.array([[[1, 0, 1, 0, 1]], [[0, 1, 0, 1, 0]]])
-    missed, false, wrong = kinds_of(draw_layers(IMAGE[:1, :5], target, labels, spec, edge=128))
-    np.testing.assert_array_equal(missed, [[0, 1, 0, 0, 0]])
-    np.testing.assert_array_equal(false, [[0, 0, 1, 0, 0]])
-    np.testing.assert_array_equal(wrong, [[0, 0, 0, 1, 0]])
-
-
-def test_where_class_0_is_no_background_taking_it_for_another_is_no_miss():
-    spec = ClassSpec(task="multiclass", names=("sky", "road"), colours=((128, 128, 128), (128, 64, 128)))
-    layers = draw_layers(IMAGE[:1, :3], np.array([[0, 1, 0]]), np.array([[1, 0, 0]]), spec, edge=128)
-    assert [each.tolist() for each in kinds_of(layers)] == [[[0, 0, 0]], [[0, 0, 0]], [[1, 1, 0]]]
-
-
 def test_reducing_averages_images_and_keeps_the_rarest_class_of_a_block():
     labels = np.arange(36, dtype=np.uint8).reshape(6, 6)
     labels[3:] = 30

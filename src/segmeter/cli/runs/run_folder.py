@@ -2,7 +2,6 @@
 
 import errno
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,19 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from omegaconf import OmegaConf
 
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
+from segmeter.cli.runs.lock import LOCK, NOT_WRITABLE, OWNER, claim_new, owner_of, take_lock
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
     clear_leftovers,
-    make_folder,
-    new_folder,
-    operation,
     remove,
     safe_id,
     write_bytes,
@@ -32,19 +29,13 @@ from segmeter.files import (
 )
 from segmeter.metrics.arrays import say
 from segmeter.provenance import hardware, source, versions
-from segmeter.records import RUN, read_own, read_run, seal_run
+from segmeter.records import RUN, read_run, seal_run
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.signals import let_finish
 
 KEEP_SECONDS = 60.0  # a new run that is refused after less work leaves nothing
 _WORK = ("manifest.json", "checkpoints/step-*/manifest.json", "shards/*")  # finished cases, checkpoints, shards
-LOCK = ".lock"
-OWNER = ".owner"  # the process and machine that hold the lock, or held it last: Windows lets nobody read a locked file
-NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
-    *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
-)
 _REMEDY = {
     errno.ENOSPC: "Make room there",
     errno.EDQUOT: "Make room in your quota",
@@ -208,7 +199,7 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             return resumed, lock
         for attempt in range(1, 1000):
             folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
-            lock = _claim_new(folder, adopt=job.folder is not None)
+            lock = claim_new(folder, adopt=job.folder is not None)
             if lock is not None:
                 return folder, lock
     except OSError as error:
@@ -218,49 +209,6 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
         key = "resume" if resumed else "run.root"
         raise ConfigError(expected("config", key, "to be a folder that can be written", given)) from error
     raise ConfigError(expected("config", "run.root", "to have room for a new run", str(wanted)))
-
-
-def take_lock(folder: Path) -> FileLock | None:
-    """Lock a run's folder; None if another process holds the lock.
-
-    The system frees the lock of a process that is killed, so no lock is ever stale.
-
-    Raises
-    ------
-    OSError
-        The system can't lock files there.
-    """
-    lock = FileLock(folder / LOCK, blocking=False, thread_local=False, fallback_to_soft=False)
-    with operation("open", folder / LOCK), suppress(Timeout):
-        lock.acquire()
-    if not lock.is_locked:
-        return None
-    with suppress(OSError):  # a full disk: the lock holds without a name
-        write_bytes(folder / OWNER, f"process {os.getpid()} on {platform.node()}\n".encode())
-    return lock
-
-
-def owner_of(folder: Path) -> str:
-    """Name the process that holds a run's folder, or held it last."""
-    try:
-        return read_own(folder / OWNER).decode().strip() or "another process"
-    except (OSError, ValueError):
-        return "another process"
-
-
-def _claim_new(folder: Path, *, adopt: bool) -> FileLock | None:
-    """Make and lock a new folder; `adopt` also takes an empty one, as sweeps make them beforehand."""
-    make_folder(folder.parent)
-    with suppress(FileNotFoundError):  # another process has just removed the empty folder above
-        if new_folder(folder):
-            return take_lock(folder)
-    if not adopt or not folder.is_dir() or any(folder.iterdir()):
-        return None
-    lock = take_lock(folder)
-    if lock is not None and {path.name for path in folder.iterdir()} - {LOCK, OWNER}:
-        lock.release()
-        return None
-    return lock
 
 
 @contextmanager

@@ -13,15 +13,13 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
 from segmeter.report.pictures.images import display_image, display_ranges, mean_blocks, reduce_ranks
 from segmeter.report.pictures.layers import (
-    IGNORED,
     LONGEST,
     MOST_TILES,
     TILE,
     Layers,
-    classify_errors,
     draw_layers,
-    error_map,
 )
+from segmeter.report.pictures.maps import IGNORED, classify_errors, error_map
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
 Maps = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]

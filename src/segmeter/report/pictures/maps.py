@@ -1,0 +1,198 @@
+"""Turns label maps, errors and objects into index maps: numbers per pixel, with a name and a colour for each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.classes import ClassSpec, Colour
+from segmeter.report.pictures.images import Mask, contours, reduce_ranks
+from segmeter.report.pictures.objects import Objects, find_kinds
+
+Entry = dict[str, Any]  # of a map: a class, or a name with a colour
+MISSED: Colour = (255, 66, 140)
+FALSE: Colour = (64, 156, 255)
+WRONG: Colour = (255, 196, 0)
+MATCHED: Colour = (60, 200, 110)
+OUTLINE: Colour = (255, 255, 255)
+_IGNORED: Colour = (128, 128, 128)
+_UNKNOWN: Colour = (255, 0, 255)
+_MOST_ENTRIES = 254  # of one map; rarer classes are drawn as one
+IGNORED = 4  # of the kinds of error, the last
+_PLANES = 6  # of a multilabel map: each combination is an entry
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LayerMap:
+    """An index map over the image.
+
+    Parameters
+    ----------
+    role, file
+        "target", "prediction" or "errors", and the name of its file.
+    index : (H, W), integer
+        The entry of each pixel, or with `planes` one bit for each of these classes.
+    entries
+        A class, or a name with a colour. ``hidden`` shows nothing, ``absent`` is not in the legend, ``faint`` is more
+        transparent, ``strong`` covers the image, and ``hatched`` marks ignored pixels.
+    """
+
+    role: str
+    file: str
+    index: NDArray[Any]
+    entries: Sequence[Entry] = ()
+    planes: Sequence[int] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of values that the index can have."""
+        return 2 ** len(self.planes) if self.planes else len(self.entries)
+
+    def reduce(self, shape: tuple[int, int], *, background: bool) -> "LayerMap":
+        """Reduce the map by the most important entry in each block of pixels: outlines, then what is rare.
+
+        `background` says whether class 0 is one, which yields to any other class.
+        """
+        if self.index.shape == shape:
+            return self
+        if self.planes:
+            return replace(self, index=reduce_ranks(self.index, shape, np.bitwise_or))
+        counts = np.bincount(self.index.ravel(), minlength=self.size)
+
+        def importance(i: int) -> tuple[bool, bool, bool, bool, int]:
+            entry = self.entries[i]
+            shown, solid = not entry.get("hidden"), not (entry.get("hatched") or entry.get("faint"))
+            return (
+                shown,
+                not (background and entry.get("class") == 0),
+                solid,
+                bool(entry.get("strong")),
+                -int(counts[i]),
+            )
+
+        order = np.array(sorted(range(self.size), key=importance), np.uint8)
+        ranks = np.argsort(order).astype(np.uint8)
+        return replace(self, index=order[reduce_ranks(ranks[self.index], shape)])
+
+
+def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
+    """Find the pixels (H, W) with the ignored value; of planes, in all of them."""
+    mask = ~spec.valid(labels)
+    return np.asarray(mask.all(axis=0) if labels.ndim == 3 else mask)
+
+
+def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
+    """Make the map of a label map (H, W), or maps of planes (K, H, W)."""
+    if labels.ndim == 3:
+        return _plane_maps(role, labels, spec)
+    values, counts = np.unique(labels, return_counts=True)
+    kept = np.sort(values[np.argsort(-counts, kind="stable")[:_MOST_ENTRIES]])
+    entries = [_class_entry(int(value), spec) for value in kept]
+    index = np.searchsorted(kept, labels).clip(max=len(kept) - 1).astype(np.uint8)
+    rare = kept[index] != labels
+    if rare.any():
+        entries.append({"name": "classes with fewer pixels", "colour": _UNKNOWN})
+        index[rare] = len(entries) - 1
+    return [LayerMap(role=role, file=f"{role}.png", index=index, entries=entries)]
+
+
+def _class_entry(value: int, spec: ClassSpec) -> Entry:
+    if value < spec.num_classes:
+        return {"class": value}
+    if value == spec.ignore_index:
+        return {"name": "ignored", "colour": _IGNORED, "hatched": True}
+    return {"name": f"value {value}, no class", "colour": _UNKNOWN}
+
+
+def _plane_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
+    """Make maps with one bit per class that occurs."""
+    present = [k for k in range(len(labels)) if (labels[k] == 1).any()]
+    maps = []
+    for start in range(0, len(present), _PLANES):
+        planes = present[start : start + _PLANES]
+        bits = np.asarray(sum((labels[k] == 1).astype(np.uint8) << bit for bit, k in enumerate(planes)))
+        name = f"{role}.png" if not start else f"{role}-{start // _PLANES + 1}.png"
+        maps.append(LayerMap(role=role, file=name, index=bits, planes=planes))
+    void = _ignored(labels, spec)
+    return [*maps, _kind_map(role, f"{role}-ignored.png", [_void(void)])] if void.any() else maps
+
+
+_Kind = tuple[Entry, Mask]
+
+
+def _kind_map(role: str, name: str, kinds: Sequence[_Kind]) -> LayerMap:
+    """Make a map of masks (H, W); the last mask wins where they overlap, and pixels outside all are hidden."""
+    index = np.zeros(kinds[0][1].shape, np.uint8)
+    for number, (_, mask) in enumerate(kinds, start=1):
+        index[mask] = number
+    return LayerMap(role=role, file=name, index=index, entries=[{"hidden": True}, *(entry for entry, _ in kinds)])
+
+
+def _void(mask: Mask) -> _Kind:
+    return {"name": "ignored", "colour": _IGNORED, "hatched": True} | ({} if mask.any() else {"absent": True}), mask
+
+
+def classify_errors(target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.uint8]:
+    """Find the kind of error of each pixel (H, W).
+
+    Returns
+    -------
+    (H, W) uint8
+        0: right; 1: missed, only the target has a class; 2: false, only the prediction has one; 3: another class, or of
+        planes one missed and another false; 4: ignored.
+    """
+    differ = (target != labels) & spec.valid(target)
+    missed, false = differ & (labels == 0), differ & (target == 0)
+    if target.ndim == 3:
+        missed, false = missed.any(axis=0), false.any(axis=0)
+        found = missed + np.uint8(2) * false
+    elif spec.has_background:
+        found = np.where(missed, 1, np.where(false, 2, 3 * differ))
+    else:
+        found = 3 * differ
+    return np.where(_ignored(target, spec), np.uint8(IGNORED), found.astype(np.uint8))
+
+
+def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
+    """Make the map of errors, as `classify_errors` finds them."""
+    first = spec.names[0]
+    names = [f"missed: predicted as {first}", f"false: {first} in the target", "another class"]
+    if spec.is_multilabel:
+        names = ["missed", "false", "missed and false"]
+    looks = zip((*names, "ignored"), (MISSED, FALSE, WRONG, _IGNORED), strict=True)
+    entries: list[Entry] = [{"name": name, "colour": colour} for name, colour in looks]
+    entries[-1]["hatched"] = True
+    for kind, entry in enumerate(entries, start=1):
+        entry |= {} if (errors == kind).any() else {"absent": True}
+    return LayerMap(role="errors", file="errors.png", index=errors, entries=[{"hidden": True}, *entries])
+
+
+def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], spec: ClassSpec) -> list[LayerMap]:
+    """Make outlines of the objects of both sides, and an error map with all of them filled."""
+    kinds = find_kinds(objects, target, labels, spec)
+    where = "" if objects.kinds is None else " in the volume"
+    words = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
+    matched, missed, false = (f"{count} {name}" for count, name in zip(kinds.counts(), words, strict=True))
+    sides = {
+        "target": [(matched, MATCHED, kinds.found), (missed, MISSED, kinds.missed)],
+        "prediction": [(matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)],
+    }
+    filled, edges = list[_Kind](), list[_Kind]()
+    for name, colour, numbers in (sides["prediction"][0], sides["target"][1], sides["prediction"][1]):
+        filled.append(({"name": name, "colour": colour, "faint": True}, numbers > 0))
+        edges.append(({"name": name, "colour": colour, "strong": True}, (numbers > 0) & contours(numbers)))
+    void = _void(_ignored(target, spec))
+    drawn = [outlines(role, kind) for role, kind in sides.items()]
+    return [*drawn, _kind_map("errors", "errors.png", [*filled, void, *edges])]
+
+
+def outlines(role: str, kinds: Sequence[tuple[str, Colour, NDArray[Any]]]) -> LayerMap:
+    """Make a map of the contour of each object, also where two touch."""
+    first, last = kinds[0][2], kinds[-1][2]
+    edge = contours(np.where(last > 0, last, first))
+    drawn: list[_Kind] = [
+        ({"name": name, "colour": colour, "strong": True}, (each > 0) & edge) for name, colour, each in kinds
+    ]
+    return _kind_map(role, f"{role}-objects.png", drawn)
