@@ -273,7 +273,7 @@ class Predictor:
 
 
 def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
-    """Adapt the settings to a model that others trained: "auto" is float32, in which its labels are its tool's.
+    """Adapt the settings to a model that others trained: one image at a time, and "auto" is float32, as in its tool.
 
     Raises
     ------
@@ -291,7 +291,8 @@ def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
     ]
     if problems:
         raise ConfigError(problems)
-    return config.replace(precision="float32") if config.precision == "auto" else config
+    precision = "float32" if config.precision == "auto" else config.precision
+    return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`
 
 
 def _check_tile(config: InferenceConfig, segmenter: Segmenter | Ensemble) -> None:

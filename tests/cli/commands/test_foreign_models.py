@@ -10,6 +10,7 @@ import yaml
 from PIL import Image
 
 from tests.cli.sharded import EVAL, contents, make_checkpoint, make_masks, newest, run, run_shards, whole
+from tests.data.crafted import put
 
 pytestmark = pytest.mark.usefixtures("in_here")
 PLUGIN = """
@@ -20,6 +21,10 @@ from segmeter.models import register_model
 def thirds(images):
     grey = images.float().mean(1) / 255
     return torch.stack([(grey > 0.6), (grey <= 0.6) & (grey > 0.4), grey <= 0.4], 1).float() * 0.8 + 0.1
+
+@register_model("red", classes=["a", "b"], output={"kind": "labels"}, input={"order": "rgb"}, size={"fit": "any"})
+def red(images):
+    return (images[:, 0] > images[:, 2]).int()
 """
 DATA = ["data=folder", "data.images=images", "data.masks=masks", "data.classes=[a,b,c]", "data.ignore_index=255"]
 THIRDS = ["checkpoint=thirds", "plugins=[thirds_plugin]", *EVAL[1:], *DATA, "model.class_map={low: a}"]
@@ -84,6 +89,36 @@ def test_check_shows_what_it_knows_and_writes_a_card_that_eval_takes(capsys, tmp
     assert (tmp_path / "model.png").is_file()
     assert run("predict", *known[:2], "input=images", "device=cpu", given, "report.html=false") == 0
     assert len(list((newest("runs/predict") / "predictions/labels").iterdir())) == 11
+
+
+def test_check_warns_of_a_model_that_does_better_with_red_and_blue_swapped(tmp_path, caplog):
+    for seed in range(8):
+        image = np.random.default_rng(seed).integers(0, 256, (24, 32, 3), dtype=np.uint8)
+        put(tmp_path / "images" / f"{seed}.png", image)
+        put(tmp_path / "masks" / f"{seed}.png", (image[..., 2] > image[..., 0]).astype(np.uint8))
+    data = ["data=folder", "data.images=images", "data.masks=masks", "data.classes=[a,b]", f"data.root={tmp_path}"]
+    known = ["plugins=[thirds_plugin]", "checkpoint=red", "splits=[all]", *data]
+    assert run("check", *known, f"card={tmp_path / 'red.yaml'}") == 0
+    assert "if red and blue are swapped: set model.input.order=bgr?" in caplog.text
+    caplog.clear()
+    assert run("check", *known, "model.input.order=bgr", f"card={tmp_path / 'bgr.yaml'}") == 0
+    assert "are swapped" not in caplog.text
+
+
+def test_an_exported_file_is_evaluated_as_its_checkpoint():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    assert run("eval", *EVAL, "inference.precision=float32", "run.name=ours") == 0
+    ours = newest("runs/eval")
+    assert run("export", "checkpoint=net", "input=images", "cases=1") == 0
+    exported = newest("runs/export") / "model.onnx"
+    assert run("eval", f"checkpoint={exported}", *EVAL[1:], *DATA, "run.name=exported") == 0
+    theirs = newest("runs/eval")
+    for path in (ours / "predictions/labels").iterdir():
+        labels = [np.asarray(Image.open(found)) for found in (path, theirs / "predictions/labels" / path.name)]
+        assert np.count_nonzero(labels[0] != labels[1]) == 0, path.name
+    figures = [json.loads((run_folder / "metrics.json").read_text()) for run_folder in (ours, theirs)]
+    assert figures[0]["per_class"] == figures[1]["per_class"]
 
 
 @pytest.mark.parametrize(

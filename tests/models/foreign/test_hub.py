@@ -7,7 +7,7 @@ from PIL import Image
 
 from segmeter.data.sample import Sample
 
-from .parts import check_equal, images, predictor, save_hub
+from .parts import CLASSES, check_equal, images, predictor, save_hub
 
 transformers = pytest.importorskip("transformers")
 
@@ -21,6 +21,29 @@ def test_labels_of_crops_of_camvid_are_those_of_the_tool(tmp_path: Path, shared_
     files = sorted((shared_data / "camvid/images").glob("*.jpg"))[::200]
     crops = [np.array(Image.open(path))[20:217, 30 : 300 + i].copy() for i, path in enumerate(files)]
     check_family(save_hub(tmp_path, "segformer"), "segformer", crops)
+
+
+def test_objects_are_those_of_the_tool_with_the_best_score_on_top(tmp_path: Path) -> None:
+    folder, case = save_hub(tmp_path, "mask2former"), images(1)[0]
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    network = transformers.AutoModelForUniversalSegmentation.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        output = network(**processor(case, return_tensors="pt"))
+    size = {"target_sizes": [case.shape[:2]], "threshold": 0.1}
+    theirs = processor.post_process_instance_segmentation(output, **size, return_binary_maps=True)[0]
+    told = {"kind": "instances", "score": 0.1, "background": "none"}
+    ours = predictor(f"hf:{folder}", output=told, data_classes=("none", *CLASSES))
+    (found,) = ours.predict([Sample(case_id="a", image=case, target=None)])
+    labels, objects = np.zeros(case.shape[:2], int), np.zeros(case.shape[:2], int)
+    by_score = sorted(theirs["segments_info"], key=lambda each: each["score"])
+    for number, each in enumerate(by_score, 1):
+        mask = theirs["segmentation"][each["id"]].numpy() > 0
+        labels[mask], objects[mask] = each["label_id"] + 1, number
+    assert len(by_score) > 1
+    assert np.array_equal(found.labels, labels)
+    assert len(np.unique(found.instances)) == len(np.unique(objects))
+    pairs = np.unique(np.stack([found.instances.ravel(), objects.ravel()]), axis=1)
+    assert pairs.shape[1] == len(np.unique(objects))  # the same objects, whatever their numbers
 
 
 def check_family(folder: Path, family: str, cases: list[np.ndarray]) -> None:

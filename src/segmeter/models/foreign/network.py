@@ -58,7 +58,8 @@ class ForeignModel(nn.Module):
             Other channels or dtype, or the network gives something else than its card says.
         """
         self._check(image)
-        return torch.cat([self._run(each[None].contiguous()) for each in image])
+        found = [self._run(each[None].contiguous()) for each in image]
+        return torch.cat(found) if len(found) > 1 else found[0]  # logits are large, and even one would be copied
 
     def prepare(self, image: Tensor) -> Tensor:
         """Scale and normalise an image that has the network's size."""

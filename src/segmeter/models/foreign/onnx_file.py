@@ -185,7 +185,8 @@ def _shape(value: Any) -> list[int | str]:
 def _ours(facts: dict[str, Any], graph: dict[str, Any]) -> dict[str, Any]:
     """The card of a file that `segmeter export` wrote: images as they are stored, to labels."""
     card = facts["card"]
-    told = {"channels": card["in_channels"], "dtype": facts["input"]["dtype"], "scale": 1.0, "mean": [], "axes": "BHWC"}
+    told = {"channels": card["in_channels"], "order": "rgb", "dtype": facts["input"]["dtype"]}
+    told |= {"scale": 1.0, "mean": [], "axes": "BHWC"}
     if card["spec"]["task"] == "multilabel":
         raise ConfigError(
             "model: an exported multilabel model gives planes, which no card can say. Take its checkpoint."
