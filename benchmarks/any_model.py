@@ -131,7 +131,7 @@ def measure(family: str, count: int, rounds: int) -> tuple[list[Row], dict[str, 
         loops = {each: loop_of(each, folder, cases, family) for each in who}
         ours, theirs = (np.stack(loops[each]()) for each in who)
         differ = float((ours != theirs).mean())
-        demand(differ < 1e-3 and len(np.unique(ours)) > 1, f"{family}: {differ:.2%} of the labels differ")
+        demand(differ < 1e-4 and len(np.unique(ours)) > 1, f"{family}: {differ:.2%} of the labels differ")
         times: dict[str, Time] = race(loops, rounds)
         rows = compare(
             f"{family}: {count} images",
