@@ -44,6 +44,8 @@ def test_orders_go_by_the_cpu_whatever_the_gpus_use(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda:1", "cpu:gloo,cuda:nccl")])
 def test_gpus_have_nccl_and_their_hosts_gloo(device: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")  # what `joined` sets is gone after the test
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **values: asked.append((backend, values["rank"])))
     monkeypatch.setattr(dist, "destroy_process_group", lambda: asked.append("left"))
     monkeypatch.setattr(torch.cuda, "set_device", asked.append)

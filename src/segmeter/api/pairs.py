@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, known_name, shown
+from segmeter.checks import expected, known_name, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
 from segmeter.data.masks.label_mapping import find_labels, split_objects
@@ -109,6 +109,10 @@ def read_classes(
 ) -> ClassSpec:
     """Make a ClassSpec from names, or check that the other arguments agree with the given one."""
     if isinstance(classes, ClassSpec):
+        if task is not None:
+            known_name(WHERE, "task", task, TASKS)
+        if ignore_index is not ... and ignore_index is not None:
+            ignore_index = whole_number(WHERE, "ignore_index", ignore_index)
         given: dict[str, Any] = {} if task is None else {"task": task}
         given |= {} if ignore_index is ... else {"ignore_index": ignore_index}
         for name, value in given.items():

@@ -29,7 +29,7 @@ def majority_vote(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]
 
     Examples
     --------
-    >>> spec = ClassSpec(task="multiclass", names="abc", colours=((0, 0, 0),) * 3, ignore_index=9)
+    >>> spec = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0),) * 3, ignore_index=9)
     >>> majority_vote([np.array([[0, 1, 2]]), np.array([[0, 1, 1]]), np.array([[1, 1, 0]])], spec)
     array([[0, 1, 9]], dtype=uint8)
     """

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.to_torch import to_torch
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError
 from segmeter.models.checkpoints.weights import find_placeholder, real_path
@@ -96,10 +98,10 @@ class _Network(nn.Module):
         )
 
     def forward(self, image: Tensor) -> Any:
-        values = image.cpu().numpy()
+        values = to_numpy(image)
         values = values.astype(self._dtype or np.float32, copy=False) if self._dtype != values.dtype else values
         found = self._session.run(self._names, {self._input: np.ascontiguousarray(values)})
-        tensors = [torch.from_numpy(each).to(image.device) for each in found]
+        tensors = [to_torch(each, device=image.device) for each in found]
         return tensors if len(tensors) > 1 else tensors[0]
 
 

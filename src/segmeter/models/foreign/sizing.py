@@ -12,6 +12,7 @@ from torch.nn import functional
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as vision
 
+from segmeter.bridge.to_torch import to_torch
 from segmeter.models.foreign.config import SizeConfig
 from segmeter.models.segmenter import pad_to_multiple
 
@@ -139,7 +140,7 @@ def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
     first = np.floor(places).astype(np.int64)
     weight = np.rint((places - first) * np.float32(1 << _BITS)).astype(np.int32)
     pair = (first.clip(0, size - 1), (first + 1).clip(0, size - 1))
-    return torch.from_numpy(pair[0]), torch.from_numpy(pair[1]), torch.from_numpy(weight)
+    return to_torch(pair[0]), to_torch(pair[1]), to_torch(weight)
 
 
 def _resized(maps: Tensor, size: tuple[int, ...], *, labels: bool) -> Tensor:
