@@ -47,7 +47,13 @@ def test_a_run_on_its_training_cases_is_refused_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for runs, told in ((evaluation(tmp_path, "train"), "their model never saw"), (tmp_path, "to be runs of eval")):
+    (tmp_path / "scored").mkdir()
+    (tmp_path / "scored" / "run.json").write_text('{"command": "score", "state": "done"}')
+    for runs, told in (
+        (evaluation(tmp_path, "train"), "their model never saw"),
+        (tmp_path, "to be runs of eval"),
+        (tmp_path / "scored", "scored, of score. Give the folder"),
+    ):
         with pytest.raises(SystemExit) as left:
             main(["suspects", f"runs=[{runs}]"])
         assert left.value.code == 2

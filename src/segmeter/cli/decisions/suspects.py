@@ -16,7 +16,7 @@ from segmeter.evaluation.decisions.label_next import rank_images
 from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, TABLE, find_in_runs
 from segmeter.evaluation.finished.pieces import find_runs
 from segmeter.files import make_folder, write_bytes, write_json
-from segmeter.records import CONFIG, read_yaml
+from segmeter.records import CONFIG, read_run, read_yaml
 from segmeter.report.html import write_report
 from segmeter.report.suspects import CROPS, LABEL_NEXT, SUSPECTS, draw_crop, print_label_next, print_suspects
 
@@ -59,12 +59,15 @@ def run(config: SuspectsConfig, job: Job) -> None:
 
 def _open(folder: Path) -> HeldOut:
     """Open a finished evaluation by the configuration that it kept."""
+    remedy = "Give the folder of a finished `segmeter eval`; score and predict know no training split."
     try:
+        command = read_run(folder).get("command")
+        if command != "eval":
+            raise DataError(expected("suspects", "runs", "to be runs of eval", f"{folder}, of {command}", remedy))
         evaluated = EvalConfig.model_validate(read_yaml(folder / CONFIG))
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        remedy = "Give the folder of a finished `segmeter eval`; score and predict know no training split."
-        raise DataError(expected("suspects", "runs", "to be runs of eval", f"{folder} ({reason})", remedy)) from error
+    except OSError as error:
+        given = f"{folder} ({error.strerror})"
+        raise DataError(expected("suspects", "runs", "to be runs of eval", given, remedy)) from error
     if evaluated.shard is not None:
         raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
     return open_held_out(folder, evaluated.data)

@@ -184,7 +184,7 @@ def _reason(pilot: Pilot) -> str | None:
         return "all units are equal, so nothing is known of how much they differ"
     if pilot.ask_again is not None:
         return (
-            f"large cases outweigh the others, so that all count like {pilot.effective:.1f} equal ones, and "
+            f"large cases outweigh the others, so that all count like {math.floor(10 * pilot.effective) / 10} equal ones, and "
             f"{LEAST_EFFECTIVE} are needed"
         )
     return None
