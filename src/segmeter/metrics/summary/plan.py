@@ -183,10 +183,8 @@ def _reason(pilot: Pilot) -> str | None:
     if not pilot.sigma > 0:
         return "all units are equal, so nothing is known of how much they differ"
     if pilot.ask_again is not None:
-        return (
-            f"large cases outweigh the others, so that all count like {math.floor(10 * pilot.effective) / 10} equal ones, and "
-            f"{LEAST_EFFECTIVE} are needed"
-        )
+        equal = math.floor(10 * pilot.effective) / 10  # 19.98 is not yet 20
+        return f"large cases outweigh the others, so all count like {equal} equal ones, and {LEAST_EFFECTIVE} are needed"
     return None
 
 
