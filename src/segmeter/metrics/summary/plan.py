@@ -184,7 +184,7 @@ def _reason(pilot: Pilot) -> str | None:
         return "all units are equal, so nothing is known of how much they differ"
     if pilot.ask_again is not None:
         equal = math.floor(10 * pilot.effective) / 10  # 19.98 is not yet 20
-        return f"large cases outweigh the others, so all count like {equal} equal ones, and {LEAST_EFFECTIVE} are needed"
+        return f"large cases outweigh the others, so all count like {equal} equal ones; {LEAST_EFFECTIVE} are needed"
     return None
 
 
