@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from segmeter.cli import commands
-from segmeter.cli.commands import COMMANDS, PLAIN, USAGE, command_module
+from segmeter.cli import commands, decisions
+from segmeter.cli.commands import COMMANDS, DECISIONS, PLAIN, USAGE, command_module
 
 
 def test_each_listed_command_has_a_module_and_a_usage_line():
-    modules = {path.stem for path in Path(commands.__file__).parent.glob("[!_]*.py")}
+    rooms = [{path.stem for path in Path(room.__file__).parent.glob("[!_]*.py")} for room in (commands, decisions)]
+    modules = rooms[0] | set(DECISIONS)
+    assert rooms[1] >= set(DECISIONS)
     assert set(COMMANDS) == modules | {"demo", "schema"} == set(USAGE)
     assert set(PLAIN) <= set(COMMANDS)
     for name in COMMANDS:

@@ -91,7 +91,9 @@ def test_of_a_volume_the_slice_with_the_most_errors_is_drawn(tmp_path, monkeypat
     draw = finished.draw_layers
     monkeypatch.setattr(finished, "draw_layers", lambda *a, **k: (given.append((a, k)), draw(*a, **k))[1])
     draw_cases(job, images_of(tmp_path), DRAWN)
-    ((shown, named),) = given
+    places = [named["notes"]["slice"][0] for _, named in given]
+    assert sorted(places) == [1, 2, 3, 4], "a page scrolls through the others"
+    shown, named = given[places.index(2)]
     np.testing.assert_array_equal(shown[0], image[1][..., None])
     np.testing.assert_array_equal(shown[1], target[1])
     np.testing.assert_array_equal(shown[2], labels[1])

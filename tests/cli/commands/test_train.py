@@ -60,7 +60,7 @@ def test_without_validation_the_last_checkpoint_is_named_and_there_is_no_score(t
 
 
 def test_one_batch_is_overfitted_in_one_process_alone(monkeypatch):
-    for name in ("SampleSource", "CachedDataset", "PartReader"):
+    for name in ("SampleSource", "CachedDataset", "PartReader", "replace"):
         monkeypatch.setattr(train, name, lambda *given, **named: None)
     config = SimpleNamespace(
         training=TrainingConfig(overfit_batches=2, batch_size=2, cache_gb=0),
