@@ -19,7 +19,17 @@ from tests.fuzzing import sampled
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "gpu.py"
-OPTIONAL = {"tensorboard", "onnxruntime", "nibabel", "submitit", "optuna", "torchmetrics", "monai"}  # of src, lazily
+OPTIONAL = {
+    "tensorboard",
+    "onnx",
+    "onnxruntime",
+    "transformers",
+    "nibabel",
+    "submitit",
+    "optuna",
+    "torchmetrics",
+    "monai",
+}  # of src, lazily
 BROUGHT = {"huggingface_hub": "timm", "pydantic_core": "pydantic", "annotated_types": "pydantic", "triton": "torch"}
 
 

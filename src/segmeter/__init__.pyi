@@ -2,6 +2,7 @@ from segmeter.api.comparison import Comparison as Comparison
 from segmeter.api.comparison import compare as compare
 from segmeter.api.evaluation import Evaluation as Evaluation
 from segmeter.api.evaluation import evaluate as evaluate
+from segmeter.api.histogram import Histogram as Histogram
 from segmeter.api.model import Model as Model
 from segmeter.api.model import load as load
 from segmeter.bridge.decode import labels_to_numpy as labels_to_numpy
@@ -34,6 +35,7 @@ from segmeter.metrics.statistics.bootstrap import MeanInterval as MeanInterval
 from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap
 from segmeter.metrics.statistics.bootstrap import mean_interval as mean_interval
+from segmeter.metrics.statistics.intervals import Influence as Influence
 from segmeter.metrics.surfaces.shape import BoundaryIoU as BoundaryIoU
 from segmeter.metrics.surfaces.shape import CentrelineDice as CentrelineDice
 from segmeter.metrics.surfaces.shape import boundary_iou as boundary_iou
@@ -54,7 +56,9 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "FocalLoss",
+    "Histogram",
     "HostCopier",
+    "Influence",
     "InstanceMatch",
     "MeanInterval",
     "MeasureColumn",

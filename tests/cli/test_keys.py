@@ -23,6 +23,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "data/images.py": ("train", "eval", "predict", "check"),
     "data/files/geometry.py": ("score",),
     "data/files/": ("train", "eval", "predict", "check", "score"),
+    "data/masks/reading.py": ("train", "eval", "check"),
     "data/masks/label_mapping.py": ("train", "eval", "check", "score"),
     "data/masks/": ("train", "eval", "check", "score"),
     "data/labels_config.py": ("score",),

@@ -100,7 +100,7 @@ def test_the_value_of_undecided_pixels_is_refused_in_masks_that_ignore_nothing(t
     cases, _ = find_cases(found, BINARY, missing="error")
     reading = Reading(spec=BINARY, label_map={}, max_pixels=1000)
     known: dict[str, Any] = {"readers": found, "models": {}, "cases": cases, "left_out": [], "keys": agree_keys()}
-    with pytest.raises(DataError, match=r"to hold only 0 to 1, got 255 .*data\.label_map=\{0:0,255:1\}"):
+    with pytest.raises(DataError, match=r"to hold only 0 to 1, got 255 .*data\.label_map=\{0: 0, 255: 1\}"):
         agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
     reading = Reading(spec=BINARY, label_map={"0": 0, "255": 1}, max_pixels=1000)
     done = agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)

@@ -182,7 +182,7 @@ def _reason(pilot: Pilot) -> str | None:
         return "the score is infinite, or fewer than 5 units have it, or it is undefined without one of them"
     if not pilot.sigma > 0:
         return "all units are equal, so nothing is known of how much they differ"
-    if pilot.ask_again is not None:
+    if pilot.ask_again is not None and pilot.effective is not None:
         equal = math.floor(10 * pilot.effective) / 10  # 19.98 is not yet 20
         return f"large cases outweigh the others, so all count like {equal} equal ones; {LEAST_EFFECTIVE} are needed"
     return None
