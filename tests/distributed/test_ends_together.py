@@ -26,7 +26,7 @@ SEED = 30  # the sample that it gives has most pairs of values
 AGENTS_S = 60  # more: torchrun waits before it kills a process that does not leave
 ARGUMENTS = [*TRAIN, "training.pictures=0", "inference.batch_size=1"]  # each process validates one case
 SAID = {  # by a process that is not the one that failed
-    "raise": "RuntimeError: broken on purpose",
+    "raise": r"RuntimeError(: |\(.)broken on purpose",
     "disk": "/a/full/disk: No space left on device",
     "kill": "process {} of 2 was lost, ended by SIGKILL|another process ended|SIGKILL|Signal 9",
     "hang": "another process ended, or did not answer|its process ended without a result|was lost, ended by",

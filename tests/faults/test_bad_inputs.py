@@ -73,7 +73,7 @@ CONFIGURATION = [
     Bad(
         7,
         "train -cn nope",
-        "no configuration is named 'nope'. Known: check, compare, ..., train.",
+        "no configuration is named 'nope'. Known: agree, check, ..., tune.",
     ),
     Bad(8, f"{TRAIN} data.root=", "`data.root` to be given, got ''. Set data.root=/path/to/the/data."),
     Bad(9, "train data=camvid", "config: `data.root` is required. Set data.root=VALUE."),

@@ -1,5 +1,6 @@
 """Every way in which a file or an override could name code to Hydra, or lead it out of the run's root."""
 
+import os
 import pickle
 import re
 from pathlib import Path
@@ -150,9 +151,18 @@ def test_sweeps_of_a_file_are_allowed() -> None:
     assert {path.name for path in Path("out").iterdir()} >= {"job0", "job1"}
 
 
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("experiment/x.yaml", BOMB, "its aliases (&name, *name) stand for more than"),
+        ("experiment/x.yaml", "a: &a [*a]\n", "its aliases (&name, *name) stand for more than"),
+        ("experiment/x.yaml", "a: " + "[" * 5000, "it is nested too deep"),
         ("experiment/x.yml", "a: 1\n", "is not read. Rename it to x.yaml"),
         ("experiment/demo.yaml", "a: 1\n", "segmeter's own file of this name is read instead. Rename it."),
         ("experiment/x.yaml", "defaults: ['/../other/x']\n", "its defaults lead out of the folder ('/../other/x')."),
@@ -164,7 +174,7 @@ def test_sweeps_of_a_file_are_allowed() -> None:
             "defaults lead out of the folder ('//tmp/x').",
         ),
     ],
-    ids=["yml", "of ours", "above", "merged", "merged twice", "absolute"],
+    ids=["bomb", "itself", "deep", "yml", "of ours", "above", "merged", "merged twice", "absolute"],
 )
 def test_files_that_are_not_read_or_lead_out_are_refused(
     name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
@@ -172,6 +182,13 @@ def test_files_that_are_not_read_or_lead_out_are_refused(
     put(name, text)
     assert run("--config-dir", "conf", "+experiment=x") == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_is_no_regular_file_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("conf/experiment").mkdir()
+    os.mkfifo("conf/experiment/x.yaml")
+    assert run("--config-dir", "conf", "+experiment=x") == 2
+    assert "conf/experiment/x.yaml: expected a regular file." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["--cfg", "job"]])

@@ -30,6 +30,7 @@ LAUNCHERS: dict[str, dict[str, Any]] = {  # aliases of `launch` for the jobs of 
 }
 SWEEPERS = ("basic", "optuna")
 PLUGINS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}  # groups, and what may be chosen in each
+MOST_NODES = 100_000  # of one YAML file when its aliases are written out
 OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaults
     "storage": None,  # null keeps nothing; sqlite:///FILE lets a search that was killed go on
     "study_name": "segmeter",
@@ -75,7 +76,7 @@ class OwnFolders(SearchPathPlugin):
 
 
 def check_files(folder: Path) -> None:
-    """Refuse YAML files that could name code to Hydra, or be skipped silently.
+    """Refuse YAML files that could name code to Hydra, fill the memory, or be skipped silently.
 
     Raises
     ------
@@ -96,12 +97,29 @@ def _fault(path: Path, inner: Path) -> str | None:
         return f"is not read. Rename it to {path.with_suffix('.yaml').name}."
     if (CONFIGS / inner).is_file():
         return "segmeter's own file of this name is read instead. Rename it."
+    if not path.is_file():
+        return "expected a regular file."  # a pipe would be waited for
     try:
         text = path.read_text("utf-8")
+        node = yaml.compose(text, yaml.SafeLoader)
+        if node is not None and _count(node, {}) > MOST_NODES:
+            return f"its aliases (&name, *name) stand for more than {MOST_NODES} values."
         values = yaml.safe_load(text)
+    except RecursionError:
+        return "it is nested too deep."
     except (OSError, yaml.YAMLError, ValueError):
         return None  # Hydra reads it in the same way, and says so when the file is chosen
     return _content_fault(text, values) if isinstance(values, Mapping) else None
+
+
+def _count(node: yaml.Node, known: dict[int, float]) -> float:
+    """Count the values of a YAML node with its aliases written out, by which a short file could fill the memory."""
+    if id(node) not in known:
+        known[id(node)] = float("inf")  # what holds itself
+        values = node.value if isinstance(node, yaml.CollectionNode) else []
+        inner = [each for pair in values for each in pair] if isinstance(node, yaml.MappingNode) else values
+        known[id(node)] = 1 + sum(_count(each, known) for each in inner)
+    return known[id(node)]
 
 
 def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
