@@ -13,6 +13,7 @@ from segmeter.cli.main import main
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PLACEHOLDERS = {"...": "", "$i/3": "1/3", "fold$i": "fold1", "<date>_<time>": "now", "$(echo runs/score/*_new)": "new"}
+PLACEHOLDERS |= {"$(echo runs/score/*_old)": "old"}
 WITHOUT_CONFIGURATION = {"demo", "doctor", "schema", "report", "--help"}
 
 
@@ -36,6 +37,10 @@ def test_the_configuration_of_a_pages_command_is_composed(page, line, tmp_path, 
     if command in WITHOUT_CONFIGURATION:
         pytest.skip("takes no configuration")
     monkeypatch.chdir(tmp_path)
+    Path("my_models.py").touch()  # a plugin that a page has the reader write
+    tuned = Path("runs/tune/NAME/tuned/tuned.yaml")  # as `segmeter tune` writes it
+    tuned.parent.mkdir(parents=True)
+    tuned.write_text("defaults: [eval, _self_]\n")
     if "--multirun" in overrides:  # the first job; what only a sweeper reads is tested elsewhere
         sweeps = (each for each in overrides if not each.startswith(("--multirun", "hydra")) and "(" not in each)
         overrides = [each.partition(",")[0] for each in sweeps]

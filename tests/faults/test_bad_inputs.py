@@ -195,7 +195,7 @@ CHECKPOINTS = [
     Bad(
         47,
         f"{PREDICT} checkpoint=x.pt",
-        "holds 1 bare tensors, without classes and normalisation. Train from it with model.weights=PATH.",
+        "holds 1 bare tensors, without classes and normalisation. Train from it with model.weights=PATH, or name ...",
         lambda: world.foreign_state("x.pt"),
     ),
     Bad(
@@ -343,7 +343,7 @@ MASKS = [
     Bad(
         84,
         f"{SCORE} data.ignore_index=255",
-        "mean IoU         n/a              n/a            0 of 6",
+        "IoU of class_1    n/a              n/a            0 of 6",
         lambda: [mask(FEW + 255, f"data/masks/{name}.png") for name in CASES],
         code=0,
     ),
