@@ -126,3 +126,14 @@ def test_a_damaged_file_is_one_line(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"not a graph")
     with pytest.raises(CheckpointError, match="no ONNX file"):
         predictor(str(tmp_path / "m.onnx"), **PLAIN)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"segmeter": "{"}, {"segmeter": "{}"}, {"task": "semantic", "names": "{0: ", "imgsz": "[64, 64]"}],
+    ids=["no JSON", "no card", "no Python value"],
+)
+def test_metadata_that_cannot_be_read_is_one_line(tmp_path, metadata):
+    path = save(tmp_path / "m.onnx", [CONV], {"logits": (FLOAT, [1, 5, "h", "w"])}, KERNEL, metadata=metadata)
+    with pytest.raises(CheckpointError, match=r"m\.onnx: its metadata can't be read \(\w+: "):
+        predictor(path)

@@ -103,18 +103,7 @@ def _scoring(config: ScoreConfig, spec: ClassSpec, pairing: Pairing) -> Scoring:
     """The scoring job, still without its run folder and shard."""
     return Scoring(
         pairing=pairing,
-        reading=Reading(
-            spec=spec,
-            label_map=config.data.labels_of(),
-            max_pixels=config.data.max_pixels,
-            key=config.data.key,
-            instances=config.data.instances,
-            divisor=config.data.instance_divisor,
-            flat=config.data.flat,
-            overlap=config.data.overlap,
-            resample=config.data.resample,
-            timeout_s=config.data.timeout_s,
-        ),
+        reading=Reading.of(config.data, spec),
         metrics=config.metrics,
         folder=Path(),
         workers=config.workers,

@@ -46,17 +46,7 @@ def run(config: AgreeConfig, job: Job) -> None:
         models=models,
         cases=cases,
         left_out=left_out,
-        reading=Reading(
-            spec=spec,
-            label_map=config.data.labels_of(),
-            max_pixels=config.data.max_pixels,
-            key=config.data.key,
-            instances=config.data.instances,
-            divisor=config.data.instance_divisor,
-            flat=config.data.flat,
-            overlap=config.data.overlap,
-            timeout_s=config.data.timeout_s,
-        ),
+        reading=Reading.of(config.data, spec),
         metrics=settle_headline(metrics, spec),
         keys=config,
     )

@@ -10,6 +10,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import Instances
 from segmeter.data.files.sniff import show
 from segmeter.data.files.zarr import label_names
+from segmeter.data.labels_config import LabelsConfig
 from segmeter.errors import DataError
 
 Overlap = Literal["error", "smaller_on_top"]
@@ -63,6 +64,22 @@ class Reading:
     level: int = 0
     located: bool = True
     timeout_s: float | None = None
+
+    @classmethod
+    def of(cls, config: LabelsConfig, spec: ClassSpec) -> "Reading":
+        """Read maps as the configuration says, with these classes."""
+        return cls(
+            spec=spec,
+            label_map=config.labels_of(),
+            max_pixels=config.max_pixels,
+            key=config.key,
+            instances=config.instances,
+            divisor=config.instance_divisor,
+            flat=config.flat,
+            overlap=config.overlap,
+            resample=config.resample,
+            timeout_s=config.timeout_s,
+        )
 
     @property
     def has_colours(self) -> bool:

@@ -60,10 +60,16 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     graph, guesses = _of_graph(model.graph, told)
     values = graph
-    if _OURS in metadata:
-        values = _ours(json.loads(metadata[_OURS]), graph)
-    elif metadata.get("task") and "names" in metadata:
-        values, guesses = _ultralytics(metadata, graph), {}
+    try:
+        if _OURS in metadata:
+            values = _ours(json.loads(metadata[_OURS]), graph)
+        elif metadata.get("task") and "names" in metadata:
+            values, guesses = _ultralytics(metadata, graph), {}
+    except ConfigError:
+        raise
+    except (ValueError, SyntaxError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+        text = f"its metadata can't be read ({type(error).__name__}: {error})"
+        raise CheckpointError(f"{path}: {' '.join(text.split())}. Export it again.") from error
     return Facts(values=values, guesses=guesses, files=(path, *(path.parent / name for name in sorted(outside))))
 
 
