@@ -89,8 +89,7 @@ def cleanlab_regions(
         from cleanlab.segmentation.rank import get_label_quality_scores
     except ImportError:
         return None
-    values = probs.astype(np.float32) / (255 if probs.dtype == np.uint8 else 1)
-    values /= values.sum(axis=0)
+    values = probs / probs.sum(axis=0)
     safe = np.where(spec.valid(target), target, values.argmax(axis=0)).astype(int)  # ignored pixels are no issue
     issues = find_label_issues(safe[None], values[None], n_jobs=1, verbose=False, downsample=1)[0]
     _, pixels = get_label_quality_scores(safe[None], values[None], verbose=False)

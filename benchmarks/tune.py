@@ -18,8 +18,8 @@ from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.evaluation.decisions.settings import count_settings, parse_over
 from segmeter.metrics.statistics.bootstrap import bootstrap
-from segmeter.metrics.statistics.choosing import choose
-from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
+from segmeter.metrics.statistics.choosing import choose, fold_sums
+from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
 
 RESULT = Path(__file__).parent / "results" / "tune.json"
 RESAMPLES = 1000
@@ -51,7 +51,9 @@ def simulate(n: int, settings: int, rho: float, *, skewed: bool, lead: float, re
         scores = draw(rng, n, settings, rho, skewed=skewed, lead=lead)
         drawn = bootstrap(mean_columns(scores), mean_of_columns, resamples=RESAMPLES, seed=seed)
         options: dict[str, Any] = {"simplicity": range(settings), "higher_is_better": True, "n_units": n}
-        choice = choose(drawn.estimate, drawn.replicates, usual=0, **options)
+        held = fold_sums(Columns.of(mean_columns(scores)), seed)
+        parts = np.moveaxis(held.reshape(*held.shape[:2], 3, settings), -1, 0)
+        choice = choose(drawn.estimate, drawn.replicates, parts, mean_of_columns, usual=0, **options)
         covered += choice.low <= true[choice.chosen] <= choice.high
         found += choice.chosen == best
         gains.append(choice.gain - true[choice.chosen])

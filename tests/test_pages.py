@@ -38,9 +38,9 @@ def test_the_configuration_of_a_pages_command_is_composed(page, line, tmp_path, 
         pytest.skip("takes no configuration")
     monkeypatch.chdir(tmp_path)
     Path("my_models.py").touch()  # a plugin that a page has the reader write
-    tuned = Path("runs/tune/NAME/tuned/tuned.yaml")  # as `segmeter tune` writes it
+    tuned = Path("runs/tune/NAME/tuned.yaml")  # as `segmeter tune` writes it
     tuned.parent.mkdir(parents=True)
-    tuned.write_text("defaults: [eval, _self_]\n")
+    tuned.write_text("postprocess: {steps: []}\n")
     if "--multirun" in overrides:  # the first job; what only a sweeper reads is tested elsewhere
         sweeps = (each for each in overrides if not each.startswith(("--multirun", "hydra")) and "(" not in each)
         overrides = [each.partition(",")[0] for each in sweeps]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.config.arguments import read_arguments
+from segmeter.cli.config.arguments import from_files, read_arguments
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import load_plugins
@@ -33,6 +33,7 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     args = read_arguments(command, argv)
     if command == "plan":  # its pilot is a run, as in `report run=RUN`
         args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
+    args.overrides = from_files(args.overrides)
     load_plugins(plugins_of(args.overrides))
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)

@@ -20,20 +20,24 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("in_here")
 def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("tune", *OWN, "over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000") == 0
+    assert (
+        run("tune", *OWN, "over=[postprocess.min_size=0|8|64]", "inference.flips=true", "metrics.bootstrap=1000") == 0
+    )
     folder = newest("runs/tune")
     result = json.loads((folder / "tune.json").read_text())
     assert [one["values"]["postprocess.min_size"] for one in result["settings"]] == ["0", "8", "64"]
     assert {"tune.png", "tune.svg", "tune.parquet", "report.html"} <= {path.name for path in folder.iterdir()}
     card = json.loads(Path("net/tuned.json").read_text())
-    assert Path(card["tuned"]) == (folder / "tuned/tuned.yaml").absolute()
+    assert Path(card["tuned"]) == (folder / "tuned.yaml").absolute()
     capsys.readouterr()
     quick = ["metrics.bootstrap=0", "report.overlays=0", "report.worst=0", "report.html=false"]
-    chosen = ["--config-dir", str(folder / "tuned"), "--config-name", "tuned"]
-    assert run("eval", *OWN, *chosen, *quick) == 0
+    assert run("eval", *OWN, f"postprocess={folder}/tuned.yaml", *quick, "export.probs=true") == 0
     assert "cases were used to choose" in capsys.readouterr().err
     own = json.loads((newest("runs/eval") / "metrics.json").read_text())
     assert own["dataset"]["mean_iou"] == pytest.approx(result["settings"][result["chosen"]]["score"], rel=1e-12)
+    again = f"probs={newest('runs/eval')}"
+    assert run("tune", *OWN, again, "over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000") == 0
+    assert json.loads((newest("runs/tune") / "tune.json").read_text())["settings"] == result["settings"]
 
 
 @pytest.mark.usefixtures("in_here")

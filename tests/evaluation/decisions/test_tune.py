@@ -25,6 +25,7 @@ from segmeter.evaluation.decisions.tune import (
     write_tuned,
 )
 from segmeter.files import write_json
+from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -40,7 +41,6 @@ class Known:
     """Probabilities that are 0.35 above the reference's own side, so that the best threshold is near 0.3."""
 
     def __init__(self) -> None:
-        self.passes = 0
         rng = np.random.default_rng(0)
         self.targets = [(rng.random((24, 24)) < 0.3).astype(np.uint8) for _ in IDS]
         self.probs = [
@@ -48,11 +48,10 @@ class Known:
             for target in self.targets
         ]
 
-    def predict(self, samples: Any, *, probs: bool) -> Iterator[Prediction]:
-        self.passes += 1
+    def predict(self) -> Iterator[Prediction]:
         for case_id, target, found in zip(IDS, self.targets, self.probs, strict=True):
             sample = Sample(case_id=case_id, image=np.zeros((24, 24, 3), np.uint8), target=target)
-            yield Prediction(sample=sample, labels=(found[0] > 0.5).astype(np.uint8), probs=found if probs else None)
+            yield Prediction(sample=sample, labels=(found[0] > 0.5).astype(np.uint8), probs=found)
 
 
 class Cases(SimpleNamespace):
@@ -67,13 +66,12 @@ DATASET: Any = Cases(spec=BINARY, split="val", case_ids=IDS)
 
 def tuned(predictor: Any, **metrics: Any) -> dict[str, Any]:
     config = MetricsConfig(**{"bootstrap": 1000, "headline": "iou/cell", **metrics})
-    return tune(TuneJob(predictor=predictor, dataset=DATASET, metrics=config, settings=SETTINGS))
+    return tune(TuneJob(predictions=predictor.predict(), dataset=DATASET, metrics=config, settings=SETTINGS))
 
 
 def test_every_setting_gets_the_score_it_has_alone_from_one_pass() -> None:
     known = Known()
     result = tuned(known)
-    assert known.passes == 1
     for one, setting in zip(result["settings"], SETTINGS.every, strict=True):
         if not setting.steps:
             labels = [probs[0] > setting.threshold for probs in known.probs]
@@ -96,7 +94,7 @@ def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path: Path) -> N
     settings = parse_over(["threshold=0.3|1.0"], BINARY)  # nothing is above 1, so that every distance is infinite
     measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell"}
     config = MetricsConfig(bootstrap=1000, **measured)
-    result = tune(TuneJob(predictor=Known(), dataset=DATASET, metrics=config, settings=settings))
+    result = tune(TuneJob(predictions=Known().predict(), dataset=DATASET, metrics=config, settings=settings))
     write_json(tmp_path / "tune.json", result)
     assert (result["chosen"], result["settings"][1]["score"], result["settings"][1]["gain"]) == (0, "inf", "-inf")
     write_settings(tmp_path / "tune.parquet", result)
@@ -119,8 +117,9 @@ def test_the_test_split_is_never_tuned_on(split: str) -> None:
 
 def test_the_files_name_the_setting_and_an_evaluation_of_its_cases_is_warned_of(tmp_path: Path) -> None:
     result = tuned(Known())
-    write_tuned(tmp_path / "tuned.yaml", SETTINGS.every[result["chosen"]], "a note")
-    assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["inference"] == {"threshold": 0.3}
+    inference = InferenceConfig(threshold=0.9, flips=True)
+    write_tuned(tmp_path / "tuned.yaml", SETTINGS.every[result["chosen"]], inference, "a note")
+    assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["inference"] == {"threshold": 0.3, "flips": True}
     write_settings(tmp_path / "tune.parquet", result)
     assert sum(pq.read_table(tmp_path / "tune.parquet")["chosen"].to_pylist()) == 1
     note_tuned([tmp_path], tmp_path / "tuned.yaml", result, DATASET)

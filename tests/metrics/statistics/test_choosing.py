@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from segmeter.metrics.statistics.choosing import Choice, choose
+from segmeter.metrics.statistics.choosing import Choice, choose, fold_sums
+from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
+
+
+def held_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack([fold_sums(Columns.of(mean_columns(column[:, None])), 0) for column in values.T])
 
 
 def chosen(values: NDArray[np.float64], *, higher: bool = True, usual: int = 0, resamples: int = 800) -> Choice:
@@ -14,6 +19,8 @@ def chosen(values: NDArray[np.float64], *, higher: bool = True, usual: int = 0, 
     return choose(
         values.mean(axis=0),
         weights @ values,
+        held_sums(values),
+        mean_of_columns,
         usual=usual,
         simplicity=range(values.shape[1]),
         higher_is_better=higher,
@@ -32,13 +39,13 @@ def test_the_best_is_chosen_in_the_better_direction() -> None:
 def test_of_equal_settings_the_simplest_is_chosen_and_nothing_is_gained() -> None:
     values = np.repeat(np.random.default_rng(0).random((30, 1)), 4, axis=1)
     found = chosen(values + np.array([0, 0, 1e-15, 0]))
-    assert (found.chosen, found.gain, found.optimism) == (0, 0, 0)
+    assert (found.chosen, found.gain, found.optimism) == (0, 0, pytest.approx(0, abs=1e-12))
     assert found.shares.tolist() == [1, 0, 0, 0]
     assert (found.low, found.high) == (0, 0)
 
 
 def test_choosing_among_equal_settings_is_corrected() -> None:
-    """All settings are equal but for chance: the gain is all optimism, and its interval holds 0."""
+    """All settings are equal but for chance: the gain is all optimism, which is told without bias."""
     covered, gains, corrected = 0, [], []
     for seed in range(60):
         values = np.random.default_rng(seed).normal(0.8, 0.05, (30, 12))
@@ -47,7 +54,7 @@ def test_choosing_among_equal_settings_is_corrected() -> None:
         gains.append(found.gain)
         corrected.append(found.corrected)
     assert covered >= 0.93 * 60
-    assert abs(np.mean(corrected)) < 0.5 * np.mean(gains)
+    assert abs(np.mean(corrected)) < 0.15 * np.mean(gains)
 
 
 def test_a_setting_that_leads_keeps_its_gain() -> None:
@@ -73,9 +80,10 @@ def test_resamples_without_the_score_tell_no_error() -> None:
     values = np.array([0.5, 0.7, 0.6]) + np.random.default_rng(0).normal(0, 0.1, (30, 3))
     estimates, replicates = values.mean(axis=0), np.repeat(values, 20, axis=0)
     options = {"usual": 0, "simplicity": range(3), "higher_is_better": True, "n_units": 30}
-    without = choose(estimates, replicates, **options)
+    parts = held_sums(values), mean_of_columns
+    without = choose(estimates, replicates, *parts, **options)
     none = np.concatenate([replicates, np.full((5, 3), np.nan)])
-    found = choose(estimates, none, **options)
+    found = choose(estimates, none, *parts, **options)
     names = ("gain", "optimism", "low", "high", "score", "score_low", "score_high")
     assert [getattr(found, name) for name in names] == [getattr(without, name) for name in names]
 
@@ -85,7 +93,11 @@ def test_a_usual_setting_without_a_finite_score_leaves_no_gain(lost: float) -> N
     values = np.array([5.0, 3.0, 4.0]) + np.random.default_rng(0).normal(0, 0.1, (30, 3))
     estimates, replicates = values.mean(axis=0), values.copy()
     estimates[0] = replicates[:, 0] = lost
-    found = choose(estimates, replicates, usual=0, simplicity=range(3), higher_is_better=False, n_units=30)
+    values[:, 0] = lost
+    held = held_sums(values)
+    found = choose(
+        estimates, replicates, held, mean_of_columns, usual=0, simplicity=range(3), higher_is_better=False, n_units=30
+    )
     assert found.chosen == 1
     assert np.isnan([found.gain, found.corrected, found.optimism, found.low, found.high]).all()
     assert found.score_low < found.score < found.score_high

@@ -82,8 +82,7 @@ def _draw(folder: Path, runs: Sequence[HeldOut], rows: Sequence[Mapping[str, Any
     for run in runs:
         for index in (i for i, case_id in enumerate(run.dataset.case_ids) if case_id in by_case):
             sample, target, probs = read_held_out(run, index)
-            half = 127 if probs.dtype == "uint8" else 0.5
-            labels = probs.argmax(axis=0) if len(probs) > 1 else (probs[0] > half).astype("uint8")
+            labels = probs.argmax(axis=0) if len(probs) > 1 else (probs[0] > 0.5).astype("uint8")
             for row in by_case[sample.case_id]:
                 picture = draw_crop(sample.image, target, labels, row, run.dataset.spec)
                 write_bytes(folder / CROPS / f"{row['rank']}.webp", picture)

@@ -4,8 +4,16 @@ from segmeter.cli.config.schema import TuneConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.build import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
-from segmeter.evaluation.decisions.tune import TuneJob, note_tuned, refuse_test, tune, write_settings, write_tuned
-from segmeter.files import make_folder, write_json
+from segmeter.evaluation.decisions.tune import (
+    TuneJob,
+    note_tuned,
+    refuse_test,
+    stored_predictions,
+    tune,
+    write_settings,
+    write_tuned,
+)
+from segmeter.files import write_json
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.metrics import check_metrics, with_objects
@@ -18,7 +26,7 @@ from segmeter.threads import share_cores
 
 
 def run(config: TuneConfig, job: Job) -> None:
-    """Tune, print the answer, and write tune.json, tune.parquet, tuned/tuned.yaml, the chart and the page.
+    """Tune, print the answer, and write tune.json, tune.parquet, tuned.yaml, the chart and the page.
 
     Raises
     ------
@@ -27,7 +35,6 @@ def run(config: TuneConfig, job: Job) -> None:
     """
     refuse_test(config.data.split)
     share_cores()
-    device = pick_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints)
     spec = checkpoint.card.spec
     metrics = with_objects(config.metrics) if config.data.instances else config.metrics
@@ -36,16 +43,20 @@ def run(config: TuneConfig, job: Job) -> None:
     settings = parse_over(config.over, spec, threshold=config.inference.threshold, steps=config.postprocess.steps)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(metrics, dataset.spec, dataset.case_ids, images=True)
-    predictor = Predictor(checkpoint.load(device), config.inference, device)
-    facts = {**checkpoint.facts(), "data": report.content_sha256, "precision": predictor.precision}
+    facts, inference = {**checkpoint.facts(), "data": report.content_sha256}, config.inference
+    if config.probs is None:
+        predictor = Predictor(checkpoint.load(pick_device(config.device)), inference, pick_device(config.device))
+        predictions = predictor.predict(dataset, probs=settings.need_probs)
+        facts["precision"] = predictor.precision
+    else:
+        predictions, inference = stored_predictions(config.probs, dataset, checkpoint.sha256)
     with open_run(config, job, facts=facts) as folder:
-        result = tune(TuneJob(predictor=predictor, dataset=dataset, metrics=metrics, settings=settings))
+        result = tune(TuneJob(predictions=predictions, dataset=dataset, metrics=metrics, settings=settings))
         write_json(folder / "tune.json", result)
         write_settings(folder / "tune.parquet", result)
-        make_folder(folder / "tuned")
-        tuned = folder / "tuned" / "tuned.yaml"
+        tuned = folder / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."
-        write_tuned(tuned, settings.every[result["chosen"]], note)
+        write_tuned(tuned, settings.every[result["chosen"]], inference, note)
         note_tuned(checkpoint.folders, tuned, result, dataset)
         shown = show_tuned(result)
         write_shown(folder, "tune", shown)

@@ -71,6 +71,9 @@ class TuneKeys(Config, title="config"):
     """The settings to try, all combinations: [threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]. After
     "postprocess." comes a step and its option, such as opening.radius=0|1|2, or a step alone with no|yes. 0 or no
     leaves the step out. min_size is short for remove_small_objects.min_pixels."""
+    probs: Path | None = None
+    """A run of `eval` of the same checkpoint and split with export.probs=true: its probabilities are used, and the model
+    isn't run."""
     by: str | None = None
     """The score to choose by; null takes `metrics.headline`."""
     metrics: MetricsConfig

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
@@ -108,13 +109,19 @@ def _other_data(folder: Path, data: DataConfig) -> bool:
     return bool(roots) and all(root and Path(root).resolve() != here for root in roots)
 
 
-def read_held_out(run: HeldOut, index: int) -> tuple[Sample, NDArray[Any], NDArray[Any]]:
+def read_probs(path: Path, *, max_pixels: int) -> NDArray[np.float32]:
+    """Read stored probabilities (C, H, W)."""
+    with open_array(path, settled=True, max_pixels=max_pixels, axes="probs") as array:
+        values = array.read()
+    return values.astype(np.float32) / np.float32(255 if values.dtype == np.uint8 else 1)
+
+
+def read_held_out(run: HeldOut, index: int) -> tuple[Sample, NDArray[Any], NDArray[np.float32]]:
     """Read a case: its sample, its reference, and its probabilities (C, H, W); DataError if their sizes differ."""
     sample = read_case(run.dataset, index)
     path = run.probs[sample.case_id]
     most = run.dataset.max_pixels * run.dataset.spec.num_classes
-    with open_array(path, settled=True, max_pixels=most, axes="probs") as array:
-        probs = array.read()
+    probs = read_probs(path, max_pixels=most)
     wanted = (run.dataset.spec.num_channels, *sample.image.shape[:2])
     if probs.shape != wanted:
         raise DataError(expected(show(path), "probabilities", f"to be {wanted}", probs.shape, _REMEDY))

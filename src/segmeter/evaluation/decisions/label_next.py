@@ -15,9 +15,8 @@ from pydantic import Field
 from scipy.special import xlogy
 
 from segmeter.checks import expected, some
-from segmeter.data.files.opened import open_array
 from segmeter.errors import DataError
-from segmeter.evaluation.decisions.held_out import PROB_ENDINGS, probs_of_run
+from segmeter.evaluation.decisions.held_out import PROB_ENDINGS, probs_of_run, read_probs
 from segmeter.metrics.arrays import FloatArray, say
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
@@ -74,11 +73,7 @@ def _images_of(folder: Path) -> list[str]:
 
 def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
     """The gain of an image, and the mean probabilities of its squares."""
-    members = []
-    for path in paths:
-        with open_array(path, settled=True, max_pixels=_MOST_PIXELS, axes="probs") as array:
-            values = array.read()
-        members.append(values.astype(np.float32) / (255 if values.dtype == np.uint8 else 1))
+    members = [read_probs(path, max_pixels=_MOST_PIXELS) for path in paths]
     if len({each.shape for each in members}) > 1:
         raise DataError(expected(str(paths[0]), "probabilities", "to have one size in all runs", "several"))
     mean = np.mean(members, axis=0)

@@ -22,7 +22,7 @@ from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.measures.row import make_row
 from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, RemoveSmallObjectsConfig
-from segmeter.postprocess.pipeline import build_steps, run_steps
+from segmeter.postprocess.pipeline import build_steps, needs_probs, run_steps
 
 THRESHOLD = "threshold"
 USUAL = 0.5
@@ -59,6 +59,11 @@ class Settings:
     def thresholds(self) -> NDArray[np.float64]:
         """The distinct thresholds, ascending; empty for a multiclass task."""
         return np.array(sorted({one.threshold for one in self.every if one.threshold is not None}))
+
+    @property
+    def need_probs(self) -> bool:
+        """Whether probabilities are needed, and not labels alone."""
+        return len(self.thresholds) > 0 or any(needs_probs(one.steps) for one in self.every)
 
     def levels(self, probs: NDArray[Any]) -> NDArray[np.uint8]:
         """How many thresholds each probability (C, H, W) exceeds."""

@@ -1,33 +1,40 @@
-"""Tries settings of threshold and post-processing on the validation split, with one forward pass per image."""
+"""Tries settings of threshold and post-processing on the validation split, with one forward pass per image.
+
+Besides, it writes the files of the chosen setting, and warns of evaluations on the cases that it was chosen on.
+"""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from segmeter.checks import expected, nearest
+from segmeter.checks import expected
 from segmeter.data.dataset import Dataset
 from segmeter.errors import ConfigError, InputError
+from segmeter.evaluation.decisions.held_out import HeldOut, probs_of_run, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
-from segmeter.files import write_bytes, write_json
-from segmeter.inference.predictor import Predictor
+from segmeter.files import atomic_write, write_bytes, write_json
+from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.summary.scoreboard import build_scoreboard
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 from segmeter.metrics.summary.tune import tune_boards
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.pipeline import run_steps
 from segmeter.progress import track
-from segmeter.records import read_json
+from segmeter.records import CONFIG, read_json, read_run, read_yaml
 from segmeter.schema import as_plain
 
 CARD = "tuned.json"  # beside a checkpoint: what was tuned for it, and on which cases
@@ -36,12 +43,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TuneJob:
-    """A model, the cases to choose on, and the settings to try.
+    """The cases to choose on, and the settings to try.
 
     Parameters
     ----------
-    predictor
-        The model. Its threshold does not matter.
+    predictions
+        Of every case of the data set, with probabilities where settings have thresholds.
     dataset
         The validation split.
     metrics
@@ -50,17 +57,17 @@ class TuneJob:
         From `parse_over`.
     """
 
-    predictor: Predictor
+    predictions: Iterable[Prediction]
     dataset: Dataset
     metrics: MetricsConfig
     settings: Settings
 
 
 def tune(job: TuneJob) -> dict[str, Any]:
-    """Run the network once, measure every setting, and choose by the headline.
+    """Measure every setting on predictions that are made once, and choose by the headline.
 
-    Probabilities are kept as one byte per pixel: how many of the thresholds each exceeds. Each case is counted under
-    all settings as soon as it is predicted, so memory does not grow with the images.
+    Each case is counted under all settings as soon as it is predicted. The counts wait on disk, so that memory holds
+    those of one setting at a time.
 
     Returns
     -------
@@ -72,81 +79,113 @@ def tune(job: TuneJob) -> dict[str, Any]:
     DataError
         A file can't be read.
     InputError
-        A case has no target, or is too large for memory.
+        A case has no target, or is too large for memory, or the headline is no score of the cases.
     RunError
         A prediction is not finite.
     """
-    spec, settings = job.dataset.spec, job.settings
-    rows: list[list[CaseRow]] = [[] for _ in settings.every]
-    thresholded = len(settings.thresholds) > 0
-    measures = build_measures(job.metrics, spec)
-
-    def work(prediction: Prediction) -> list[CaseRow]:
-        levels = prediction.labels
-        if thresholded and prediction.probs is not None:
-            levels = settings.levels(prediction.probs)
-        return _rows(job, prediction, levels, measures)
-
-    found = job.predictor.predict(job.dataset, probs=thresholded)
-    for case in track(map_in_threads(work, found, name="measure"), "tuning", len(job.dataset)):
-        for kept, row in zip(rows, case, strict=True):
-            kept.append(row)
-    boards = [build_scoreboard(order_rows("tune", each, spec), spec, job.metrics) for each in rows]
-    return tune_boards(
-        boards,
-        [{key: str(value) for key, value in one.values.items()} for one in settings.every],
-        by=_score(boards[0].names, job.metrics),
-        usual=settings.usual,
-        simplicity=[one.simplicity for one in settings.every],
-        split=job.dataset.split or "",
-    )
+    settings, measures = job.settings, build_measures(job.metrics, job.dataset.spec)
+    found = map_in_threads(partial(_rows, job, measures=measures), job.predictions, name="measure")
+    with tempfile.TemporaryFile() as file:
+        places = [_keep(rows, file) for rows in track(found, "tuning", len(job.dataset))]
+        boards = (_board(job, file, of_setting) for of_setting in zip(*places, strict=True))
+        return tune_boards(
+            boards,
+            [{key: str(value) for key, value in one.values.items()} for one in settings.every],
+            by=str(job.metrics.headline),
+            usual=settings.usual,
+            simplicity=[one.simplicity for one in settings.every],
+            split=job.dataset.split or "",
+        )
 
 
-def _score(names: Sequence[str], metrics: MetricsConfig) -> str:
-    if metrics.headline in names:
-        return str(metrics.headline)
-    rule, given = "to be a score of the cases", repr(metrics.headline)
-    raise InputError(expected("tune", "by", rule, given, nearest(str(metrics.headline), names)))
+def _keep(rows: Iterable[CaseRow], file: IO[bytes]) -> list[int]:
+    """Append rows to a file; their places."""
+    places = list[int]()
+    for row in rows:
+        places.append(file.tell())
+        pickle.dump(row, file, pickle.HIGHEST_PROTOCOL)
+    return places
 
 
-def _rows(
-    job: TuneJob, prediction: Prediction, levels: np.ndarray[Any, Any], measures: Sequence[Measure]
-) -> list[CaseRow]:
+def _board(job: TuneJob, file: IO[bytes], places: Iterable[int]) -> Scoreboard:
+    """Read the rows of one setting, and lay out their scores."""
+    rows = list[CaseRow]()
+    for place in places:
+        file.seek(place)
+        rows.append(pickle.load(file))
+    return build_scoreboard(order_rows("tune", rows, job.dataset.spec), job.dataset.spec, job.metrics)
+
+
+def _rows(job: TuneJob, prediction: Prediction, *, measures: Sequence[Measure]) -> list[CaseRow]:
     """The row of a case under each setting: of counts alone, or of everything if the metrics need more."""
-    sample, spec, settings = prediction.sample, job.dataset.spec, job.settings
+    sample, spec, settings, probs = prediction.sample, job.dataset.spec, job.settings, prediction.probs
     target = sample.target
     if not isinstance(target, np.ndarray):
         rule = "to have a target that fits into memory"
         raise InputError(expected("tune", "data", rule, f"case {sample.case_id!r} without one"))
+    levels = settings.levels(probs) if len(settings.thresholds) and probs is not None else prediction.labels
     height, width = target.shape[-2:]
     if not measures:
-        counts = count_settings(levels, target, settings, spec, probs=prediction.probs)
+        counts = count_settings(levels, target, settings, spec, probs=probs)
         return [CaseRow(case_id=sample.case_id, height=height, width=width, counts=each) for each in counts]
+    spacing = job.metrics.spacing
     maps = CaseMaps(
         case_id=sample.case_id,
         target=target,
         labels=target,
-        spacing=job.metrics.spacing or (1.0, 1.0),
+        spacing=spacing or (1.0, 1.0),
         spec=spec,
         target_instances=sample.instances,
     )
-
-    def measured(setting: Setting) -> CaseRow:
-        cleaned = run_steps(labels_at(levels, setting, settings, spec), setting.steps, spec, prediction.probs)
+    rows = []
+    for setting in settings.every:
+        cleaned = run_steps(labels_at(levels, setting, settings, spec), setting.steps, spec, probs)
         own = replace(maps, labels=cleaned.labels, instances=cleaned.instances, kept={})
-        return replace(make_row(own, measures), spacing=job.metrics.spacing)
+        rows.append(replace(make_row(own, measures), spacing=spacing))
+    return rows
 
-    return [measured(setting) for setting in settings.every]
+
+def stored_predictions(run: Path, dataset: Dataset, sha256: str | None) -> tuple[Iterator[Prediction], InferenceConfig]:
+    """Take the probabilities that an evaluation kept, with how its model was run, instead of running it again.
+
+    Parameters
+    ----------
+    run
+        The folder of an `eval` of the same cases.
+    dataset
+        The cases.
+    sha256
+        Of the checkpoint.
+
+    Raises
+    ------
+    ConfigError
+        The run is of another command or checkpoint.
+    DataError
+        Files are missing, or don't fit.
+    """
+    record = read_run(run)
+    if record.get("command") != "eval" or record.get("checkpoint_sha256") != sha256:
+        given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}"
+        raise ConfigError(expected("tune", "probs", "to be an eval of the same checkpoint", given))
+    held = HeldOut(folder=run, dataset=dataset, probs=probs_of_run(run, dataset.case_ids))
+
+    def read(index: int) -> Prediction:
+        sample, _, probs = read_held_out(held, index)
+        return Prediction(sample=sample, labels=probs.argmax(axis=0).astype(dataset.spec.label_dtype), probs=probs)
+
+    inference = InferenceConfig.model_validate(read_yaml(run / CONFIG)["inference"])
+    return map_in_threads(read, range(len(dataset)), name="probabilities"), inference
 
 
-def write_tuned(path: Path, setting: Setting, note: str) -> None:
-    """Write the chosen setting as a root file of `segmeter eval`, for --config-dir and --config-name."""
-    content: dict[str, Any] = {"defaults": ["eval", "_self_"]}
+def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: str) -> None:
+    """Write the chosen setting for `segmeter eval postprocess=FILE`, with how the model was run where that matters."""
+    usual = InferenceConfig()
+    changed = {key: value for key, value in as_plain(inference).items() if value != getattr(usual, key)}
     if setting.threshold is not None:
-        content["inference"] = {"threshold": setting.threshold}
-    content["postprocess"] = {"steps": [as_plain(step) for step in setting.steps]}
-    text = f"# {note}\n" + yaml.safe_dump(content, sort_keys=False)
-    write_bytes(path, text.encode())
+        changed["threshold"] = setting.threshold
+    content = {"inference": changed, "postprocess": {"steps": [as_plain(step) for step in setting.steps]}}
+    write_bytes(path, f"# {note}\n{yaml.safe_dump(content, sort_keys=False)}".encode())
 
 
 def write_settings(path: Path, result: Mapping[str, Any]) -> None:
@@ -157,9 +196,8 @@ def write_settings(path: Path, result: Mapping[str, Any]) -> None:
         known = {name: None if value is None else float(value) for name, value in numbers.items()}  # "inf" too
         marks = {"share": one["share"], "chosen": s == result["chosen"], "usual": s == result["usual"]}
         rows.append(one["values"] | known | marks)
-    content = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows), content)
-    write_bytes(path, content.getvalue().to_pybytes())
+    with atomic_write(path) as file:
+        pq.write_table(pa.Table.from_pylist(rows), file)
 
 
 def note_tuned(checkpoints: Sequence[Path], tuned: Path, result: Mapping[str, Any], dataset: Dataset) -> None:

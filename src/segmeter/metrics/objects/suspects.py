@@ -82,7 +82,7 @@ def find_suspects(
     ----------
     target : (H, W), integer
         The reference; pixels equal to `spec.ignore_index` are left out.
-    probs : (C, H, W), float in [0, 1] or uint8 of 255 steps
+    probs : (C, H, W), float32 in [0, 1]
         Of a model that was not trained on this case. For a binary task, C is 1 or 2.
     spec
         Of a binary or multiclass task.
@@ -133,10 +133,7 @@ class _Found(Suspect):
 
 
 def _as_probs(probs: NDArray[Any], spec: ClassSpec) -> NDArray[np.float32]:
-    values = probs.astype(np.float32)
-    if probs.dtype == np.uint8:
-        values /= 255
-    return np.concatenate([1 - values, values]) if spec.task == "binary" and len(values) == 1 else values
+    return np.concatenate([1 - probs, probs]) if spec.task == "binary" and len(probs) == 1 else probs
 
 
 def _regions(

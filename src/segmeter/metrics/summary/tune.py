@@ -1,6 +1,6 @@
 """The content of tune.json: every setting with its score, and the chosen one with what choosing costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
+from segmeter.checks import expected, nearest
+from segmeter.errors import InputError
 from segmeter.metrics.arrays import minus, plain, say
 from segmeter.metrics.config.scores import find_direction
-from segmeter.metrics.statistics.choosing import Choice, choose
+from segmeter.metrics.statistics.choosing import Choice, choose, fold_sums
+from segmeter.metrics.statistics.bootstrap import Statistic
 from segmeter.metrics.statistics.columns import mean_of_columns
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
@@ -53,18 +56,19 @@ class Tuned(BaseModel):
     """The gain of the chosen setting over the usual one, in the cases that it was chosen on; null if either of them has
     no finite score."""
     optimism: float | None
-    """How much of the gain comes from choosing, by a choice within each resample."""
+    """How much of the gain comes from choosing."""
     corrected_gain: float | None
+    """The gain on cases that had no part in the choice, by cross-validation."""
     gain_ci95: list[float | None]
     """Interval of the true gain of the chosen setting; null ends with fewer than 5 units that have the score."""
     score: float | None
-    """The chosen setting's score, corrected for choosing."""
+    """The score on cases that had no part in the choice, by cross-validation."""
     score_ci95: list[float | None]
     settings: list[Tried]
 
 
 def tune_boards(
-    boards: Sequence[Scoreboard],
+    boards: Iterable[Scoreboard],
     values: Sequence[dict[str, str]],
     *,
     by: str,
@@ -77,7 +81,7 @@ def tune_boards(
     Parameters
     ----------
     boards
-        The scores of each setting.
+        The scores of each setting, which are dropped one after the other.
     values
         What each setting sets.
     by
@@ -93,20 +97,29 @@ def tune_boards(
     -------
     dict
         A `Tuned`, plain values.
+
+    Raises
+    ------
+    InputError
+        The cases have no score of that name.
     """
-    first, found = boards[0], []
-    whole = by in first.whole
+    found, held = [], []
     for board in boards:  # the seed is that of the run, so that each resample draws the same cases for all of them
-        if whole:
-            found.append(board.resample(board.columns, partial(board.score, names=[by])))
-        else:
-            found.append(board.resample(board.means([by]), mean_of_columns))
+        if by not in board.names:
+            raise InputError(expected("tune", "by", "to be a score of the cases", repr(by), nearest(by, board.names)))
+        whole = by in board.whole
+        columns = board.columns if whole else board.means([by])
+        statistic: Statistic = partial(board.score, names=[by]) if whole else mean_of_columns
+        found.append(board.resample(columns, statistic))
+        held.append(fold_sums(columns, board.config.seed, board.clusters))
     better = find_direction(by) or "higher"
     estimates = np.array([one.estimate[0] for one in found])
     order = {key: rank for rank, key in enumerate(sorted(set(simplicity)))}
     choice = choose(
         estimates,
         np.stack([one.replicates[:, 0] for one in found], axis=1),
+        np.stack(held),
+        statistic,
         usual=usual,
         simplicity=[order[key] for key in simplicity],
         higher_is_better=better == "higher",
@@ -130,9 +143,9 @@ def tune_boards(
         kind="dataset" if whole else "per_case",
         better=better,
         split=split,
-        n_cases=len(first.run.case_ids),
+        n_cases=len(board.run.case_ids),
         n_units=found[0].n_units,
-        cluster=first.config.cluster,
+        cluster=board.config.cluster,
         usual=usual,
         settings=tried,
         **_described(choice),
