@@ -125,6 +125,8 @@ def _plan_notes(rows: Sequence[Mapping[str, Any]], units: str) -> list[str]:
         if row["cannot_tell"]:
             again = f" Ask again with about {row['ask_again']:,} {units}." if row["ask_again"] else ""
             notes.append(f"{named}: this pilot cannot tell: {row['cannot_tell']}.{again}")
+        elif None in (one["units"] for one in (row["width"], row["power"]) if one):
+            notes.append(f"{named}: 10 million {units} do not reach this aim. Ask for a larger width or difference.")
         elif row["design_effect"] is not None:
             notes.append(f"{named}: design effect {row['design_effect']:.2f} ({units} need as many times the cases)")
     if any(row["n_units"] is None for row in rows):

@@ -74,11 +74,17 @@ def test_slices_are_planned_by_their_own_cases(tmp_path: Path) -> None:
 def test_large_cases_that_outweigh_the_others_leave_the_data_set_without_an_answer(tmp_path: Path) -> None:
     plan = plan_runs([make_run(tmp_path / "run", spread=1.6)], CONFIG, WIDTH)
     untold, told = row(plan, "dataset"), row(plan, "per_case")
-    assert "large cases outweigh the others" in untold["cannot_tell"]
+    assert "outweigh the others" in untold["cannot_tell"]
     assert untold["width"] is None
     assert untold["ask_again"] > 40
     assert told["cannot_tell"] is None
     assert "this pilot cannot tell" in " ".join(show_plan(plan).notes)
+
+
+def test_a_width_that_no_number_of_cases_reaches_is_said(tmp_path: Path) -> None:
+    plan = plan_runs([make_run(tmp_path / "run")], CONFIG, Aims(width=1e-12))
+    assert row(plan, "per_case")["width"]["units"] is None
+    assert "10 million cases do not reach this aim" in " ".join(show_plan(plan).notes)
 
 
 def test_a_plan_fits_its_schema_and_its_points_its_table(tmp_path: Path) -> None:
@@ -92,7 +98,7 @@ def test_a_plan_fits_its_schema_and_its_points_its_table(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("count", "scores", "line"),
-    [(3, (), "one run, or"), (1, ("iou/cel",), "Did you mean"), (2, (), "same cases")],
+    [(3, (), "one run, or"), (1, ("iou/cel",), "Did you mean"), (2, (), "^plan: .*same cases")],
     ids=["three runs", "unknown score", "other cases"],
 )
 def test_what_cannot_be_planned_is_refused(tmp_path: Path, count: int, scores: tuple[str, ...], line: str) -> None:

@@ -1,6 +1,7 @@
 """Plans the number of cases from finished runs: one pilot, or the paired differences of two. No torch."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import InputError
 from segmeter.evaluation.finished.compare import read_runs
-from segmeter.files import write_bytes
+from segmeter.files import atomic_write
 from segmeter.metrics.arrays import FloatArray, divide, minus, plain
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import CaseTable, order_rows
@@ -61,11 +62,14 @@ def plan_runs(
     DataError
         A folder is not a finished evaluation.
     """
-    named, spec, config = read_runs(folders, config, least=1)
-    if len(named) > 2:
-        raise InputError(expected("plan", "runs", "to be one run, or [BASE,NEW]", f"{len(named)} runs"))
-    tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
-    boards = _boards(tables, spec, config)
+    if len(folders) > 2:
+        raise InputError(expected("plan", "runs", "to be one run, or [BASE,NEW]", f"{len(folders)} runs"))
+    try:
+        named, spec, config = read_runs(folders, config, least=1)
+        tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
+        boards = _boards(tables, spec, config)
+    except InputError as error:  # runs are read as for a comparison
+        raise type(error)([re.sub("^compare:", "plan:", line) for line in error.problems]) from error
     first = next(iter(boards.values()))
     chosen = _choose(first, scores)
     rows = _plan_slice(list(boards.values()), chosen, aims, None)
@@ -211,21 +215,10 @@ def _drawn_points(
 
 def write_points(path: Path, plan: Mapping[str, Any]) -> None:
     """Write the points of every curve as a Parquet table, one row each."""
-    points = [
-        {key: row[key] for key in ("score", "kind")}
-        | {"slice_by": (row["slice"] or {}).get("by"), "slice": (row["slice"] or {}).get("value")}
-        | {key: value for key, value in point.items() if key != "width_ci95"}
-        | dict(zip(("width_low", "width_high"), point["width_ci95"] or (None, None), strict=True))
-        for row in plan["rows"]
-        for point in row["curve"]
-    ]
-    texts, floats = (
-        ("score", "kind", "slice_by", "slice"),
-        ("width", "power", "drawn_width", "drawn_power", "width_low", "width_high"),
-    )
-    schema = (
-        [(name, pa.string()) for name in texts] + [("units", pa.int64())] + [(name, pa.float64()) for name in floats]
-    )
-    content = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(points, pa.schema(schema)), content)
-    write_bytes(path, content.getvalue().to_pybytes())
+    points = []
+    for row in plan["rows"]:
+        part = row["slice"] or {}
+        of = {"score": row["score"], "kind": row["kind"], "slice_by": part.get("by"), "slice": part.get("value")}
+        points += [of | point for point in row["curve"]]
+    with atomic_write(path) as file:
+        pq.write_table(pa.Table.from_pylist(points), file)

@@ -47,9 +47,9 @@ class Pilot:
         Share of the units that move the score.
     interval
         How intervals are computed, as for `bootstrap`.
-    effective, fitted
-        Kish's number of units of a score of sums, and the same with the large units that the pilot has not met (see
-        `tail_factor`); None for a mean over cases, in which each weighs the same.
+    effective
+        Kish's number of units of a score of sums, with the large units that the pilot has not met (see `tail_factor`);
+        None for a mean over cases, in which each weighs the same.
     """
 
     n_units: int | None
@@ -62,14 +62,13 @@ class Pilot:
     moving: float = 1.0
     interval: Interval = "expanded"
     effective: float | None = None
-    fitted: float | None = None
 
     @property
     def ask_again(self) -> int | None:
         """How many units like these would tell the spread; None where these do."""
-        if self.n_units is None or self.fitted is None or not (self.effective or math.inf) < LEAST_EFFECTIVE:
+        if self.n_units is None or self.effective is None or not self.effective < LEAST_EFFECTIVE:
             return None
-        return math.ceil(self.n_units * LEAST_EFFECTIVE / self.fitted)
+        return math.ceil(self.n_units * LEAST_EFFECTIVE / self.effective)
 
     @classmethod
     def published(cls, *, mean: float, sd: float, cases: int | None, interval: Interval) -> "Pilot":
@@ -135,7 +134,8 @@ def measure_pilot(
     Notes
     -----
     Few pilots hold one of the rare large units that decide a score of sums, so most pilots show too small a spread. It
-    is therefore scaled by `tail_factor`. The spread and its interval are the median and the central 95 % of those that
+    is therefore scaled by `tail_factor`, and so is Kish's number: a pilot whose own cases look even by luck, but whose
+    upper half promises larger ones, can't tell. The spread and its interval are the median and the central 95 % of those that
     fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences leaves (Satterthwaite
     1946), and half as many for a score of sums.
     """
@@ -148,7 +148,6 @@ def measure_pilot(
         spread = float(drawn.influence.spread[s]) * math.sqrt(factor * max(n - 1, 1))
         kurtosis, moving = float(drawn.influence.kurtosis[s]), float(drawn.influence.n_moving[s])
         sigma, low, high = spread * _spread_ends(_degrees(kurtosis, moving) / (1 if weights is None else 2))
-        effective = None if weights is None else effective_units(weights)
         known = bool(finite[s] and np.isfinite(drawn.low[s]))
         pilots.append(
             Pilot(
@@ -161,8 +160,7 @@ def measure_pilot(
                 kurtosis=kurtosis,
                 moving=moving / n,
                 interval=interval,
-                effective=effective,
-                fitted=None if effective is None else effective / factor,
+                effective=None if weights is None else effective_units(weights) / factor,
             )
         )
     return pilots, drawn

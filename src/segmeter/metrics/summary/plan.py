@@ -69,7 +69,7 @@ class PlanRow(BaseModel):
     n_units: int | None
     """Cases or clusters of the pilot; null for published figures without their number of cases."""
     effective: float | None
-    """Kish's number of units of a score of sums."""
+    """Kish's number of units of a score of sums, with the rare large ones that a pilot seldom holds."""
     design_effect: float | None
     """By how many times clusters need more cases than independent cases would; null without clusters."""
     width: Needed | None
@@ -184,7 +184,8 @@ def _reason(pilot: Pilot) -> str | None:
         return "all units are equal, so nothing is known of how much they differ"
     if pilot.ask_again is not None and pilot.effective is not None:
         equal = math.floor(10 * pilot.effective) / 10  # 19.98 is not yet 20
-        return f"large cases outweigh the others, so all count like {equal} equal ones; {LEAST_EFFECTIVE} are needed"
+        few = "large cases, with those that a pilot of this size seldom holds, outweigh the others"
+        return f"{few}: all count like {equal} equal ones, and {LEAST_EFFECTIVE} are needed"
     return None
 
 
