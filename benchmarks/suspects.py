@@ -64,7 +64,7 @@ def plant_folder(masks: Path, names: list[str], spec: ClassSpec, seed: int) -> d
         path = next(masks.glob(f"{name}*"))
         with Image.open(path) as image:
             palette, target = image.getpalette(), np.asarray(image)
-        changed, planted[name] = plant_errors(target, spec, np.random.default_rng([seed, number]), share=SHARE)
+        changed, _, planted[name] = plant_errors(target, spec, np.random.default_rng([seed, number]), share=SHARE)
         found = Image.fromarray(changed)
         if palette:
             found.putpalette(palette)
@@ -129,7 +129,7 @@ def study(run: Path, planted: dict[str, list[Suspect]]) -> dict[str, Any]:
         sample, probs, found = regions_of_case(held, index, by_case.get(case_id, []), confidence)
         first = int(spec.has_background)
         objects += sum(ndimage.label(sample.target == k, np.ones((3, 3)))[1] for k in range(first, spec.num_classes))
-        hits = match_planted(found, planted[case_id])
+        hits, _ = match_planted(found, planted[case_id], sample.target.shape)
         for row, hit in zip(by_case.get(case_id, []), hits, strict=True):
             ours["borders" if row["kind"] == "border" else "objects"].append((-row["rank"], bool(hit)))
             chances.append((row["chance"], bool(hit)))
@@ -138,7 +138,7 @@ def study(run: Path, planted: dict[str, list[Suspect]]) -> dict[str, Any]:
                 wanted = [one for one in planted[case_id] if (one.kind == "border") == (group == "borders")]
                 kind: Any = "border" if group == "borders" else "class"
                 alike = Suspect(**{**vars(region), "kind": kind})
-                hit = bool(match_planted([alike], wanted)[0])
+                hit = bool(match_planted([alike], wanted, sample.target.shape)[0][0])
                 for ranking, score in zip(theirs[group], scores, strict=True):
                     ranking.append((score, hit))
     many = {

@@ -4,12 +4,18 @@
 reads or predicts them, measures them with `segmeter.metrics.measures.row.make_row`, and writes their files.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from typing import TypeVar
 
-from segmeter.errors import DataError
+from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.parallel import map_in_threads
 from segmeter.progress import Report, track
+from segmeter.threads import count_cores
+
+Case = TypeVar("Case")
+Result = TypeVar("Result")
 
 Outcome = Entry | tuple[str, ...]
 """A finished case, or the problems of its files."""
@@ -48,5 +54,31 @@ def drive(
                 each(result)
             else:
                 problems.extend(result)
+    if problems:
+        raise DataError(problems)
+
+
+def collect(work: Callable[[Case], Result], cases: Sequence[Case], *, what: str) -> Iterator[Result]:
+    """Yield the result of every case in order, for commands that keep no rows.
+
+    Raises
+    ------
+    DataError
+        All problems of all cases, one line each, after the last case.
+    """
+
+    def attempt(case: Case) -> Result | InputError:
+        try:
+            return work(case)
+        except InputError as error:
+            return error
+
+    problems = list[str]()
+    with closing(map_in_threads(attempt, cases, threads=count_cores(), name=what)) as results:
+        for result in track(results, what, len(cases)):
+            if isinstance(result, InputError):
+                problems += result.problems
+            else:
+                yield result
     if problems:
         raise DataError(problems)

@@ -33,7 +33,7 @@ def test_all_cases_of_other_data_than_in_training_are_taken(listed: Path) -> Non
     assert len(open_held_out(run, data(listed / "data", split="all")).dataset) == 6
     (trained / "run.json").write_text(json.dumps({"command": "train", "data_root": str(listed / "data")}))
     with pytest.raises(ConfigError, match=r"data\.split=all"):
-        open_held_out(run, data(listed / "data", split="all"))
+        open_held_out(run, data(listed / "data", split="all"), unseen=True)
 
 
 def test_probabilities_of_every_case_must_be_there(listed: Path) -> None:
@@ -48,5 +48,8 @@ def test_probabilities_of_every_case_must_be_there(listed: Path) -> None:
 def test_a_model_of_others_by_a_bare_name_is_no_checkpoint_to_look_beside(listed: Path) -> None:
     run = make_run(listed / "run", make_data(listed / "data"))
     (run / "run.json").write_text(json.dumps({"command": "eval", "checkpoint": "model.onnx"}))
-    with pytest.raises(ConfigError, match=r"data\.split=all"):
+    with pytest.raises(ConfigError, match=r"data\.split=all.*unseen=true"):
         open_held_out(run, data(listed / "data", split="all"))
+    seen = make_run(listed / "again", make_data(listed / "data") | make_data(listed / "data", ("t1", "t2"), seed=1))
+    (seen / "run.json").write_text(json.dumps({"command": "eval", "checkpoint": "model.onnx"}))
+    assert len(open_held_out(seen, data(listed / "data", split="all"), unseen=True).dataset) == 6

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from segmeter.metrics.objects.planted import calibrate, chance_of, match_planted, plant_errors
-from segmeter.metrics.objects.suspects import KINDS, find_suspects
+from segmeter.metrics.objects.suspects import KINDS, Suspect, find_suspects
+from tests.data.crafted import BINARY
 from tests.metrics.objects.test_suspects import CELLS, ROADS, sure
 
 
@@ -22,7 +23,7 @@ def grid(seed: int = 0) -> np.ndarray:
 def test_planted_errors_are_where_the_reference_changed_and_of_every_kind(spec) -> None:
     target = grid()
     before = target.copy()
-    changed, planted = plant_errors(target, spec, np.random.default_rng(3), share=0.3)
+    changed, _, planted = plant_errors(target, spec, np.random.default_rng(3), share=0.3)
     touched = np.zeros_like(target, bool)
     for one in planted:
         touched[one.box] |= one.mask
@@ -34,10 +35,11 @@ def test_planted_errors_are_where_the_reference_changed_and_of_every_kind(spec) 
 
 def test_a_perfect_model_finds_every_planted_error_and_its_scores_tell_them_apart() -> None:
     target = grid()
-    changed, planted = plant_errors(target, CELLS, np.random.default_rng(1), share=0.2)
+    changed, _, planted = plant_errors(target, CELLS, np.random.default_rng(1), share=0.2)
     found = find_suspects(changed, sure(target), CELLS)
-    assert match_planted(planted, found).mean() > 0.9
-    assert match_planted(found, planted).all()
+    hits, recovered = match_planted(found, planted, target.shape)
+    assert recovered.mean() > 0.9
+    assert hits.all()
 
 
 def test_a_chance_is_errors_to_expect_over_suspects_and_never_falls() -> None:
@@ -51,3 +53,29 @@ def test_a_chance_is_errors_to_expect_over_suspects_and_never_falls() -> None:
         truth = 100 * density[1] / (100 * density[1] + 2000 * density[0])
         assert chance_of(np.array([at]), steps, chances)[0] == pytest.approx(truth, abs=0.1)
     assert chance_of(np.array([0.5]), *calibrate(np.empty(0), planted, 3)) == 0
+
+
+def test_a_suspect_finds_an_error_by_their_iou_and_borders_are_found_by_borders() -> None:
+    place = {"given": 0, "suggested": 1, "score": 1.0, "size": 4}
+    square = np.ones((2, 2), bool)
+    errors = [Suspect(kind="class", top=0, left=0, mask=square, **place)]
+    for kind, top, found in (("extra", 0, True), ("extra", 1, True), ("extra", 2, False), ("border", 0, False)):
+        one = Suspect(kind=kind, top=top, left=0, mask=square, **place)  # a line apart: IoU 2 / 6
+        assert [each.tolist() for each in match_planted([one], errors, (6, 6))] == [[found], [found]]
+
+
+def test_objects_that_touch_are_changed_one_by_one_with_their_numbers() -> None:
+    target, instances = np.zeros((40, 40), np.uint8), np.zeros((40, 40), np.int32)
+    for number in range(8):  # eight strips, side by side
+        target[5:35, 4 * number : 4 * number + 4] = 1
+        instances[5:35, 4 * number : 4 * number + 4] = 10 + number
+    kinds = set()
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        changed, numbers, planted = plant_errors(target, BINARY, rng, share=0.3, instances=instances)
+        assert numbers is not None
+        assert ((numbers > 0) == (changed == 1)).all()
+        kinds |= {one.kind for one in planted}
+        assert all(one.size == 120 for one in planted)
+    assert kinds >= {"missing", "border"}
+    assert instances.max() == 17

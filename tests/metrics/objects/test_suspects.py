@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.objects.suspects import Suspect, confidence_sums, find_suspects, overlap
+from segmeter.metrics.objects.suspects import Suspect, confidence_sums, find_suspects
 from tests.data.crafted import BINARY
 
 CELLS = ClassSpec(
@@ -85,11 +85,3 @@ def test_objects_that_touch_stay_apart_by_their_numbers() -> None:
     probs = np.where(numbers == 4, 0.9, 0.1)[None].astype(np.float32)
     (one,) = (each for each in find_suspects(target, probs, BINARY, instances=numbers) if each.kind == "extra")
     assert (one.left, one.size) == (10, 80)
-
-
-def test_overlap_is_the_iou_of_regions_in_different_boxes() -> None:
-    place = {"kind": "class", "given": 0, "suggested": 1, "score": 1.0, "size": 4}
-    one = Suspect(top=0, left=0, mask=np.ones((2, 2), bool), **place)
-    other = Suspect(top=1, left=1, mask=np.ones((2, 2), bool), **place)
-    assert overlap(one, other) == pytest.approx(1 / 7)
-    assert overlap(one, Suspect(top=5, left=5, mask=np.ones((1, 1), bool), **place)) == 0

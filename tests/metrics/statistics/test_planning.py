@@ -104,7 +104,7 @@ def test_completed_sizes_have_the_second_moment_of_their_distribution() -> None:
 
 
 def test_a_pilot_that_looks_even_by_luck_has_no_answer_if_its_sizes_promise_larger_ones() -> None:
-    """Sizes of spread 1.5: one pilot of 60 in six counts like 20 equal cases, and its spread is too small by a third."""
+    """Sizes of spread 1.5: one pilot of 60 in six looks like 20 equal cases, and shows two thirds of the spread."""
     told, rng = 0, np.random.default_rng(6)
     for _ in range(60):
         union = np.exp(1.5 * rng.normal(size=60))

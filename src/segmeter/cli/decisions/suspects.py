@@ -30,7 +30,7 @@ def run(config: SuspectsConfig, job: Job) -> None:
         A run kept no probabilities, or its model saw the cases. No folder is left.
     """
     folders = find_runs("suspects", config.runs)
-    runs = [_open(folder) for folder in folders] if config.order == "suspects" else []
+    runs = [_open(folder, unseen=config.unseen) for folder in folders] if config.order == "suspects" else []
     with open_run(config, job, facts={"runs": [known_place(folder) for folder in folders]}) as folder:
         if config.order == "label_next":
             result = rank_images(folders)
@@ -57,7 +57,7 @@ def run(config: SuspectsConfig, job: Job) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _open(folder: Path) -> HeldOut:
+def _open(folder: Path, *, unseen: bool) -> HeldOut:
     """Open a finished evaluation by the configuration that it kept."""
     remedy = "Give the folder of a finished `segmeter eval`; score and predict know no training split."
     try:
@@ -70,7 +70,7 @@ def _open(folder: Path) -> HeldOut:
         raise DataError(expected("suspects", "runs", "to be runs of eval", given, remedy)) from error
     if evaluated.shard is not None:
         raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
-    return open_held_out(folder, evaluated.data)
+    return open_held_out(folder, evaluated.data, unseen=unseen)
 
 
 def _draw(folder: Path, runs: Sequence[HeldOut], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -19,6 +19,7 @@ from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.options import Reading
 from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.decisions.config import AgreeKeys
+from segmeter.evaluation.drive import collect
 from segmeter.evaluation.finished.compare import short_names
 from segmeter.evaluation.memory import Room
 from segmeter.evaluation.pair_maps import PairReader
@@ -42,10 +43,7 @@ from segmeter.metrics.summary.agreement import (
     lay_out_readings,
     summarise_agreement,
 )
-from segmeter.parallel import map_in_threads
-from segmeter.progress import track
 from segmeter.records import read_run
-from segmeter.threads import count_cores
 
 TABLE = "agree.parquet"
 _BYTES = 24  # per pixel and reader: labels, votes and the temporary arrays of one comparison
@@ -231,18 +229,11 @@ def agree(job: AgreeJob, folder: Path) -> dict[str, Any]:
     measured = _Measured(job, folder)
     rows: dict[Compared, list[CaseRow]] = {}
     tied: dict[str, list[float]] = {MAJORITY: [], REST: []}
-    problems: list[str] = []
-    found = map_in_threads(measured, job.cases.items(), threads=count_cores(), name="agree")
-    for result in track(found, "comparing", len(job.cases)):
-        if isinstance(result, list):
-            problems += result
-            continue
+    for result in collect(measured, [*job.cases.items()], what="comparing"):
         for key, row in result.rows.items():
             rows.setdefault(key, []).append(row)
         for kind, share in result.tied.items():
             tied[kind].append(share)
-    if problems:
-        raise DataError(problems)
     shares = {kind: plain(np.mean(each)) if each else None for kind, each in tied.items()}
     readings = Readings(readers=list(job.readers), models=list(job.models), rows=rows, tied=shares)
     boards = lay_out_readings(readings, job.spec, job.metrics)
@@ -276,21 +267,18 @@ class _Measured:
         self._measures = build_measures(job.metrics, self.spec)
         self._room = Room()
 
-    def __call__(self, case: tuple[str, list[tuple[Path, ...]]]) -> _Compared | list[str]:
+    def __call__(self, case: tuple[str, list[tuple[Path, ...]]]) -> _Compared:
         case_id, files = case
         paths = tuple(path for each in files for path in each)
         in_time = TimeLimit(seconds=self.job.reading.timeout_s, case_id=case_id, files=paths)
         pair = MaskPair(case_id=case_id, stem=case_id, references=paths, predictions=())
         _, pixels = in_time(partial(self._reader.look, pair))
         what, remedy = f"case {case_id!r}", "Free memory, or cut the masks into tiles."
-        try:
-            with self._room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
-                maps, spacing = in_time(partial(self._reader.load_readers, case_id, files))
-                known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
-                found = self._compare(maps)
-                return replace(found, rows={key: replace(row, **known) for key, row in found.rows.items()})
-        except InputError as error:
-            return [*error.problems]
+        with self._room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
+            maps, spacing = in_time(partial(self._reader.load_readers, case_id, files))
+            known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
+            found = self._compare(maps)
+            return replace(found, rows={key: replace(row, **known) for key, row in found.rows.items()})
 
     def _compare(self, given: list[CaseMaps]) -> _Compared:
         """Measure every pair, and each map against the majority of all readers, and of the readers but itself."""

@@ -72,8 +72,8 @@ class TuneKeys(Config, title="config"):
     "postprocess." comes a step and its option, such as opening.radius=0|1|2, or a step alone with no|yes. 0 or no
     leaves the step out. min_size is short for remove_small_objects.min_pixels."""
     probs: Path | None = None
-    """A run of `eval` of the same checkpoint and split with export.probs=true: its probabilities are used, and the model
-    isn't run."""
+    """A run of `eval` of the same checkpoint and split with export.probs=true. Its probabilities are used, so that the
+    model isn't run again."""
     by: str | None = None
     """The score to choose by; null takes `metrics.headline`."""
     metrics: MetricsConfig
@@ -137,6 +137,9 @@ class SuspectsKeys(Config, title="config"):
     runs: tuple[Path, ...]
     """Finished runs of eval on cases that their model never saw, with export.probs=true: a held-out split, or the folds
     of a cross-validation. With order=label_next, runs of predict on the same images."""
+    unseen: bool = False
+    """Whether you know that the models saw none of the cases. It is asked of models whose training data segmeter doesn't
+    know, with data.split=all."""
     order: Literal["suspects", "label_next"] = "suspects"
     """The list to make: "suspects" ranks objects by the chance that their reference is wrong, "label_next" ranks images
     without a reference by how much their labels would tell."""

@@ -62,7 +62,7 @@ def probs_of_run(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:
     return {case_id: path for case_id, path in files.items() if path is not None}
 
 
-def open_held_out(folder: Path, data: DataConfig) -> HeldOut:
+def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> HeldOut:
     """Open the cases of an evaluation, after checking that its model was not trained on them.
 
     Parameters
@@ -71,6 +71,8 @@ def open_held_out(folder: Path, data: DataConfig) -> HeldOut:
         Of the finished run of eval.
     data
         Its group of the run's configuration.
+    unseen
+        Whether the user knows that a model of unknown training saw none of the cases.
 
     Raises
     ------
@@ -80,8 +82,10 @@ def open_held_out(folder: Path, data: DataConfig) -> HeldOut:
         Files are missing.
     """
     remedy = "Evaluate data.split=val or test, or each fold on its own cases (segmeter train folds=5)."
-    if data.split == "train" or (data.split == "all" and not _other_data(folder, data)):
+    elsewhere = _other_data(folder, data) if data.split == "all" else data.split != "train"
+    if not (unseen if elsewhere is None else elsewhere):
         rule = "to be evaluations of cases that their model never saw"
+        remedy += " If you know that it saw none of them, add unseen=true." if elsewhere is None else ""
         raise ConfigError(expected("suspects", "runs", rule, f"{folder} with data.split={data.split}", remedy))
     dataset = DATA.build(data, split=data.split)
     if dataset.spec.is_multilabel:
@@ -97,16 +101,18 @@ def open_held_out(folder: Path, data: DataConfig) -> HeldOut:
     return HeldOut(folder=folder, dataset=dataset, probs=probs_of_run(folder, dataset.case_ids))
 
 
-def _other_data(folder: Path, data: DataConfig) -> bool:
-    """Whether the model is known to come from another folder of data than the evaluated one."""
+def _other_data(folder: Path, data: DataConfig) -> bool | None:
+    """Whether the model comes from another folder of data than the evaluated one; None if that is unknown."""
     try:
         checkpoint = read_run(folder).get("checkpoint")
         places = [checkpoint] if isinstance(checkpoint, str) else checkpoint or []
         roots = [read_run(Path(place).parents[1]).get("data_root") for place in places]
     except (OSError, InputError, IndexError):  # IndexError: a name without two folders is no checkpoint of ours
-        return False
+        return None
     here = Path(str(getattr(data, "root", "") or "")).expanduser().resolve()
-    return bool(roots) and all(root and Path(root).resolve() != here for root in roots)
+    if any(root and Path(root).resolve() == here for root in roots):
+        return False
+    return True if roots and all(roots) else None
 
 
 def read_probs(path: Path, *, max_pixels: int) -> NDArray[np.float32]:

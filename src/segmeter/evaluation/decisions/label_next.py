@@ -17,9 +17,8 @@ from scipy.special import xlogy
 from segmeter.checks import expected, some
 from segmeter.errors import DataError
 from segmeter.evaluation.decisions.held_out import PROB_ENDINGS, probs_of_run, read_probs
+from segmeter.evaluation.drive import collect
 from segmeter.metrics.arrays import FloatArray, say
-from segmeter.parallel import map_in_threads
-from segmeter.progress import track
 from segmeter.records import Form
 
 SCHEMA = 1  # of label_next.json
@@ -50,8 +49,8 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
         other = sorted(set().union(*ids) - set(ids[0]).intersection(*ids[1:]))
         raise DataError(expected("suspects", "runs", "to predict the same images", f"others ({some(other)})"))
     files = [probs_of_run(folder, ids[0]) for folder in runs]
-    found = map_in_threads(lambda case_id: _describe([each[case_id] for each in files]), ids[0], name="label next")
-    gains, places = zip(*track(found, "reading", len(ids[0])), strict=True)
+    found = collect(lambda case_id: _describe([each[case_id] for each in files]), ids[0], what="reading")
+    gains, places = zip(*found, strict=True)
     order, distances = cover(np.array(gains), np.stack(places))
     images = [
         {"rank": rank, "case_id": ids[0][i], "gain": float(gains[i]), "distance": say(distance)}

@@ -2,8 +2,8 @@
 
 import json
 import zlib
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,22 +17,29 @@ from pydantic import Field
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.errors import DataError, InputError
+from segmeter.errors import InputError
 from segmeter.evaluation.decisions.config import SuspectsKeys
 from segmeter.evaluation.decisions.held_out import HeldOut, read_held_out
+from segmeter.evaluation.drive import collect
 from segmeter.export.objects import encode_coco, encode_geojson
 from segmeter.files import atomic_write, make_folder, write_bytes, write_json
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.objects.planted import SHARE, calibrate, chance_of, match_planted, plant_errors
 from segmeter.metrics.objects.suspects import DRAWN, KINDS, Suspect, confidence_sums, find_suspects
-from segmeter.parallel import map_in_threads
-from segmeter.progress import track
 from segmeter.records import Form
-from segmeter.threads import count_cores
 
 SCHEMA = 1  # of suspects.json
 TABLE, COCO, OUTLINES = "suspects.parquet", "suspects.coco.json", "suspects"
 ROUNDS = 3  # copies of a reference with planted errors
+_TEXTS, _WHOLE = ("case_id", "kind", "given", "suggested"), ("top", "left", "height", "width", "size")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in _TEXTS),
+        ("score", pa.float64()),
+        *((name, pa.int64()) for name in _WHOLE),
+        ("run", pa.string()),
+    ]
+)
 
 
 class Suspects(Form):
@@ -51,13 +58,17 @@ class Suspects(Form):
     pixels), ``size`` (pixels) and ``size_z``, how unusual that is for its class."""
 
 
+Job = tuple[HeldOut, int]  # a run, and the place of a case in its data set
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Studied:
-    """The suspects of a case as rows, the scores of planted errors by kind, and how many were planted and found."""
+    """The suspects of a case, the scores of planted errors by kind, and how many were planted and found."""
 
-    rows: list[dict[str, Any]]
+    rows: pa.Table
     scores: dict[str, list[float]]
-    planted: dict[str, tuple[int, int]]
+    planted: Counter[str]
+    recovered: Counter[str]
 
 
 def find_in_runs(runs: Sequence[HeldOut], keys: SuspectsKeys, seed: int, folder: Path) -> dict[str, Any]:
@@ -74,47 +85,42 @@ def find_in_runs(runs: Sequence[HeldOut], keys: SuspectsKeys, seed: int, folder:
         Files can't be read or don't fit together, one line each.
     """
     _check_together(runs)
-    spec, problems = runs[0].dataset.spec, list[str]()
-    rows, scores = list[dict[str, Any]](), defaultdict[str, list[float]](list)
-    planted: dict[str, tuple[int, int]] = dict.fromkeys(KINDS, (0, 0))
-    confidence = usual_confidence(runs)
-    jobs = [(run, index) for run in runs for index in range(len(run.dataset))]
-    study = partial(_study, confidence=confidence, seed=seed)
-    found = map_in_threads(lambda job: _try(study, *job), jobs, threads=count_cores(), name="suspects")
-    for one in track(found, "studying", len(jobs)):
-        if isinstance(one, list):
-            problems += one
-            continue
-        rows += one.rows
-        for kind in KINDS:
-            scores[kind] += one.scores.get(kind, [])
-            planted[kind] = planted[kind][0] + one.planted[kind][0], planted[kind][1] + one.planted[kind][1]
-    if problems:
-        raise DataError(problems)
-    _rank(rows, scores, spec)
-    columns = list(rows[0]) if rows else ["case_id"]
+    confidence, jobs = usual_confidence(runs), _jobs(runs)
+    tables, scores = [_SCHEMA.empty_table()], defaultdict[str, list[float]](list)
+    planted, recovered = Counter[str](), Counter[str]()
+    for one in collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"):
+        tables.append(one.rows)
+        planted += one.planted
+        recovered += one.recovered
+        for kind, found in one.scores.items():
+            scores[kind] += found
+    rows = _rank(pa.concat_tables(tables), scores)
     with atomic_write(folder / TABLE) as file:
-        pq.write_table(pa.table({name: [row[name] for row in rows] for name in columns}), file)
-    _write_outlines(folder, runs, rows[: keys.exported], confidence)
-    kinds = {
-        kind: {
-            "found": sum(row["kind"] == kind for row in rows),
-            "expected": float(sum(row["chance"] for row in rows if row["kind"] == kind)),
-            "planted": planted[kind][0],
-            "recovered": planted[kind][1] / planted[kind][0] if planted[kind][0] else None,
-        }
-        for kind in KINDS
-    }
-    listed = [{key: value for key, value in row.items() if key != "run"} for row in rows[: keys.exported]]
+        pq.write_table(rows, file)
+    first = rows.slice(0, keys.exported).to_pylist()
+    _write_outlines(folder, runs, first, confidence)
+    kinds, chances = rows["kind"].to_numpy(), rows["chance"].to_numpy()
     return {
         "schema": SCHEMA,
         "n_cases": len(jobs),
-        "classes": list(spec.names),
+        "classes": list(runs[0].dataset.spec.names),
         "runs": [str(run.folder) for run in runs],
         "assumed_share": SHARE,
-        "kinds": kinds,
-        "suspects": listed,
+        "kinds": {
+            kind: {
+                "found": int((kinds == kind).sum()),
+                "expected": float(chances[kinds == kind].sum()),
+                "planted": planted[kind],
+                "recovered": recovered[kind] / planted[kind] if planted[kind] else None,
+            }
+            for kind in KINDS
+        },
+        "suspects": [{key: value for key, value in row.items() if key != "run"} for row in first],
     }
+
+
+def _jobs(runs: Sequence[HeldOut]) -> list[Job]:
+    return [(run, index) for run in runs for index in range(len(run.dataset))]
 
 
 def _check_together(runs: Sequence[HeldOut]) -> None:
@@ -138,91 +144,56 @@ def usual_confidence(runs: Sequence[HeldOut]) -> FloatArray:
     DataError
         Files can't be read or don't fit together, one line each.
     """
-    jobs = [(run, index) for run in runs for index in range(len(run.dataset))]
-    total, problems = np.zeros((2, runs[0].dataset.spec.num_classes)), list[str]()
-    found = map_in_threads(lambda job: _try(_confidence, *job), jobs, threads=count_cores(), name="confidence")
-    for one in track(found, "reading probabilities", len(jobs)):
-        if isinstance(one, list):
-            problems += one
-        else:
-            total += one
-    if problems:
-        raise DataError(problems)
+    total = np.zeros((2, runs[0].dataset.spec.num_classes))
+    for sums in collect(_confidence, _jobs(runs), what="reading probabilities"):
+        total += sums
     return divide(*total)
 
 
-def _confidence(run: HeldOut, index: int) -> NDArray[np.float64]:
-    _, target, probs = read_held_out(run, index)
-    return confidence_sums(target, probs, run.dataset.spec)
+def _confidence(job: Job) -> NDArray[np.float64]:
+    _, target, probs = read_held_out(*job)
+    return confidence_sums(target, probs, job[0].dataset.spec)
 
 
-def _try(work: Callable[..., Any], run: HeldOut, *given: Any) -> Any:
-    """Do the work of one case; problems of its files are returned, so that those of all cases come together."""
-    try:
-        return work(run, *given)
-    except InputError as error:
-        return [*error.problems]
-
-
-def _study(run: HeldOut, index: int, *, confidence: FloatArray, seed: int) -> _Studied:
-    sample, target, probs = read_held_out(run, index)
-    spec, case_id = run.dataset.spec, sample.case_id
+def _study(job: Job, *, confidence: FloatArray, seed: int) -> _Studied:
+    sample, target, probs = read_held_out(*job)
+    spec, case_id = job[0].dataset.spec, sample.case_id
     found = find_suspects(target, probs, spec, instances=sample.instances, confidence=confidence)
+    rows = [[case_id, one.kind, *_said(one, spec), str(job[0].folder)] for one in found]
     rng = np.random.default_rng([seed, zlib.crc32(case_id.encode("utf-8", "surrogateescape"))])
-    scores, planted = defaultdict[str, list[float]](list), dict[str, tuple[int, int]](dict.fromkeys(KINDS, (0, 0)))
+    scores, planted, recovered = defaultdict[str, list[float]](list), Counter[str](), Counter[str]()
     for _ in range(ROUNDS):
-        changed, errors = plant_errors(target, spec, rng, share=SHARE)
-        there = find_suspects(changed, probs, spec, confidence=confidence)
-        hits = match_planted(there, errors)
+        changed, instances, errors = plant_errors(target, spec, rng, share=SHARE, instances=sample.instances)
+        there = find_suspects(changed, probs, spec, instances=instances, confidence=confidence)
+        hits, known = match_planted(there, errors, target.shape)
         for one in (one for one, hit in zip(there, hits, strict=True) if hit):
             scores[one.kind].append(one.score)
-        for error in errors:
-            many, recovered = planted[error.kind]
-            planted[error.kind] = many + 1, recovered + int(match_planted([error], there)[0])
-    rows = [{"case_id": case_id, **_row(one, spec), "run": str(run.folder)} for one in found]
-    return _Studied(rows=rows, scores=scores, planted=planted)
+        planted.update(error.kind for error in errors)
+        recovered.update(error.kind for error, hit in zip(errors, known, strict=True) if hit)
+    table = pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in rows], _SCHEMA)
+    return _Studied(rows=table, scores=scores, planted=planted, recovered=recovered)
 
 
-def _row(one: Suspect, spec: ClassSpec) -> dict[str, Any]:
-    height, width = one.mask.shape
-    return {
-        "kind": one.kind,
-        "given": spec.names[one.given],
-        "suggested": spec.names[one.suggested],
-        "score": one.score,
-        "top": one.top,
-        "left": one.left,
-        "height": height,
-        "width": width,
-        "size": one.size,
-    }
+def _said(one: Suspect, spec: ClassSpec) -> list[Any]:
+    names = [spec.names[one.given], spec.names[one.suggested]]
+    return [*names, one.score, one.top, one.left, *one.mask.shape, one.size]
 
 
-def _rank(rows: list[dict[str, Any]], scores: Mapping[str, list[float]], spec: ClassSpec) -> None:
+def _rank(rows: pa.Table, scores: Mapping[str, list[float]]) -> pa.Table:
     """Give each row its chance and the unusualness of its size, and put the likeliest first."""
+    kinds, given, suggested = (rows[name].to_numpy() for name in ("kind", "given", "suggested"))
+    found, chance, unusual = rows["score"].to_numpy(), np.zeros(len(rows)), np.zeros(len(rows))
     for kind in KINDS:
-        mine = [row for row in rows if row["kind"] == kind]
-        found = np.array([row["score"] for row in mine])
-        chances = chance_of(found, *calibrate(found, np.array(scores[kind]), ROUNDS))
-        for row, chance in zip(mine, chances, strict=True):
-            row["chance"] = float(chance)
-    for name in spec.names:
-        mine = [row for row in rows if (row["suggested"] if row["kind"] == "missing" else row["given"]) == name]
-        for row, z in zip(mine, _unusual(np.array([row["size"] for row in mine], float)), strict=True):
-            row["size_z"] = float(z)
-    rows.sort(key=lambda row: (-row["chance"], -row["score"], row["case_id"], row["top"], row["left"]))
-    for rank, row in enumerate(rows, start=1):
-        row["rank"] = rank
-
-
-def _unusual(sizes: FloatArray) -> FloatArray:
-    """How far the logarithm of each size is from the median, in robust standard deviations."""
-    if not len(sizes):
-        return sizes
-    logs = np.log(np.maximum(sizes, 1))
-    away = logs - np.median(logs)
-    spread = 1.4826 * np.median(np.abs(away))
-    return np.asarray(away / spread if spread > 0 else np.zeros_like(away))
+        mine = kinds == kind
+        chance[mine] = chance_of(found[mine], *calibrate(found[mine], np.array(scores[kind]), ROUNDS))
+    named, logs = np.where(kinds == "missing", suggested, given), np.log(np.maximum(rows["size"].to_numpy(), 1))
+    for name in set(named):  # how far a size is from the median of its class, in robust standard deviations of its log
+        away = logs[named == name] - np.median(logs[named == name])
+        spread = 1.4826 * np.median(np.abs(away))
+        unusual[named == name] = away / spread if spread > 0 else 0.0
+    ranked = rows.append_column("chance", [chance]).append_column("size_z", [unusual])
+    keys = [("chance", "descending"), ("score", "descending"), *((k, "ascending") for k in ("case_id", "top", "left"))]
+    return ranked.sort_by(keys).append_column("rank", [np.arange(1, len(rows) + 1)])
 
 
 def regions_of_case(

@@ -10,7 +10,7 @@ from scipy.optimize import isotonic_regression
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray
-from segmeter.metrics.objects.suspects import KINDS, Kind, Suspect, overlap
+from segmeter.metrics.objects.suspects import KINDS, Kind, Suspect, number_regions
 
 SHARE = 0.05  # of the objects, that are changed while scores are calibrated
 
@@ -21,8 +21,13 @@ _STEPS = 2, 5  # pixels by which a border moves, from and to
 
 
 def plant_errors(
-    target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator, *, share: float
-) -> tuple[NDArray[Any], list[Suspect]]:
+    target: NDArray[Any],
+    spec: ClassSpec,
+    rng: np.random.Generator,
+    *,
+    share: float,
+    instances: NDArray[Any] | None = None,
+) -> tuple[NDArray[Any], NDArray[Any] | None, list[Suspect]]:
     """Change a share of the objects of a reference: drop, add, move the border, or swap the class.
 
     Kinds take turns at random. Without a background an object that is dropped takes the class around it, and one that
@@ -34,30 +39,34 @@ def plant_errors(
         Stays as it is.
     share
         Of the objects, 0 to 1.
+    instances : (H, W), integer
+        The objects, of which some may touch; None takes connected pixels of a class.
 
     Returns
     -------
-    The changed reference, and the planted errors: region, kind as `find_suspects` names it, and score 1.
+    The changed reference, its objects if there were any, and the planted errors: region, kind as `find_suspects` names
+    it, and score 1.
     """
-    changed, planted, first = target.copy(), list[Suspect](), int(spec.has_background)
-    objects = [
-        (k, number, parts)
-        for k in range(first, spec.num_classes)
-        for parts, count in [ndimage.label(target == k, _EIGHT)]
-        for number in range(1, count + 1)
-    ]
-    swaps = spec.num_classes - first > 1
-    for k, number, parts in objects:
+    changed, planted = target.copy(), list[Suspect]()
+    numbers = None if instances is None else instances.copy()
+    regions = number_regions(target, spec.valid(target), spec, instances)
+    swaps = spec.num_classes - int(spec.has_background) > 1
+    for number in range(1, int(regions.max(initial=0)) + 1):
         if rng.random() >= share:
             continue
-        mask = parts == number
+        mask = regions == number
         if mask.sum() < _LEAST or mask.mean() > 0.25:
             continue
         kind = KINDS[rng.integers(len(KINDS))] if swaps else ("extra", "missing", "border")[rng.integers(3)]
-        found = _change(changed, mask, k, kind, spec, rng)
-        if found is not None:
-            planted.append(found)
-    return changed, planted
+        found = _change(changed, mask, int(target[mask][0]), kind, spec, rng)
+        if found is None:
+            continue
+        planted.append(found)
+        if numbers is not None and instances is not None:
+            own = numbers.max() + 1 if kind == "extra" else instances[mask][0]
+            place = numbers[found.box]
+            place[found.mask] = np.where(changed[found.box][found.mask] == 0, 0, own)  # such maps have a background
+    return changed, numbers, planted
 
 
 def _change(
@@ -118,13 +127,27 @@ def _elsewhere(
     return None
 
 
-def match_planted(found: Sequence[Suspect], planted: Sequence[Suspect]) -> BoolArray:
-    """Whether each suspect lies on a planted error: a border on a border, any other kind on any other."""
-    hit = np.zeros(len(found), bool)
-    for place, one in enumerate(found):
-        alike = (each for each in planted if (each.kind == "border") == (one.kind == "border"))
-        hit[place] = any(overlap(one, each) >= _HIT for each in alike)
-    return hit
+def match_planted(
+    found: Sequence[Suspect], planted: Sequence[Suspect], shape: tuple[int, ...]
+) -> tuple[BoolArray, BoolArray]:
+    """Whether each suspect lies on a planted error of an image (H, W), and whether each error has a suspect.
+
+    A border is found by a border, any other kind by any other.
+    """
+    hits, recovered = np.zeros(len(found), bool), np.zeros(len(planted), bool)
+    for border in (False, True):
+        numbers = np.zeros(shape, np.int32)
+        for number, error in enumerate(planted, start=1):
+            if (error.kind == "border") == border:
+                numbers[error.box][error.mask] = number
+        sizes = np.bincount(numbers.ravel(), minlength=len(planted) + 1)
+        for place, one in enumerate(found):
+            if (one.kind == "border") == border:
+                common = np.bincount(numbers[one.box][one.mask], minlength=1)
+                same = common >= _HIT * (sizes[: len(common)] + one.mask.sum() - common)
+                hits[place] = same[1:].any()
+                recovered[np.flatnonzero(same[1:])] = True
+    return hits, recovered
 
 
 def calibrate(scores: FloatArray, planted: FloatArray, rounds: int) -> tuple[FloatArray, FloatArray]:

@@ -15,7 +15,7 @@ from scipy import ndimage
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray, divide
-from segmeter.metrics.objects.matching import find_overlaps
+from segmeter.metrics.objects.matching import Overlaps, find_overlaps
 
 Kind = Literal["extra", "missing", "class", "border"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -109,11 +109,14 @@ def find_suspects(
     usual = np.zeros(len(values)) if confidence is None else _DISCOUNT * np.nan_to_num(confidence)
     lead = values.max(axis=0) - own - (usual[labels] - usual[given])  # certainty against the reference
     lead = np.where(valid & (labels != given), lead, 0.0).astype(np.float32)
-    ours = _regions(target, valid, spec, instances)
-    theirs = _regions(labels, valid, spec, None)
-    found = _of_reference(ours, values, given, usual, spec) + _of_model(theirs, values, labels, given, lead, spec)
-    found += _of_borders(ours, theirs, labels, given, lead, {one.number for one in found if one.kind != "missing"})
-    return list(_once(found))
+    ours = number_regions(target, valid, spec, instances)
+    theirs = number_regions(labels, valid, spec, None)
+    pairs = find_overlaps(ours, theirs)
+    doubted = _of_reference(ours, values, given, usual, spec)
+    numbers = {one.number for one in doubted}
+    known = _alike(pairs, numbers)
+    seen = [one for one in _of_model(theirs, values, labels, given, lead, spec) if one.number not in known]
+    return [*doubted, *seen, *_of_borders(ours, theirs, pairs, labels, given, lead, numbers)]
 
 
 def confidence_sums(target: NDArray[Any], probs: NDArray[Any], spec: ClassSpec) -> NDArray[np.float64]:
@@ -126,17 +129,16 @@ def confidence_sums(target: NDArray[Any], probs: NDArray[Any], spec: ClassSpec) 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found(Suspect):
-    """A suspect with the number of its region, and whether it is one of the reference."""
+    """A suspect with the number of its region, in the reference or in the model's labels."""
 
     number: int
-    of_reference: bool
 
 
 def _as_probs(probs: NDArray[Any], spec: ClassSpec) -> NDArray[np.float32]:
     return np.concatenate([1 - probs, probs]) if spec.task == "binary" and len(probs) == 1 else probs
 
 
-def _regions(
+def number_regions(
     labels: NDArray[Any], valid: BoolArray, spec: ClassSpec, instances: NDArray[Any] | None
 ) -> NDArray[np.int32]:
     """Number the connected pixels of each class, from 1; 0 is background and ignored pixels."""
@@ -181,7 +183,7 @@ def _of_reference(
         if number:
             kind: Kind = "extra" if spec.has_background and best[number] == 0 else "class"
             classes = int(first[number]), int(best[number])
-            found.append(_cut(kind, classes, scores[number], regions, boxes, int(number), of_reference=True))
+            found.append(_cut(kind, classes, scores[number], regions, boxes, int(number)))
     return found
 
 
@@ -199,7 +201,7 @@ def _of_model(
     scores, boxes, found = divide(_sums(regions, lead), sizes) * _weight(sizes), ndimage.find_objects(regions), []
     for number in np.flatnonzero(2 * wrong > sizes):
         if number:
-            one = _cut("missing", (0, 0), scores[number], regions, boxes, int(number), of_reference=False)
+            one = _cut("missing", (0, 0), scores[number], regions, boxes, int(number))
             names = np.bincount(given[one.box][one.mask], minlength=spec.num_classes)
             known = int(names.argmax())
             kind: Kind = "missing" if spec.has_background and known == 0 else "class"
@@ -211,6 +213,7 @@ def _of_model(
 def _of_borders(
     ours: NDArray[np.int32],
     theirs: NDArray[np.int32],
+    pairs: Overlaps,
     labels: NDArray[Any],
     given: NDArray[Any],
     lead: NDArray[np.float32],
@@ -220,7 +223,6 @@ def _of_borders(
     edges = (ours > 0) & (ndimage.grey_erosion(ours, (3, 3)) != ours)
     length = _sums(ours, edges.astype(np.float64))
     partner = np.zeros(int(theirs.max(initial=0)) + 1, np.int32)  # of each region of the model
-    pairs = find_overlaps(ours, theirs)
     order = np.argsort(pairs.common, kind="stable")
     partner[pairs.instance_ids[pairs.second[order]]] = pairs.target_ids[pairs.first[order]]
     doubt = labels != given
@@ -241,7 +243,7 @@ def _of_borders(
         if mask.any():
             known = int(given[rows, columns][ours[rows, columns] == number][0])
             place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": mask, "size": int(sizes[number])}
-            place |= {"given": known, "suggested": known, "number": int(number), "of_reference": True}
+            place |= {"given": known, "suggested": known, "number": int(number)}
             found.append(_Found(kind="border", score=float(scores[number]), **place))
     return found
 
@@ -253,30 +255,16 @@ def _cut(
     regions: NDArray[np.int32],
     boxes: Sequence[Any],
     number: int,
-    *,
-    of_reference: bool,
 ) -> _Found:
     rows, columns = boxes[number - 1]
     mask = regions[rows, columns] == number
     place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": mask, "size": int(mask.sum())}
-    place |= {"given": classes[0], "suggested": classes[1], "number": number, "of_reference": of_reference}
+    place |= {"given": classes[0], "suggested": classes[1], "number": number}
     return _Found(kind=kind, score=float(score), **place)
 
 
-def _once(found: list[_Found]) -> list[Suspect]:
-    """Leave out regions of the model that a suspect of the reference already covers."""
-    known = [one for one in found if one.of_reference and one.kind != "border"]
-    return [one for one in found if one.of_reference or not any(overlap(one, other) >= _SAME for other in known)]
-
-
-def overlap(one: Suspect, other: Suspect) -> float:
-    """The IoU of two regions of one case."""
-    top, left = max(one.top, other.top), max(one.left, other.left)
-    bottom, right = (min(a.stop, b.stop) for a, b in zip(one.box, other.box, strict=True))
-    if bottom <= top or right <= left:
-        return 0.0
-    parts = [
-        each.mask[top - each.top : bottom - each.top, left - each.left : right - each.left] for each in (one, other)
-    ]
-    common = int((parts[0] & parts[1]).sum())
-    return common / (int(one.mask.sum()) + int(other.mask.sum()) - common)
+def _alike(pairs: Overlaps, numbers: set[int]) -> set[int]:
+    """Regions of the model that a doubted object of the reference already covers."""
+    sizes = pairs.target_sizes[pairs.first] + pairs.instance_sizes[pairs.second] - pairs.common
+    same = (pairs.common >= _SAME * sizes) & np.isin(pairs.target_ids[pairs.first], list(numbers))
+    return set(pairs.instance_ids[pairs.second[same]].tolist())

@@ -133,11 +133,11 @@ def measure_pilot(
 
     Notes
     -----
-    Few pilots hold one of the rare large units that decide a score of sums, so most pilots show too small a spread. It
-    is therefore scaled by `tail_factor`, and so is Kish's number: a pilot whose own cases look even by luck, but whose
-    upper half promises larger ones, can't tell. The spread and its interval are the median and the central 95 % of those that
-    fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences leaves (Satterthwaite
-    1946), and half as many for a score of sums.
+    Few pilots hold one of the rare large units that decide a score of sums, so most pilots show too small a spread.
+    It is therefore scaled by `tail_factor`, and so is Kish's number: a pilot whose own cases look even by luck, but
+    whose upper half promises larger ones, can't tell. The spread and its interval are the median and the central 95
+    % of those that fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences
+    leaves (Satterthwaite 1946), and half as many for a score of sums.
     """
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "clusters": clusters}
     drawn = bootstrap_columns(columns, statistic, level=_LEVEL, **options)

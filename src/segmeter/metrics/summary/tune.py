@@ -12,8 +12,8 @@ from segmeter.checks import expected, nearest
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import minus, plain, say
 from segmeter.metrics.config.scores import find_direction
-from segmeter.metrics.statistics.choosing import Choice, choose, fold_sums
 from segmeter.metrics.statistics.bootstrap import Statistic
+from segmeter.metrics.statistics.choosing import Choice, choose, fold_sums
 from segmeter.metrics.statistics.columns import mean_of_columns
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
