@@ -149,7 +149,7 @@ def simulate_power(name: str, source: Any, replications: int) -> dict[str, Any]:
     }
 
 
-def main(replications: int = 1000) -> None:
+def main(replications: int = 400) -> None:
     """Simulate every population, and write the record."""
     records = []
     for population in POPULATIONS:

@@ -1,12 +1,14 @@
 """How many planted label errors `segmeter suspects` finds, side by side with cleanlab's segmentation score.
 
 In references of images that the model never saw, 5 % of the objects are changed: dropped, added, moved at the border,
-or given another class. Both methods see the same probabilities. Objects: of as many suspects as errors were planted,
-the share that lies on one. Borders: the same, over the share of objects whose border was moved. cleanlab scores pixels.
-Its issues that touch are joined to regions, ranked by their mean quality, and by that and their size.
+or given another class; several times over, each with a seed of its own. Both methods see the same probabilities.
+Objects: of as many suspects as errors were planted, the share that lies on one. Borders: the same, over the share of
+objects whose border was moved. cleanlab scores pixels. Its issues that touch are joined to regions, ranked by their
+mean quality, and by that and their size.
 
     python benchmarks/suspects.py cells RUN              RUN trained on the built-in cells
     python benchmarks/suspects.py camvid RUN --root PATH/camvid
+    python benchmarks/suspects.py memory                 peak memory with 50 and 200 images of 512 x 512
 
 writes benchmarks/results/suspects.json. cleanlab is compared with where it is installed.
 """
@@ -30,6 +32,7 @@ from scipy import ndimage
 from record import RESULTS, circumstances, update_record
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import EvalConfig
+from segmeter.data.config import FolderConfig
 from segmeter.data.synthetic import draw_scene
 from segmeter.evaluation.decisions.config import SuspectsKeys
 from segmeter.evaluation.decisions.held_out import open_held_out
@@ -41,17 +44,18 @@ from segmeter.evaluation.decisions.suspects import (
 )
 from segmeter.metrics.objects.planted import match_planted, plant_errors
 from segmeter.metrics.objects.suspects import Suspect
+from segmeter.parallel import peak_bytes
 from segmeter.records import read_yaml
 
 SHARE, SIZE, IMAGES = 0.05, 192, 120
 
 
-def draw_cells(root: Path, count: int = IMAGES) -> None:
+def draw_cells(root: Path, count: int = IMAGES, size: int = SIZE) -> None:
     """Draw cells that no training has, as a folder with one list."""
     for name in ("images", "masks"):
         (root / name).mkdir(parents=True)
     for number in range(count):
-        scene = draw_scene(np.random.default_rng([20_261_124, number]), SIZE)
+        scene = draw_scene(np.random.default_rng([20_261_124, number]), size)
         for kind, pixels in (("images", scene.image), ("masks", scene.labels)):
             Image.fromarray(pixels).save(root / kind / f"new-{number:03}.png")
     (root / "test.txt").write_text("".join(f"new-{number:03}\n" for number in range(count)))
@@ -74,10 +78,9 @@ def plant_folder(masks: Path, names: list[str], spec: ClassSpec, seed: int) -> d
     return planted
 
 
-def precision(found: list[tuple[float, bool]], count: int) -> float:
-    """The share of hits among the first `count`."""
-    first = sorted(found, key=lambda one: -one[0])[:count]
-    return float(np.mean([hit for _, hit in first])) if first else float("nan")
+def hits_of(found: list[tuple[float, bool]], count: int) -> int:
+    """How many of the first `count` are hits."""
+    return sum(hit for _, hit in sorted(found, key=lambda one: -one[0])[:count])
 
 
 def cleanlab_regions(
@@ -141,34 +144,60 @@ def study(run: Path, planted: dict[str, list[Suspect]]) -> dict[str, Any]:
                 hit = bool(match_planted([alike], wanted, sample.target.shape)[0][0])
                 for ranking, score in zip(theirs[group], scores, strict=True):
                     ranking.append((score, hit))
-    many = {
-        "objects": sum(one.kind != "border" for each in planted.values() for one in each),
-        "borders": sum(one.kind == "border" for each in planted.values() for one in each),
-    }
-    result: dict[str, Any] = {"cases": len(held.dataset.case_ids), "objects": objects, "planted": many}
-    result["mean_iou_with_errors"] = json.loads((run / "metrics.json").read_text())["dataset"]["mean_iou"]
-    for group, count in many.items():
-        base = count / objects
-        mine = precision(ours[group], count)
-        result[group] = {"precision": mine, "base_rate": base, "times_base_rate": mine / base}
+    counts = {}
+    for group in ours:
+        planted_here = sum((one.kind == "border") == (group == "borders") for each in planted.values() for one in each)
         names = ("cleanlab_by_quality", "cleanlab_by_quality_and_size")
-        result[group] |= {name: precision(each, count) for name, each in zip(names, theirs[group], strict=True)}
-    count = sum(many.values())
-    together = [(row_rank, hit) for group in ours.values() for row_rank, hit in group]
-    result["all"] = {"precision": precision(together, count), "base_rate": count / objects}
-    result["all"]["times_base_rate"] = result["all"]["precision"] / result["all"]["base_rate"]
+        counts[group] = {"planted": planted_here, "suspects": hits_of(ours[group], planted_here)}
+        counts[group] |= {name: hits_of(each, planted_here) for name, each in zip(names, theirs[group], strict=True)}
+    return {"objects": objects, "groups": counts, "chances": chances}
+
+
+def pool(studies: list[dict[str, Any]]) -> dict[str, Any]:
+    """Precision of each group over all seeds, beside the share of objects that were changed."""
+    objects, result = sum(one["objects"] for one in studies), dict[str, Any]()
+    for group in studies[0]["groups"]:
+        counts = [one["groups"][group] for one in studies]
+        total = {key: sum(one[key] for one in counts) for key in counts[0]}
+        many, base = total.pop("planted"), sum(one["planted"] for one in counts) / objects
+        result[group] = {"planted": many, "base_rate": base, **{key: hits / many for key, hits in total.items()}}
+        result[group]["times_base_rate"] = result[group]["suspects"] / base
+    chances = [each for one in studies for each in one["chances"]]
     result["calibration"] = [
-        {
-            "from": low,
-            "to": low + 0.2,
-            "suspects": len(part),
-            "mean_chance": mean(part, 0),
-            "share_of_errors": mean(part, 1),
-        }
+        {"from": low, "suspects": len(part), "mean_chance": mean(part, 0), "share_of_errors": mean(part, 1)}
         for low in (0.0, 0.2, 0.4, 0.6, 0.8)
         for part in [[one for one in chances if low <= one[0] < low + 0.2 + (low == 0.8)]]
     ]
     return result
+
+
+def measure_memory() -> dict[str, Any]:
+    """Peak memory of the search with 50 and 200 images, each in a process of its own."""
+    peaks = {}
+    for count in (50, 200):
+        with tempfile.TemporaryDirectory() as folder:
+            code = f"import suspects; suspects.search_drawn(__import__('pathlib').Path({folder!r}), {count})"
+            here = Path(__file__).parent
+            done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=here)
+            peaks[f"{count} images"] = round(int(done.stdout.split()[-1]) / 2**20)
+    return {"edge": 512, "peak_mib": peaks}
+
+
+def search_drawn(root: Path, count: int) -> None:
+    """Search drawn images with the probabilities of a model that is nearly sure, and print the peak memory."""
+    draw_cells(root, count, 512)
+    (root / "run" / "predictions" / "probs").mkdir(parents=True)
+    (root / "run" / "run.json").write_text('{"command": "eval"}')
+    for path in sorted((root / "masks").iterdir()):
+        noise = np.random.default_rng(len(path.name)).normal(0, 0.05, (4, 512, 512))
+        probs = np.clip(np.eye(4)[np.asarray(Image.open(path))].transpose(2, 0, 1) * 0.9 + 0.03 + noise, 0, 1)
+        np.save(
+            root / "run" / "predictions" / "probs" / f"{path.stem}.uint8.npy", np.rint(probs * 255).astype(np.uint8)
+        )
+    options: dict[str, Any] = {"classes": ("background", "round", "spindle", "mitotic"), "lists": ".", "in_channels": 1}
+    held = open_held_out(root / "run", FolderConfig(root=str(root), split="test", **options))
+    find_in_runs([held], SuspectsKeys(runs=(root,)), 0, root)
+    print(peak_bytes())
 
 
 def mean(rows: list[tuple[float, bool]], place: int) -> float | None:
@@ -177,45 +206,46 @@ def mean(rows: list[tuple[float, bool]], place: int) -> float | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", choices=["cells", "camvid"])
-    parser.add_argument("run", type=Path)
+    parser.add_argument("data", choices=["cells", "camvid", "memory"])
+    parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--root", type=Path)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--every", type=int, default=1, help="take every n-th image of CamVid's test split")
     given = parser.parse_args()
+    result = measure_memory() if given.data == "memory" else evaluate(given)
+    print(json.dumps(result, indent=1))
+    update_record(RESULTS / "suspects.json", given.data, {**circumstances("cleanlab"), **result})
+
+
+def evaluate(given: argparse.Namespace) -> dict[str, Any]:
+    """Keep the probabilities of an evaluation, and search them with the errors of every seed."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "data"
-        more = [f"data.root={root}"]
+        more = [f"data.root={root}", "data.split=test"]
         if given.data == "cells":
             draw_cells(root)
-            more += ["data=folder", "data.split=test", "data.lists=.", "data.in_channels=1"]
+            more += ["data=folder", "data.lists=.", "data.in_channels=1"]
             more += ["data.classes=[background,round,spindle,mitotic]"]
         else:
             shutil.copytree(given.root, root, copy_function=shutil.copyfile)
-            root.chmod(0o755)
-            for each in root.rglob("*"):
+            for each in (root, *root.rglob("*")):
                 each.chmod(0o755 if each.is_dir() else 0o644)
-            more += ["data.split=test"]
-        command = [
-            sys.executable,
-            "-m",
-            "segmeter.cli.main",
-            "eval",
-            f"checkpoint={given.run}",
-            f"run.root={folder}/runs",
-        ]
-        command += ["export.probs=true", "export.probs_dtype=uint8", "report.overlays=0", "metrics.bootstrap=0"]
         listed = (root / "test.txt").read_text().split()[:: given.every]
         (root / "test.txt").write_text("\n".join(listed))
-        names = [Path(name).stem for name in listed]
+        command = [sys.executable, "-m", "segmeter.cli.main", "eval", f"checkpoint={given.run}"]
+        command += [f"run.root={folder}/runs", "report.overlays=0", "metrics.bootstrap=0"]
+        subprocess.run([*command, "export.probs=true", "export.probs_dtype=uint8", *more], check=True)
+        (run,) = (Path(folder) / "runs" / "eval").iterdir()
+        shutil.copytree(root / "masks", root / "sound")
         card = json.loads(next(iter(sorted((given.run / "checkpoints").glob("step-*/manifest.json")))).read_text())
         spec = ClassSpec(**{key: tuplify(value) for key, value in card["card"]["spec"].items()})
-        planted = plant_folder(root / "masks", names, spec, given.seed)
-        subprocess.run([*command, *more], check=True)
-        (run,) = (Path(folder) / "runs" / "eval").iterdir()
-        result = study(run, planted)
-    print(json.dumps(result, indent=1))
-    update_record(RESULTS / "suspects.json", given.data, {**circumstances("cleanlab"), "seed": given.seed, **result})
+        names, studies = [Path(name).stem for name in listed], []
+        for seed in range(1, given.seeds + 1):
+            shutil.copytree(root / "sound", root / "masks", dirs_exist_ok=True)
+            studies.append(study(run, plant_folder(root / "masks", names, spec, seed)))
+            print(seed, studies[-1]["groups"], flush=True)
+        scored = json.loads((run / "metrics.json").read_text())["dataset"]["mean_iou"]
+        return {"cases": len(names), "seeds": given.seeds, "mean_iou": scored, **pool(studies)}
 
 
 def tuplify(value: Any) -> Any:

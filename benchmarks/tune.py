@@ -90,7 +90,7 @@ def measure_speed() -> dict[str, float]:
     return {"settings": len(settings.every), "images": IMAGES, "edge": EDGE, "cpu_seconds": seconds}
 
 
-def main(replications: int = 400) -> None:
+def main(replications: int = 200) -> None:
     """Simulate every population, measure the speed, and write the record."""
     speed = measure_speed()
     print(speed, flush=True)
