@@ -4,7 +4,6 @@ The page of every decision is made of the same parts, which `Shown` holds.
 """
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from markupsafe import Markup
 from segmeter.files import write_bytes
 from segmeter.report.drawing import COLOURS, Chart, Curve
 from segmeter.report.figures import interval, number, signed, title
-from segmeter.report.tables import MOST_ROWS, Printer, Table
+from segmeter.report.tables import MOST_ROWS, Printer, Table, print_paths
 
 _KINDS = {"dataset": "data set", "per_case": "mean over cases"}
 _PLAN_OBJECTIONS = (
@@ -67,7 +66,7 @@ def print_shown(shown: Shown, paths: Mapping[str, Path]) -> None:
         out.table(table)
     for line in shown.notes:
         out.line(line)
-    sys.stdout.write("".join(f"{name:<9} {path}\n" for name, path in paths.items()))
+    print_paths(paths)
 
 
 def decision_values(shown: Shown) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 A table is made once; names in it are data, and no renderer reads them as markup.
 """
 
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -136,3 +137,8 @@ def escape_markdown(text: str) -> str:
 def html_of(tables: Sequence[Table], lines: Sequence[str]) -> str:
     """Tables and the small print below them, as one HTML text."""
     return str(Markup().join(table.html() for table in tables) + Markup("<p>{}</p>").format(escape("; ".join(lines))))
+
+
+def print_paths(paths: Mapping[str, object]) -> None:
+    """Print where the files of a finished command are."""
+    sys.stdout.write("".join(f"{name:<9} {path}\n" for name, path in paths.items()))

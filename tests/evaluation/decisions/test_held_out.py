@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.decisions.held_out import open_held_out, probs_of_run
+from segmeter.evaluation.decisions.held_out import find_probs, open_held_out
 from tests.evaluation.decisions.test_suspects import NAMES, data, listed, make_data, make_run
 
 __all__ = ["listed"]
@@ -39,10 +39,10 @@ def test_all_cases_of_other_data_than_in_training_are_taken(listed: Path) -> Non
 def test_probabilities_of_every_case_must_be_there(listed: Path) -> None:
     make_run(listed / "run", make_data(listed / "data"))
     with pytest.raises(DataError, match=r"predictions/probs.*which has none.*export.probs=true"):
-        probs_of_run(listed / "nowhere", ["a"])
+        find_probs("suspects", listed / "nowhere", ["a"])
     (listed / "run" / "predictions" / "probs" / "b.uint8.npy").unlink()
     with pytest.raises(DataError, match=r"without those of .*b"):
-        probs_of_run(listed / "run", NAMES)
+        find_probs("suspects", listed / "run", NAMES)
 
 
 def test_a_model_of_others_by_a_bare_name_is_no_checkpoint_to_look_beside(listed: Path) -> None:

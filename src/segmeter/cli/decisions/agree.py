@@ -1,6 +1,5 @@
 """`segmeter agree`: how far several readers agree, without a reference, and who stands apart."""
 
-import sys
 from pathlib import Path
 
 from segmeter.cli.config.schema import AgreeConfig
@@ -21,6 +20,7 @@ from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.report.html import write_report
 from segmeter.report.readers import print_agreement
+from segmeter.report.tables import print_paths
 
 
 def run(config: AgreeConfig, job: Job) -> None:
@@ -58,6 +58,5 @@ def run(config: AgreeConfig, job: Job) -> None:
         note_done(folder, {})
         page = write_report(folder)
     print_agreement(result)
-    lines = [f"figures   {folder / 'agree.json'}", f"cases     {folder / TABLE}"]
-    lines += [f"consensus {folder / 'consensus'}"] if config.consensus and not config.data.instances else []
-    sys.stdout.write("\n".join([*lines, f"report    {page}"]) + "\n")
+    written = {"figures": folder / "agree.json", "cases": folder / TABLE, "consensus": folder / "consensus"}
+    print_paths({name: path for name, path in written.items() if path.exists()} | {"report": page})

@@ -1,6 +1,5 @@
 """`segmeter suspects`: which labels are likely wrong, or which images to label next."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.records import CONFIG, read_run, read_yaml
 from segmeter.report.html import write_report
 from segmeter.report.suspects import CROPS, LABEL_NEXT, SUSPECTS, draw_crop, print_label_next, print_suspects
+from segmeter.report.tables import print_paths
 
 
 def run(config: SuspectsConfig, job: Job) -> None:
@@ -41,20 +41,13 @@ def run(config: SuspectsConfig, job: Job) -> None:
             _draw(folder, runs, result["suspects"][: config.shown])
         note_done(folder, {})
         page = write_report(folder)
-    lines = [f"report    {page}"]
     if config.order == "label_next":
         print_label_next(result)
-        lines = [f"figures   {folder / LABEL_NEXT}", *lines]
+        print_paths({"figures": folder / LABEL_NEXT, "report": page})
     else:
         print_suspects(result)
-        lines = [
-            f"figures   {folder / SUSPECTS}",
-            f"all       {folder / TABLE}",
-            f"QuPath    {folder / OUTLINES}",
-            f"COCO      {folder / COCO}",
-            *lines,
-        ]
-    sys.stdout.write("\n".join(lines) + "\n")
+        written = {"figures": SUSPECTS, "all": TABLE, "QuPath": OUTLINES, "COCO": COCO}
+        print_paths({name: folder / path for name, path in written.items()} | {"report": page})
 
 
 def _open(folder: Path, *, unseen: bool) -> HeldOut:

@@ -138,8 +138,8 @@ class SuspectsKeys(Config, title="config"):
     """Finished runs of eval on cases that their model never saw, with export.probs=true: a held-out split, or the folds
     of a cross-validation. With order=label_next, runs of predict on the same images."""
     unseen: bool = False
-    """Whether you know that the models saw none of the cases. It is asked of models whose training data segmeter doesn't
-    know, with data.split=all."""
+    """Whether you know that the models saw none of the cases. With data.split=all it is asked of models whose training
+    data are unknown."""
     order: Literal["suspects", "label_next"] = "suspects"
     """The list to make: "suspects" ranks objects by the chance that their reference is wrong, "label_next" ranks images
     without a reference by how much their labels would tell."""

@@ -17,9 +17,8 @@ from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.records import read_run
 
-# Of probabilities, behind ".float16" or ".uint8" where they are rounded
-PROB_ENDINGS = (".npy", ".npz", ".tif", ".zarr")
-_REMEDY = "Run segmeter eval with export.probs=true export.probs_dtype=uint8 on held-out cases, or train folds=5."
+_ENDINGS = (".npy", ".npz", ".tif", ".zarr")  # of probabilities, behind ".float16" or ".uint8" where they are rounded
+_REMEDY = "Run it again with export.probs=true export.probs_dtype=uint8; for suspects, on held-out cases."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,25 +40,24 @@ class HeldOut:
     probs: Mapping[str, Path]
 
 
-def probs_of_run(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:
-    """Find the probabilities of every case in a run's folder.
+def find_probs(where: str, folder: Path, case_ids: Sequence[str] | None = None) -> dict[str, Path]:
+    """Find the files of probabilities in a run's folder by case, of every case or of those that are asked for.
 
     Raises
     ------
     DataError
         The run kept none, or not for every case.
     """
-    place = folder / "predictions" / "probs"
-    found = {path.name: path for path in place.iterdir()} if place.is_dir() else {}
-    endings = [f"{rounded}{ending}" for rounded in ("", ".float16", ".uint8") for ending in PROB_ENDINGS]
-    files = {
-        case_id: next((found[case_id + end] for end in endings if case_id + end in found), None) for case_id in case_ids
-    }
-    lacking = [case_id for case_id, path in files.items() if path is None]
-    if lacking:
+    place, found = folder / "predictions" / "probs", dict[str, Path]()
+    for path in sorted(place.iterdir()) if place.is_dir() else ():
+        if path.suffix in _ENDINGS:
+            found[path.name.removesuffix(path.suffix).removesuffix(".float16").removesuffix(".uint8")] = path
+    wanted = sorted(found) if case_ids is None else case_ids
+    lacking = [case_id for case_id in wanted if case_id not in found]
+    if lacking or not found:
         given = f"{folder} without those of {some(lacking)}" if found else f"{folder}, which has none"
-        raise DataError(expected("suspects", "runs", "to hold predictions/probs", given, _REMEDY))
-    return {case_id: path for case_id, path in files.items() if path is not None}
+        raise DataError(expected(where, "runs", "to hold predictions/probs", given, _REMEDY))
+    return {case_id: found[case_id] for case_id in wanted}
 
 
 def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> HeldOut:
@@ -98,7 +96,7 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
         if shared := sorted(trained & set(dataset.case_ids)):
             rule = "to hold no case of the training split"
             raise ConfigError(expected("suspects", "runs", rule, f"{folder} with {some(shared)}", remedy))
-    return HeldOut(folder=folder, dataset=dataset, probs=probs_of_run(folder, dataset.case_ids))
+    return HeldOut(folder=folder, dataset=dataset, probs=find_probs("suspects", folder, dataset.case_ids))
 
 
 def _other_data(folder: Path, data: DataConfig) -> bool | None:

@@ -16,7 +16,7 @@ from scipy.special import xlogy
 
 from segmeter.checks import expected, some
 from segmeter.errors import DataError
-from segmeter.evaluation.decisions.held_out import PROB_ENDINGS, probs_of_run, read_probs
+from segmeter.evaluation.decisions.held_out import find_probs, read_probs
 from segmeter.evaluation.drive import collect
 from segmeter.metrics.arrays import FloatArray, say
 from segmeter.records import Form
@@ -44,30 +44,19 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
     DataError
         A run kept no probabilities, the runs differ in their images, or a file can't be read.
     """
-    ids = [_images_of(folder) for folder in runs]
-    if any(each != ids[0] for each in ids):
-        other = sorted(set().union(*ids) - set(ids[0]).intersection(*ids[1:]))
+    files = [find_probs("suspects", folder) for folder in runs]
+    ids = list(files[0])
+    if any(each.keys() != files[0].keys() for each in files):
+        other = sorted(set().union(*files) - set(ids).intersection(*files[1:]))
         raise DataError(expected("suspects", "runs", "to predict the same images", f"others ({some(other)})"))
-    files = [probs_of_run(folder, ids[0]) for folder in runs]
-    found = collect(lambda case_id: _describe([each[case_id] for each in files]), ids[0], what="reading")
+    found = collect(lambda case_id: _describe([each[case_id] for each in files]), ids, what="reading")
     gains, places = zip(*found, strict=True)
     order, distances = cover(np.array(gains), np.stack(places))
     images = [
-        {"rank": rank, "case_id": ids[0][i], "gain": float(gains[i]), "distance": say(distance)}
+        {"rank": rank, "case_id": ids[i], "gain": float(gains[i]), "distance": say(distance)}
         for rank, (i, distance) in enumerate(zip(order, distances, strict=True), start=1)
     ]
     return {"schema": SCHEMA, "by": "disagreement" if len(runs) > 1 else "entropy", "images": images}
-
-
-def _images_of(folder: Path) -> list[str]:
-    place, names = folder / "predictions" / "probs", set[str]()
-    for path in place.iterdir() if place.is_dir() else ():
-        name = path.name.removesuffix(path.suffix) if path.suffix in PROB_ENDINGS else ""
-        names.add(name.removesuffix(".float16").removesuffix(".uint8"))
-    if not names - {""}:
-        remedy = "Run segmeter predict with export.probs=true export.probs_dtype=uint8."
-        raise DataError(expected("suspects", "runs", "to hold predictions/probs", f"{folder}, which has none", remedy))
-    return sorted(names - {""})
 
 
 def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:

@@ -20,7 +20,7 @@ import yaml
 from segmeter.checks import expected
 from segmeter.data.dataset import Dataset
 from segmeter.errors import ConfigError, InputError
-from segmeter.evaluation.decisions.held_out import HeldOut, probs_of_run, read_held_out
+from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.files import atomic_write, write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
@@ -168,7 +168,7 @@ def stored_predictions(run: Path, dataset: Dataset, sha256: str | None) -> tuple
     if record.get("command") != "eval" or record.get("checkpoint_sha256") != sha256:
         given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}"
         raise ConfigError(expected("tune", "probs", "to be an eval of the same checkpoint", given))
-    held = HeldOut(folder=run, dataset=dataset, probs=probs_of_run(run, dataset.case_ids))
+    held = HeldOut(folder=run, dataset=dataset, probs=find_probs("tune", run, dataset.case_ids))
 
     def read(index: int) -> Prediction:
         sample, _, probs = read_held_out(held, index)
