@@ -72,7 +72,7 @@ def name_apart(rng: np.random.Generator, cases: int, **population: Any) -> list[
     return [name for name, p, low in zip(NAMES, adjusted, worse, strict=True) if low and p < CERTAIN]
 
 
-def main(sets: int = 1000) -> None:
+def main(sets: int = 400) -> None:
     found: dict[str, Any] = {"sets": sets, "readers": len(NAMES), "null": {}, "planted": {}}
     for kind, populations in (("null", NULLS), ("planted", PLANTED)):
         for name, population in populations.items():

@@ -107,7 +107,8 @@ def parse_over(
     if problems:
         raise ConfigError(problems)
     takes = spec.task != "multiclass"
-    usual = Setting(values=_usual_values(axes, threshold), threshold=threshold if takes else None, steps=tuple(steps))
+    standing = {key: threshold if key == THRESHOLD else "0" for key in axes}
+    usual = Setting(values=standing, threshold=threshold if takes else None, steps=tuple(steps))
     found = [
         _setting(dict(zip(axes, chosen, strict=True)), usual, takes=takes)
         for chosen in itertools.product(*axes.values())
@@ -115,10 +116,6 @@ def parse_over(
     _check_steps(found, spec)
     same = [i for i, one in enumerate(found) if (one.threshold, one.steps) == (usual.threshold, usual.steps)]
     return Settings(every=(*found, *([] if same else [usual])), usual=same[0] if same else len(found))
-
-
-def _usual_values(axes: Mapping[str, Sequence[Any]], threshold: float) -> dict[str, Any]:
-    return {key: threshold if key == THRESHOLD else "0" for key in axes}
 
 
 def _setting(values: dict[str, Any], usual: Setting, *, takes: bool) -> Setting:

@@ -13,7 +13,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.arrays import minus, plain, say
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.bootstrap import Statistic
-from segmeter.metrics.statistics.choosing import Choice, choose, fold_sums
+from segmeter.metrics.statistics.choosing import choose, fold_sums
 from segmeter.metrics.statistics.columns import mean_of_columns
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
@@ -148,18 +148,12 @@ def tune_boards(
         cluster=board.config.cluster,
         usual=usual,
         settings=tried,
-        **_described(choice),
+        chosen=choice.chosen,
+        gain=plain(choice.gain),
+        optimism=plain(choice.optimism),
+        corrected_gain=plain(choice.corrected),
+        gain_ci95=[plain(choice.low), plain(choice.high)],
+        score=plain(choice.score),
+        score_ci95=[plain(choice.score_low), plain(choice.score_high)],
     )
     return content.model_dump(by_alias=True)
-
-
-def _described(choice: Choice) -> dict[str, Any]:
-    return {
-        "chosen": choice.chosen,
-        "gain": plain(choice.gain),
-        "optimism": plain(choice.optimism),
-        "corrected_gain": plain(choice.corrected),
-        "gain_ci95": [plain(choice.low), plain(choice.high)],
-        "score": plain(choice.score),
-        "score_ci95": [plain(choice.score_low), plain(choice.score_high)],
-    }
