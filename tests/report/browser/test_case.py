@@ -20,7 +20,7 @@ CASE = "#?case=case-12"  # of draw_case: tree, and a car that is predicted as tr
 
 
 def filters(page):
-    return page.locator("#filters feFuncA").evaluate_all(
+    return page.locator("#filters feFuncA[tableValues]").evaluate_all(
         "nodes => nodes.map((node) => node.getAttribute('tableValues'))"
     )
 
