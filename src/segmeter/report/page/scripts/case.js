@@ -4,33 +4,30 @@ const KEYS = { ArrowLeft: "previous", ArrowRight: "next", "+": "zoom-in", "=": "
 
 class CaseView {
   constructor(page) {
-    Object.assign(this, { page, panes: [], shownRoles: new Set(ROLES), order: [], dialog: byId("case") });
+    Object.assign(this, { page, panes: [], shownRoles: new Set(ROLES), order: [], dialog: byId("case"), palette: new Palette(page, view) });
     const names = { roles: ".roles", chips: ".chips", pictures: ".panes", facts: ".case-facts", tools: ".tools" };
     for (const [name, found] of Object.entries(names)) this[name] = this.dialog.querySelector(found);
     const clicks = { previous: () => this.step(-1), next: () => this.step(1), close: () => this.close(), fit: () => this.fit() };
     Object.assign(clicks, { "zoom-in": () => this.zoom(STEP), "zoom-out": () => this.zoom(1 / STEP) });
-    for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
-    const inputs = { plane: () => this.draw(), opacity: ({ value }) => (this.colour((view.opacity = Number(value)))) };
-    for (const name of ["contrast", "gamma"]) inputs[name] = ({ value }) => ((view[name] = 2 ** Number(value)), this.tone());
-    inputs["auto-contrast"] = ({ checked }) => ((view.auto = checked), this.tone());
-    for (const [id, act] of Object.entries(inputs)) byId(id).addEventListener("input", (event) => act(event.target));
-    this.dialog.addEventListener("keydown", (event) => this.key(event));
-    this.dialog.addEventListener("cancel", (event) => (event.preventDefault(), this.close()));
+    for (const [id, act] of Object.entries(clicks)) byId(id).onclick = act;
+    const inputs = { plane: () => this.draw(), opacity: ({ value }) => this.colour((view.opacity = Number(value))) };
+    for (const name of ["contrast", "gamma"]) inputs[name] = ({ value }) => this.tone((view[name] = 2 ** Number(value)));
+    inputs["auto-contrast"] = ({ checked }) => this.tone((view.auto = checked));
+    for (const [id, act] of Object.entries(inputs)) byId(id).oninput = (event) => act(event.target);
+    this.dialog.onkeydown = (event) => this.key(event);
+    this.dialog.oncancel = (event) => (event.preventDefault(), this.close());
     this.pictures.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    this.pictures.addEventListener("pointerdown", (event) => this.grab(event));
+    this.pictures.onpointerdown = (event) => this.grab(event);
   }
 
   // which case the address names; opened or closed as it says
   follow(state, order) {
     this.order = order;
     const i = state.has("case") ? this.page.column.get("id").raw.indexOf(state.get("case")) : -1;
-    if (i < 0) {
-      this.shown = undefined;
-      this.dialog.close();
-      return;
-    }
-    if (this.shown !== i) this.show(i);
-    if (!this.dialog.open) this.dialog.showModal();
+    if (i >= 0 && this.shown !== i) this.show(i);
+    if (i < 0) this.dialog.close();
+    else if (!this.dialog.open) this.dialog.showModal();
+    this.shown = i;
   }
 
   close() {
@@ -67,11 +64,11 @@ class CaseView {
   panesOf() {
     if (!this.picture) return [];
     const roles = ROLES.filter((role) => role === "image" || this.picture.maps.some((map) => map.role === role));
-    return roles.map((role) => new Pane(this.page, this.picture, role));
+    return roles.map((role) => new Pane(this.palette, this.picture, role));
   }
 
   draw() {
-    for (const pane of this.panes) pane.drop();
+    this.palette.clear();
     this.panes = this.panesOf(this.shown);
     const drawn = this.panes.length > 0;
     this.pictures.replaceChildren(...(drawn ? this.panes.map((pane) => pane.node) : [el("p", { class: "notes" }, this.page.noPicture)]));
@@ -101,10 +98,11 @@ class CaseView {
   }
 
   colour(opacity = view.opacity) {
-    for (const pane of this.panes) pane.colour({ opacity, hidden: view.hidden });
+    this.palette.colour({ opacity, hidden: view.hidden });
   }
 
   tone() {
+    for (const part of byId("gamma-curve").firstElementChild.children) part.setAttribute("exponent", 1 / view.gamma);
     for (const pane of this.panes) pane.tone(view);
     if (this.panes.length) byId("auto-contrast").checked = view.auto ?? isDim(this.panes[0].picture);
   }

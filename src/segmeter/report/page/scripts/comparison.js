@@ -43,8 +43,8 @@ class PairView extends CaseView {
   panesOf(i) {
     const found = this.page.pair.map((run) => [this.page.runs[run], this.page.sources[run].get(i)]).filter(([, picture]) => picture);
     if (!found.length) return [];
-    const panes = ["image", "target"].map((role) => new Pane(this.page, found[0][1], role));
-    for (const role of ["prediction", "errors"]) for (const [run, picture] of found) panes.push(new Pane(this.page, picture, role, { title: `${role}: ${run}` }));
+    const panes = ["image", "target"].map((role) => new Pane(this.palette, found[0][1], role));
+    for (const role of ["prediction", "errors"]) for (const [run, picture] of found) panes.push(new Pane(this.palette, picture, role, { title: `${role}: ${run}` }));
     return panes;
   }
 
@@ -63,16 +63,15 @@ class PairView extends CaseView {
 
 // pictures of each run, the image and the target of those that share them put back
 function sourcesOf(page, layers) {
-  const shared = new Map();
-  return layers.map((pictures) => {
-    const found = picturesOf(page, pictures);
-    for (const [i, picture] of found) {
-      const base = shared.get(i);
-      if (base) found.set(i, { ...picture, files: { ...base.files, ...picture.files }, maps: [...base.maps.filter((map) => map.role === "target"), ...picture.maps] });
-      else shared.set(i, picture);
+  const found = layers.map((pictures) => picturesOf(page, pictures));
+  for (const pictures of found) {
+    for (const [i, picture] of pictures) {
+      const first = found.find((each) => each.has(i)).get(i);
+      const targets = picture === first ? [] : first.maps.filter((map) => map.role === "target");
+      pictures.set(i, { ...picture, files: { ...first.files, ...picture.files }, maps: [...targets, ...picture.maps] });
     }
-    return found;
-  });
+  }
+  return found;
 }
 
 // the choice of two runs, the measure that decides, and the numbers of cases that got better and worse by it

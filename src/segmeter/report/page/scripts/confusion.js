@@ -1,6 +1,5 @@
 // The confusion matrix: each cell is a link to the cases that have such pixels.
 const LISTED = 12;
-const MOST_NAMES = 60; // classes whose names stand beside the matrix
 const MOST_TEXTS = 14; // classes whose cells have room for a number
 const SMALL_CELLS = 60; // classes above which a cell needs a stronger colour to be seen
 
@@ -11,7 +10,8 @@ class Confusion {
     const found = matrix.flatMap((row, i) => row.map((count, j) => ({ count, row: i, column: j, share: count / (totals[i] || 1), held: cases.get(i * names.length + j) ?? 0 })));
     Object.assign(this, { names, side: names.length });
     this.cells = found.filter(({ count }) => count);
-    place.replaceChildren(this.grid(place), this.list());
+    this.grid(place);
+    place.querySelector("ol").append(...this.list());
   }
 
   link({ row, column, held }) {
@@ -25,13 +25,11 @@ class Confusion {
 
   grid(place) {
     const { side } = this;
-    const widest = `${Math.min(720, side * 64) + (side <= MOST_NAMES ? 112 : 0)}px`;
-    place.style.setProperty("--matrix", widest);
-    const names = (kind) => el("div", { class: kind }, ...this.names.map((name) => el("span", {}, name)));
-    const tracks = `repeat(${side}, minmax(0, 1fr))`;
-    const cells = el("div", { class: "cells", style: { "grid-template": `${tracks} / ${tracks}` } }, ...this.cells.map((cell) => this.cell(cell)));
-    const parts = side <= MOST_NAMES ? [names("across"), names("down"), cells] : [cells];
-    return el("div", { id: "confusion", class: side > MOST_TEXTS ? "dense" : "", style: { "max-width": widest }, "aria-hidden": "true" }, ...parts);
+    const names = place.querySelector(".down") ? 112 : 0; // pixels
+    place.style.setProperty("--matrix", `${Math.min(720, side * 64) + names}px`);
+    place.style.setProperty("--side", side);
+    place.firstElementChild.classList.toggle("dense", side > MOST_TEXTS);
+    place.querySelector(".cells").append(...this.cells.map((cell) => this.cell(cell)));
   }
 
   cell(cell) {
@@ -49,7 +47,6 @@ class Confusion {
   list() {
     const largest = this.cells.filter(({ row, column }) => row !== column).sort((a, b) => b.count - a.count).slice(0, LISTED);
     const words = ({ row, column }) => `${isolated(this.names[row])} → ${isolated(this.names[column])}`;
-    const items = largest.map((cell) => el("li", {}, el("a", { href: this.link(cell) ?? "#cases" }, words(cell)), el("span", { class: "minor" }, ` ${this.facts(cell)}`)));
-    return el("div", { class: "largest" }, el("h3", {}, "largest confusions"), el("ol", {}, ...items));
+    return largest.map((cell) => el("li", {}, el("a", { href: this.link(cell) ?? "#cases" }, words(cell)), el("span", { class: "minor" }, ` ${this.facts(cell)}`)));
   }
 }

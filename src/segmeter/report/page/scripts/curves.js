@@ -6,9 +6,8 @@ class Curves {
   constructor(place, tools, { charts, best }) {
     Object.assign(this, { charts, best, place });
     const axes = AXES.filter((name) => charts.some(({ lines }) => lines.some((line) => known(line[name]).length)));
-    const pick = select("horizontal axis", axes.map((name) => ({ value: name, label: name })), "step", (name) => this.draw(name));
-    const button = el("button", { type: "button", id: "whole", onclick: () => this.zoom(this.ends) }, "whole run");
-    tools.replaceChildren(pick, button, el("span", { class: "minor" }, "Drag over a chart to see a part of the run."));
+    tools.firstElementChild.append(select("horizontal axis", axes.map((name) => ({ value: name, label: name })), "step", (name) => this.draw(name)));
+    byId("whole").onclick = () => this.zoom(this.ends);
     this.draw("step");
   }
 

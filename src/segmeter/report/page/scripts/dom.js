@@ -3,7 +3,7 @@ function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) node[name] = value;
     else if (name === "style") for (const [key, each] of Object.entries(value)) node.style.setProperty(key, each);
     else node.setAttribute(name, value === true ? "" : value);
   }
@@ -48,16 +48,4 @@ function tableOf(label, heads, kinds, rows) {
   const body = rows.map((row) => el("tr", {}, ...cells(row)));
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
-}
-
-async function copyIds(ids) {
-  try {
-    await navigator.clipboard.writeText(ids.join("\n"));
-  } catch {
-    const area = el("textarea", { "aria-hidden": "true" }, ids.join("\n"));
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
 }

@@ -36,8 +36,7 @@ class Histogram {
   show(state, cases, { order }) {
     const { page } = this;
     const column = page.column.get(state.get("h") ?? page.sort) ?? this.numeric[0];
-    const choose = (value) => State.here().with({ h: value }).go({ replace: true });
-    this.choice.replaceChildren(select("measure of the histogram", optionsOf(this.numeric), column.key, choose));
+    this.choice.replaceChildren(pick("measure of the histogram", this.numeric, column, "h"));
     const edges = edgesOf(column);
     const all = this.count(column, edges, column.raw.keys());
     const chosen = this.count(column, edges, order).bars;
@@ -85,8 +84,7 @@ class Scatter {
     this.chosen = new Set(order);
     if (x === this.x && y === this.y) return this.plot.redraw();
     Object.assign(this, { x, y });
-    const pick = (name, column) => select(`${name} axis`, optionsOf(this.numeric), column.key, (value) => State.here().with({ [name]: value }).go({ replace: true }));
-    this.choice.replaceChildren(pick("y", y), " against ", pick("x", x));
+    this.choice.replaceChildren(pick("y axis", this.numeric, y, "y"), " against ", pick("x axis", this.numeric, x, "x"));
     this.plot?.destroy();
     const ends = [x, y].map(spanOf);
     const [across, up] = ends.map(({ low, high, log }) => ({ range: [low, high], distr: log ? 4 : 1 }));

@@ -9,28 +9,17 @@ const view = { opacity: 0.6, hidden: new Set(), scale: 1, x: 0, y: 0, contrast: 
 const isDim = (picture) => (picture.range ?? [0, 255])[1] < DIM;
 let filterCount = 0;
 
-function filterLike(id) {
-  const filter = byId(id).cloneNode(true);
-  filter.id = `${id}${filterCount++}`;
-  byId("filters").append(filter);
-  return filter;
-}
-
 // a map's entries as colours and opacities under what the reader chose
 function entriesOf(map, page, { opacity, hidden }) {
-  const colour = (k) => page.colours[k];
-  const plain = (k) => colour(k).join() === NO_TINT || (k === 0 && page.task === "binary");
-  if (map.planes) {
-    return Array.from({ length: 2 ** map.planes.length }, (_, bits) => {
-      const on = map.planes.filter((k, bit) => (bits >> bit) & 1 && !hidden.has(k));
-      const mixed = [0, 1, 2].map((channel) => on.reduce((sum, k) => sum + colour(k)[channel], 0) / Math.max(1, on.length));
-      return { colour: mixed, alpha: on.length ? opacity : 0 };
-    });
+  const plain = (k) => page.colours[k]?.join() === NO_TINT || (k === 0 && page.task === "binary");
+  const share = (entry) => (entry.hidden || hidden.has(entry.class) || plain(entry.class) ? 0 : entry.strong ? 1.6 : entry.faint ? 0.5 : 1);
+  if (!map.planes) {
+    return map.entries.map((entry) => ({ colour: entry.colour ?? page.colours[entry.class] ?? [0, 0, 0], alpha: Math.min(1, share(entry) * opacity) }));
   }
-  return map.entries.map((entry) => {
-    if (entry.hidden) return { colour: [0, 0, 0], alpha: 0 };
-    if (entry.class !== undefined) return { colour: colour(entry.class), alpha: hidden.has(entry.class) || plain(entry.class) ? 0 : opacity };
-    return { colour: entry.colour, alpha: entry.strong ? Math.min(1, 1.6 * opacity) : opacity * (entry.faint ? 0.5 : 1) };
+  return Array.from({ length: 2 ** map.planes.length }, (_, bits) => {
+    const on = map.planes.filter((k, bit) => (bits >> bit) & 1 && !hidden.has(k)).map((k) => page.colours[k]);
+    const mixed = [0, 1, 2].map((channel) => on.reduce((sum, colour) => sum + colour[channel], 0) / Math.max(1, on.length));
+    return { colour: mixed, alpha: on.length ? opacity : 0 };
   });
 }
 
@@ -47,43 +36,59 @@ function sourceOf(page, picture, file) {
   return content === undefined || page.linked ? content : `data:image/${file.split(".").at(-1)};base64,${content}`;
 }
 
+// the filters of some panes; maps with the same entries share one
+class Palette {
+  constructor(page, choice) {
+    Object.assign(this, { page, choice, filters: new Map() });
+  }
+
+  filterOf(map) {
+    const key = JSON.stringify(map.planes ?? map.entries);
+    if (!this.filters.has(key)) {
+      const filter = byId("colours").cloneNode(true);
+      filter.id = `colours${filterCount++}`;
+      byId("filters").append(filter);
+      this.filters.set(key, { map, filter });
+      this.colour(this.choice, [this.filters.get(key)]);
+    }
+    return this.filters.get(key).filter.id;
+  }
+
+  colour(choice, filters = this.filters.values()) {
+    this.choice = choice;
+    for (const { map, filter } of filters) {
+      const tables = tablesOf(entriesOf(map, this.page, choice));
+      filter.querySelectorAll("[type=discrete]").forEach((part, channel) => part.setAttribute("tableValues", tables[channel]));
+    }
+  }
+
+  clear() {
+    for (const { filter } of this.filters.values()) filter.remove();
+    this.filters.clear();
+  }
+}
+
 // one panel: the image, and over it the maps of a role; tiles of the case's own pixels join them where the reader zooms in
 class Pane {
-  constructor(page, picture, role, { title = role, small = false } = {}) {
-    Object.assign(this, { page, picture, role, small, choice: view, toned: { contrast: 1, gamma: 1, auto: null }, moved: view });
-    Object.assign(this, { filters: new Map(), tiles: [...(picture.tiles ?? [])], toneFilter: filterLike("tone") });
+  constructor(palette, picture, role, { title = role, small = false } = {}) {
+    Object.assign(this, { palette, picture, role, small, tiles: [...(picture.tiles ?? [])] });
     const [height, width] = picture.size.map((side) => `${side}px`); // so that no place of a tile is rounded
     this.world = el("div", { class: "world", style: { width, height } }, ...this.images(picture));
     this.stage = el("div", { class: "stage", style: { "aspect-ratio": `${picture.size[1]} / ${picture.size[0]}` } }, this.world);
     new ResizeObserver(() => this.move(this.moved)).observe(this.stage);
     this.node = el("figure", { class: `pane ${role}` }, small ? null : el("figcaption", {}, title), this.stage);
-    this.tone(this.toned);
+    this.tone({ contrast: 1, gamma: 1, auto: null });
+    this.move({ scale: 1, x: 0, y: 0 });
   }
 
   images(source) {
-    const image = (kind, file, more) => el("img", { class: kind, src: sourceOf(this.page, source, file), alt: "", draggable: "false", ...more });
+    const image = (kind, file, more) => el("img", { class: kind, src: sourceOf(this.palette.page, source, file), alt: "", draggable: "false", ...more });
     const maps = source.maps.filter((map) => map.role === this.role).flatMap((map) => {
-      const style = { filter: `url(#${this.filterOf(map).id})` };
+      const style = { filter: `url(#${this.palette.filterOf(map)})` };
       const files = map.small && this.small ? [map.small] : [map.file, map.small].filter(Boolean);
       return files.map((file) => image(file === map.small ? "map reduced" : "map", file, { style }));
     });
     return [image(`base ${this.role}`, "image.webp", { alt: `${this.role} of the case`, loading: this.small ? "lazy" : undefined }), ...maps];
-  }
-
-  // maps with the same entries share a filter
-  filterOf(map) {
-    const key = JSON.stringify(map.planes ?? map.entries);
-    if (!this.filters.has(key)) this.filters.set(key, { map, filter: filterLike("colours") });
-    return this.filters.get(key).filter;
-  }
-
-  colour(choice) {
-    this.choice = choice;
-    for (const { map, filter } of this.filters.values()) {
-      const tables = tablesOf(entriesOf(map, this.page, choice));
-      filter.querySelectorAll("[type=discrete]").forEach((part, channel) => part.setAttribute("tableValues", tables[channel]));
-    }
-    return this;
   }
 
   // auto stretches the image between its percentiles; null does so for dim images
@@ -92,11 +97,9 @@ class Pane {
     const { contrast, gamma, auto } = choice;
     const [low, high] = auto ?? isDim(this.picture) ? this.picture.range : [0, 255];
     const slope = (255 * contrast) / (high - low);
-    const [stretch, bend] = this.toneFilter.children;
-    for (const part of stretch.children) part.setAttribute("slope", slope), part.setAttribute("intercept", (-low / 255) * slope);
-    for (const part of bend.children) part.setAttribute("exponent", 1 / gamma);
-    const under = UNDER[this.role] ?? "grayscale(1)";
-    const filter = slope === 1 && gamma === 1 ? under : `url(#${this.toneFilter.id}) ${under}`;
+    const steepness = 1 + (2 * low * slope) / 255; // v -> slope * v - low * slope / 255, with no value cut that is seen
+    const bend = gamma === 1 ? "" : "url(#gamma-curve)";
+    const filter = `brightness(${slope / steepness}) contrast(${steepness}) ${bend} ${UNDER[this.role] ?? "grayscale(1)"}`;
     for (const base of this.world.querySelectorAll(".base")) base.style.filter = filter;
   }
 
@@ -108,26 +111,21 @@ class Pane {
     // one pixel of a map on several of the screen, else its reduced form, in which no thin structure breaks
     this.stage.classList.toggle("whole", width >= shown);
     this.stage.classList.toggle("sharp", width > 2 * (this.picture.tiles?.length ? real : shown));
-    if (width >= shown && this.tiles.length) this.addTiles([-x / scale, -y / scale], 1 / scale);
+    if (width >= shown && this.tiles.length) this.addTiles([-y / scale, -x / scale], 1 / scale);
   }
 
   // the tiles in the part of the picture that is seen: its corner and its side as shares of the whole
-  addTiles([left, top], side) {
-    const [rows, columns] = this.picture.size;
-    const seen = ({ at, shown }) => {
-      const [y, x] = [at[0] / rows, at[1] / columns];
-      return x < left + side && y < top + side && x + shown[1] / columns > left && y + shown[0] / rows > top;
-    };
+  addTiles(corner, side) {
+    const seen = ({ at, shown }) => [0, 1].every((k) => {
+      const [first, last] = [at[k], at[k] + shown[k]].map((place) => place / this.picture.size[k]);
+      return first < corner[k] + side && last > corner[k];
+    });
     const found = this.tiles.filter(seen);
     if (!found.length) return;
     const style = ({ at, shown }) => ({ top: `${at[0]}px`, left: `${at[1]}px`, height: `${shown[0]}px`, width: `${shown[1]}px` });
     this.world.append(...found.map((tile) => el("div", { class: "tile-of", style: style(tile) }, ...this.images(tile))));
     this.tiles = this.tiles.filter((tile) => !found.includes(tile));
-    this.colour(this.choice).tone(this.toned);
-  }
-
-  drop() {
-    for (const filter of [this.toneFilter, ...[...this.filters.values()].map((each) => each.filter)]) filter.remove();
+    this.tone(this.toned);
   }
 }
 

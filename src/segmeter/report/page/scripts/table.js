@@ -9,18 +9,11 @@ const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.leng
 class VirtualTable {
   constructor(place, { linkOf, onSort, onOpen }) {
     Object.assign(this, { linkOf, onSort, onOpen, order: [], columns: [] });
-    this.head = el("tr");
+    [this.box, this.table, this.head, this.body] = place.querySelectorAll(".rows, table, thead tr, tbody");
     [this.above, this.below] = [1, 2].map(() => el("tr", { class: "gap", "aria-hidden": "true" }));
-    this.body = el("tbody");
-    this.table = el("table", { class: "cases" }, el("thead", {}, this.head), this.body);
-    this.box = el("div", { class: "rows", tabindex: "0", role: "region", "aria-label": "cases" }, this.table);
-    place.replaceChildren(this.box);
-    this.box.addEventListener("scroll", () => this.draw());
-    this.body.addEventListener("click", (event) => {
-      const row = event.target.closest("tr[data-case]");
-      if (row && !event.target.closest("a")) this.onOpen(Number(row.dataset.case));
-    });
-    this.body.addEventListener("keydown", (event) => this.key(event));
+    this.box.onscroll = () => this.draw();
+    this.body.onclick = ({ target }) => target.closest("a, .gap") || this.onOpen(Number(target.closest("tr").dataset.case));
+    this.body.onkeydown = (event) => this.key(event);
     addEventListener("beforeprint", () => this.draw(true));
     addEventListener("afterprint", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.box);

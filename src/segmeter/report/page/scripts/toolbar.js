@@ -17,6 +17,9 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+// a choice among columns that the address keeps under a name
+const pick = (label, columns, chosen, name) => select(label, optionsOf(columns), chosen.key, (value) => State.here().with({ [name]: value }).go({ replace: true }));
+
 const optionsOf = (columns) => columns.map((column) => ({ value: column.key, label: column.title, group: column.group }));
 
 class Toolbar {
@@ -27,7 +30,7 @@ class Toolbar {
     byId("range").before(...this.selects);
     this.range(byId("range"), page.columns.filter((column) => !column.isText));
     byId("copy").addEventListener("click", async () => {
-      await copyIds(this.order.map((i) => page.column.get("id").raw[i]));
+      await navigator.clipboard.writeText(this.order.map((i) => page.column.get("id").raw[i]).join("\n"));
       byId("said").textContent = `${plural(this.order.length, "id")} copied`;
     });
     byId("save").addEventListener("click", () => save("cases.csv", csvOf(this.columns, this.order)));
@@ -67,10 +70,11 @@ class Toolbar {
     place.hidden = !numeric.length;
     const measure = select("measure", optionsOf(numeric), this.page.sort, () => {});
     const [low, high] = place.querySelectorAll(".end");
-    const set = () => State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
     place.firstElementChild.append(measure);
-    place.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches(".end") && set());
-    byId("within").addEventListener("click", set);
+    place.onsubmit = (event) => {
+      event.preventDefault();
+      State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
+    };
   }
 
   show(state, { order, filters }, columns) {
