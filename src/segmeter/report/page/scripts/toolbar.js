@@ -71,10 +71,9 @@ class Toolbar {
     const measure = select("measure", optionsOf(numeric), this.page.sort, () => {});
     const [low, high] = place.querySelectorAll(".end");
     place.firstElementChild.append(measure);
-    place.onsubmit = (event) => {
-      event.preventDefault();
-      State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
-    };
+    const set = () => State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
+    place.onkeydown = (event) => event.key === "Enter" && event.target.matches(".end") && set();
+    byId("within").onclick = set;
   }
 
   show(state, { order, filters }, columns) {
