@@ -19,7 +19,7 @@ _PUBLIC = {
     "Evaluation": "segmeter.api.evaluation",
     "load": "segmeter.api.model",
     "Model": "segmeter.api.model",
-    "Histogram": "segmeter.api.histogram",
+    "Histogram": "segmeter.report.drawing",
     "confusion_matrix": "segmeter.metrics.pixels.confusion",
     "overlap_scores": "segmeter.metrics.pixels.overlap",
     "OverlapScores": "segmeter.metrics.pixels.overlap",

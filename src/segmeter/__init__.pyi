@@ -2,7 +2,6 @@ from segmeter.api.comparison import Comparison as Comparison
 from segmeter.api.comparison import compare as compare
 from segmeter.api.evaluation import Evaluation as Evaluation
 from segmeter.api.evaluation import evaluate as evaluate
-from segmeter.api.histogram import Histogram as Histogram
 from segmeter.api.model import Model as Model
 from segmeter.api.model import load as load
 from segmeter.bridge.decode import labels_to_numpy as labels_to_numpy
@@ -43,6 +42,7 @@ from segmeter.metrics.surfaces.shape import centreline_dice as centreline_dice
 from segmeter.metrics.surfaces.surface import SurfaceMetrics as SurfaceMetrics
 from segmeter.metrics.surfaces.surface import surface_metrics as surface_metrics
 from segmeter.metrics.surfaces.surface import surface_metrics_by_class as surface_metrics_by_class
+from segmeter.report.drawing import Histogram as Histogram
 
 __version__: str
 
