@@ -29,7 +29,9 @@ def test_suspects_are_said_in_words_with_the_limits_of_their_chances(
 ) -> None:
     missing: dict[str, float | None] = {"found": 3, "expected": 1.5, "planted": 20, "recovered": 0.9}
     kinds = {"missing": missing}
-    print_shown(show_suspects({"kinds": kinds, "suspects": [ROW], "n_cases": 4, "runs": ["r"]}, tmp_path), {})
+    shown = show_suspects({"kinds": kinds, "suspects": [ROW], "n_cases": 4, "runs": ["r"]}, tmp_path)
+    assert shown.tables[1].rows == [["1", "a", "missing cell", "0.50", "0", "30", "40", "+0.1"]]
+    print_shown(shown, {})
     text = capsys.readouterr().out
     assert "missing cell" in text
     assert "if 5 % of the objects are wrong" in " ".join(notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]}))
