@@ -15,7 +15,7 @@ from segmeter.records import read_own
 from segmeter.report.decisions import Shown
 from segmeter.report.figures import number
 from segmeter.report.pictures.flatten import draw_overlay
-from segmeter.report.pictures.images import display_image, encode
+from segmeter.report.pictures.maps import display_image, encode
 from segmeter.report.tables import Table
 
 CROPS = "crops"

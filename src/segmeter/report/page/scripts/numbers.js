@@ -3,7 +3,10 @@ const ARRAYS = { int8: Int8Array, uint16: Uint16Array, int32: Int32Array, float3
 const UNDEFINED_SCORE = 65535;
 
 async function readPage() {
-  const packed = new Blob([Uint8Array.from(atob(byId("data").textContent), (letter) => letter.charCodeAt(0))]);
+  const letters = atob(byId("data").textContent);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i); // megabytes, and `from` takes ten times as long
+  const packed = new Blob([bytes]);
   const buffer = await new Response(packed.stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
   const start = 4 + new DataView(buffer).getUint32(0, true);
   const page = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, start - 4)));
