@@ -14,7 +14,6 @@ from segmeter.metrics.arrays import BoolArray, IntArray
 
 Array = NDArray[Any]
 
-_SUMS = 256  # that are added to at a time
 _BYTE, _EIGHT = np.uint64(255), np.uint64(8)
 
 
@@ -271,21 +270,20 @@ def add_named(drawn: Any, table: Any, sums: Any) -> None:
 
     Parameters
     ----------
-    drawn : (R, W) uint64
+    drawn : (W, R) uint64
         Eight bytes each, the lowest first.
     table : (8 W, 256) float64
     sums : (R,) float64
         Changed.
     """
-    resamples, words = drawn.shape
-    for start in range(0, resamples, _SUMS):  # what a word's bytes name stays in the first-level cache
-        for word in range(words):
-            for row in range(start, min(start + _SUMS, resamples)):
-                named, part = drawn[row, word], 0.0
-                for byte in range(8):
-                    part += table[8 * word + byte, named & _BYTE]
-                    named >>= _EIGHT
-                sums[row] += part
+    words, resamples = drawn.shape
+    for word in range(words):  # the rows of the table that it names stay in the first-level cache
+        for place in range(resamples):
+            named, part = drawn[word, place], 0.0
+            for byte in range(8):
+                part += table[8 * word + byte, named & _BYTE]
+                named >>= _EIGHT
+            sums[place] += part
 
 
 @kernel

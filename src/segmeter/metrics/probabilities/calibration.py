@@ -3,7 +3,8 @@
 The same sums give precision and recall at every threshold.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from segmeter.metrics.arrays import (
 
 BINS = 15
 MOST_BINS = 10_000
+_OF_A_CURVE = ("average_precision", "average_precision_error", "best_f1", "best_threshold")
 _UNIT_BITS = 1074  # float64 is a multiple of 2**-1074
 _CHUNK = 1 << 20  # pixels at a time: bounds the memory of the steps
 _SUM_ERROR = 1e-3  # how far the probabilities of a pixel may be from 1 together: float16 softmax is off by 5e-4
@@ -83,19 +85,12 @@ class PrecisionRecallCurve:
     best_f1: float
     best_threshold: float
 
-    def thinned(self, points: int) -> "PrecisionRecallCurve":
+    def thinned(self, count: int) -> "PrecisionRecallCurve":
         """At most about so many points, evenly by recall; the scores stay those of all."""
-        wanted = np.searchsorted(self.recall, np.linspace(0, 1, points), side="left")
+        wanted = np.searchsorted(self.recall, np.linspace(0, 1, count), side="left")
         kept = np.unique(np.minimum(wanted, max(len(self.recall) - 1, 0))) if len(self.recall) else np.arange(0)
-        return PrecisionRecallCurve(
-            thresholds=self.thresholds[kept],
-            precision=self.precision[kept],
-            recall=self.recall[kept],
-            average_precision=self.average_precision,
-            average_precision_error=self.average_precision_error,
-            best_f1=self.best_f1,
-            best_threshold=self.best_threshold,
-        )
+        points = {name: getattr(self, name)[kept] for name in ("thresholds", "precision", "recall")}
+        return replace(self, **points)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,23 +402,13 @@ def compute_precision_recall(histogram: IntArray, lower: FloatArray) -> Precisio
     rest, tp = np.cumsum(histogram[:, held], axis=1)
     positives = int(tp[-1]) if len(tp) else 0
     precision, recall = divide(tp, tp + rest), divide(tp, np.full(len(tp), positives))
+    curve = {"thresholds": lower[held], "precision": precision, "recall": recall}
     if not positives:
-        nothing = float("nan")
-        return PrecisionRecallCurve(
-            thresholds=lower[held],
-            precision=precision,
-            recall=recall,
-            average_precision=nothing,
-            average_precision_error=nothing,
-            best_f1=nothing,
-            best_threshold=nothing,
-        )
+        return PrecisionRecallCurve(**curve, **dict.fromkeys(_OF_A_CURVE, math.nan))
     f1 = 2 * tp / (tp + rest + positives)
     best = int(np.argmax(f1))
     return PrecisionRecallCurve(
-        thresholds=lower[held],
-        precision=precision,
-        recall=recall,
+        **curve,
         average_precision=float((np.diff(recall, prepend=0.0) * precision).sum()),
         average_precision_error=_order_error(tp, rest, (held > 0) & (held < len(lower) - 1)),
         best_f1=float(f1[best]),

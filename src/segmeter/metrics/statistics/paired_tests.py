@@ -131,19 +131,19 @@ def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float,
 
 @lru_cache(maxsize=1)  # scores of the same cases are tested with the same signs
 def _draw_signs(start: int, stop: int, words: int, seed: int) -> NDArray[np.uint64]:
-    """Draw the signs (R, W) of some resamples, which have a fixed place in the random stream."""
+    """Draw the signs (W, R) of some resamples, which have a fixed place in the random stream."""
     source = np.random.PCG64(seed).advance(start * words)
-    return source.random_raw((stop - start) * words).reshape(stop - start, words)
+    return np.ascontiguousarray(source.random_raw((stop - start) * words).reshape(stop - start, words).T)
 
 
 def _signed_sums(drawn: NDArray[np.uint64], table: FloatArray, *, compiled: bool) -> FloatArray:
-    """Sums (R,) of the entries of a table (P, 256) that the bytes of the words (R, P / 8) name."""
+    """Sums (R,) of the entries of a table (P, 256) that the bytes of the words (P / 8, R) name."""
     if not compiled:
-        named = drawn.astype("<u8", copy=False).view(np.uint8)
+        named = np.ascontiguousarray(drawn.T, "<u8").view(np.uint8)
         return np.asarray(table[np.arange(len(table)), named].sum(axis=1))
     from segmeter.metrics._kernels import add_named  # numba takes a moment to load
 
-    sums = np.zeros(len(drawn))
+    sums = np.zeros(drawn.shape[1])
     add_named(drawn, table, sums)
     return sums
 
