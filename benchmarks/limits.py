@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/limits.py [job ...]      writes benchmarks/results/limits.json
 
-The jobs are `compare` of two runs of 100,000 cases, the summary of 10^6 cases of 19 classes and of 20,000 cases of 150
-classes from their closed journals, and `score` of tiny pairs. Rows are drawn.
+One job is `compare` of two runs of 100,000 cases. Two are the summary of closed journals, of 10^6 cases with 19 classes
+and of 20,000 cases with 150. The last is `score` of tiny pairs. Rows are drawn.
 """
 
 import json

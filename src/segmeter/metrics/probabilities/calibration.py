@@ -402,7 +402,7 @@ def compute_precision_recall(histogram: IntArray, lower: FloatArray) -> Precisio
     rest, tp = np.cumsum(histogram[:, held], axis=1)
     positives = int(tp[-1]) if len(tp) else 0
     precision, recall = divide(tp, tp + rest), divide(tp, np.full(len(tp), positives))
-    curve = {"thresholds": lower[held], "precision": precision, "recall": recall}
+    curve: dict[str, Any] = {"thresholds": lower[held], "precision": precision, "recall": recall}
     if not positives:
         return PrecisionRecallCurve(**curve, **dict.fromkeys(_OF_A_CURVE, math.nan))
     f1 = 2 * tp / (tp + rest + positives)
