@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec, Colour
 from segmeter.data.files.array import LazyArray
-from segmeter.data.location import UNKNOWN, Location
+from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
-from segmeter.export.itk import ENCODERS
-from segmeter.export.labels import BLACK, class_folder, encode_labels_png, palette_of
+from segmeter.export.formats import BLACK, class_folder, encode_labels_png, palette_of
 from segmeter.export.objects import OBJECT_FILES, Encode
-from segmeter.export.volumes import volume_file
+from segmeter.export.volumes import ENCODERS, volume_file
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
 
 Write = Callable[[Path], None]
@@ -36,7 +35,7 @@ class Writer:
     spec
         Gives label maps their range and colours.
     locate
-        From the id of a case to the location of its pixels, which TIFF, Zarr, MHA and NRRD files then state.
+        From the id of a case to the geometry of its pixels, which TIFF, Zarr, MHA and NRRD files then state.
 
     Raises
     ------
@@ -50,7 +49,7 @@ class Writer:
         config: ExportConfig,
         spec: ClassSpec,
         *,
-        locate: Callable[[str], Location] = lambda case_id: UNKNOWN,
+        locate: Callable[[str], Geometry] = lambda case_id: NOWHERE,
     ) -> None:
         self.folder, self.config, self.spec = folder, config, spec
         self.dtype = labels_dtype(config, spec)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.export.labels import BLACK, class_folder, encode_labels_png
+from segmeter.export.formats import BLACK, class_folder, encode_labels_png
 from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of

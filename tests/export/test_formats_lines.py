@@ -6,8 +6,7 @@ import tifffile
 import zarr
 
 from segmeter.data.files.array import ArrayRows, Lines
-from segmeter.export.formats import LinesOf, write_tiff, write_zarr
-from segmeter.export.labels import palette_of
+from segmeter.export.formats import LinesOf, palette_of, write_tiff, write_zarr
 
 RNG = np.random.default_rng(0)
 SIZES = [(1, 1), (255, 256), (256, 300), (257, 255), (600, 300), (513, 1)]
