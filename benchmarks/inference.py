@@ -47,7 +47,7 @@ def plain(times: dict[str, Time]) -> dict[str, dict[str, float]]:
 
 def unet(classes: int = CLASSES) -> Any:
     from segmeter.classes import ClassSpec
-    from segmeter.data.known_classes import default_colours
+    from segmeter.data.classes_config import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.config import UnetConfig

@@ -1,7 +1,7 @@
 import pytest
 
+from segmeter.data.classes_config import default_colours
 from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig
-from segmeter.data.known_classes import default_colours
 from segmeter.errors import ConfigError
 
 

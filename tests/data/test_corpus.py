@@ -9,9 +9,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from segmeter.data.build import build_dataset
 from segmeter.data.images import read_image
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, png_bytes, put, read_mask
 

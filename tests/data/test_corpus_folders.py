@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.config import CamvidConfig, FolderConfig
-from segmeter.data.verification.report import check_splits
+from segmeter.data.verification.report import build_dataset, check_splits, open_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, noise, put
 

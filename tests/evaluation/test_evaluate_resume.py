@@ -13,7 +13,7 @@ import torch
 from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import Manifest, read_batches
-from segmeter.evaluation.resume import whole_batches
+from segmeter.evaluation.predicted import whole_batches
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor

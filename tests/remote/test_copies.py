@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.errors import RunError
-from segmeter.remote import upload
+from segmeter.remote import stores
 from tests.cli.sharded import SCORE, TRAIN, newest, run
 
 pytestmark = pytest.mark.usefixtures("in_here")
@@ -17,14 +17,14 @@ FAST = (*SCORE, "images=null", "metrics.measures=[]", "report.overlays=0", "repo
 @pytest.fixture
 def lossy(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names whose objects can't be written."""
-    refused, write = [], upload.write_object
+    refused, write = [], stores.write_object
 
     def fail(url: str, source: Path) -> None:
         if any(part in url for part in refused):
             raise RunError(f"{url}: can't be written.")
         write(url, source)
 
-    monkeypatch.setattr(upload, "write_object", fail)
+    monkeypatch.setattr(stores, "write_object", fail)
     return refused
 
 

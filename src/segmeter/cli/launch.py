@@ -21,8 +21,7 @@ from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import Job, open_run, run_name
-from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
-from segmeter.distributed.place import check_alone
+from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig, check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
 from segmeter.evaluation.manifest import NAME
 from segmeter.files import remove
@@ -189,8 +188,7 @@ def _gpus() -> int:
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
     """Run the shards of score, eval or predict, and merge them into the run's folder."""
     from segmeter.cli.commands.merge import finish_merged, metrics_of, show_merged
-    from segmeter.evaluation.finished.merge import Merge, merge
-    from segmeter.evaluation.finished.pieces import read_pieces
+    from segmeter.evaluation.merge import Merge, merge, read_pieces
 
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= shares out the cases, got a shard.")

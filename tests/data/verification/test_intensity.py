@@ -6,7 +6,6 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.verification.intensity import (
     LEVELS,
     SHOWN,
@@ -19,7 +18,7 @@ from segmeter.data.verification.intensity import (
     scale_warnings,
     unit_moments,
 )
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, noise, put
 
@@ -304,7 +303,7 @@ def test_counting_some_rows_at_a_time_changes_no_bit(monkeypatch, dtype):
     image = np.sort(np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (37, 23, 3)).astype(dtype), axis=0)
     whole = measure_image(image)
     np.testing.assert_allclose(whole[0], image.mean((0, 1)), rtol=1e-12)
-    monkeypatch.setattr("segmeter.data.verification.counting._AT_ONCE", 100)
+    monkeypatch.setattr("segmeter.data.verification.intensity._AT_ONCE", 100)
     for one, other in zip(whole, measure_image(image), strict=True):
         np.testing.assert_array_equal(one, other)
 

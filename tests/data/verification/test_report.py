@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.build import build_dataset
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folders.folder import open_images
-from segmeter.data.verification.counting import count_classes
-from segmeter.data.verification.report import check_dataset, check_splits
+from segmeter.data.verification.intensity import count_classes
+from segmeter.data.verification.report import build_dataset, check_dataset, check_splits
 from segmeter.errors import DataError
 from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, put
 

@@ -1,8 +1,16 @@
-"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged."""
+"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged.
 
+A file counts as unchanged while its path, size, modification time, status change time and inode are the same. Writing
+into a file changes its status time even if size and modification time are put back. If a file was read less than
+`SETTLED_SECONDS` after its last change, a later write could get the same times, so it is verified again.
+"""
+
+import hashlib
+import io
+import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -16,6 +24,7 @@ from numpy.typing import NDArray
 
 from segmeter import __version__
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.sniff import read_state, show
 from segmeter.data.images import check_image_header
@@ -24,12 +33,19 @@ from segmeter.data.masks.annotations import annotations_of
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
-from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
-from segmeter.data.verification.counting import count_classes, count_decided
-from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image, measure_rows
+from segmeter.data.verification.intensity import (
+    FULL_SCALE,
+    LEVELS,
+    count_classes,
+    count_decided,
+    measure_image,
+    measure_rows,
+)
 from segmeter.errors import DataError
+from segmeter.files import atomic_write
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.provenance import cache_folder
 
 Value = TypeVar("Value")
 
@@ -37,6 +53,76 @@ DTYPES = tuple(FULL_SCALE)
 _FINDINGS = 3  # raise it whenever something else is found in a file
 _CHUNK = 512  # cases whose states one task reads
 _LINES = 512  # lines of a large image that are read at a time
+SETTLED_SECONDS = 2.0  # the coarsest clock of any file system in use (FAT's)
+MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; the least recently used files go first
+_SUFFIX = ".verified"
+
+Rows = NDArray[np.void]
+
+
+class VerifiedFiles:
+    """The findings of earlier starts, for one way of reading files; several processes may use it at once.
+
+    A cache file that is damaged or can't be read or written is ignored, and everything is verified again.
+
+    Parameters
+    ----------
+    settings
+        Everything that decides what is found in a file, as plain values.
+    dtype
+        Of a row.
+    """
+
+    def __init__(self, settings: Any, dtype: np.dtype[Any]) -> None:
+        digest = hashlib.sha256(json.dumps([settings, str(dtype)], sort_keys=True).encode()).hexdigest()
+        self.path = cache_folder() / f"{digest[:40]}{_SUFFIX}"
+        self.dtype = dtype
+
+    def load(self) -> tuple[dict[str, int], Rows]:
+        """Return the place of each case's row by name, and the rows."""
+        try:
+            if self.path.stat().st_size <= MAX_BYTES:
+                # a ZIP file, whose checksums are verified
+                with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                    names, rows = json.loads(bytes(stored["names"])), stored["rows"]
+                os.utime(self.path)  # used now
+                if len(rows) == len(names) and rows.dtype == self.dtype:
+                    return {name: place for place, name in enumerate(names)}, rows
+        except Exception:  # a damaged ZIP or NPY file raises many types, and none is worth a refusal
+            pass
+        return {}, np.zeros(0, self.dtype)
+
+    def save(self, names: Sequence[str], rows: Rows) -> None:
+        """Add rows, replace older ones of the same names, and delete what the cache has no room for."""
+        known, kept = self.load()
+        fresh = set(names)
+        stay = [(name, place) for name, place in known.items() if name not in fresh]
+        every = np.concatenate([kept[[place for _, place in stay]], rows]).astype(self.dtype, copy=False)
+        listed = json.dumps([*(name for name, _ in stay), *names]).encode()
+        buffer = io.BytesIO()
+        np.savez(buffer, names=np.frombuffer(listed, np.uint8), rows=every)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self.path) as file:
+                file.write(buffer.getbuffer())
+            _forget(self.path.parent)
+        except OSError:
+            return
+
+
+def is_settled(state: NDArray[np.int64], read_at: int) -> NDArray[np.bool_]:
+    """Whether files in states (..., 4) had been left alone long enough when they were read, in nanoseconds."""
+    youngest = np.maximum(state[..., 1], state[..., 2])
+    return np.asarray(youngest < read_at - int(SETTLED_SECONDS * 1e9))
+
+
+def _forget(folder: Path) -> None:
+    files = sorted(folder.glob(f"*{_SUFFIX}"), key=lambda path: -path.stat().st_mtime_ns)
+    total = 0
+    for number, path in enumerate(files):
+        total += path.stat().st_size
+        if number >= MAX_FILES or total > MAX_BYTES:
+            path.unlink(missing_ok=True)
 
 
 def header_problems(dataset: Dataset) -> list[str]:
@@ -225,47 +311,41 @@ def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) 
         return
     image, sha256 = read
     targets = [mask for mask in masks if mask is not None]
-    _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(image))
-    if targets:
-        target = dataset.stack([mask.labels for mask in targets])
-        row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
-        row["palette"] = any(mask.stored.is_palette for mask in targets)
+    target = dataset.stack([mask.labels for mask in targets]) if targets else None
+    (counted,) = _counted([(image, target)], row, dataset.spec)
+    _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(counted))
+    row["palette"] = any(mask.stored.is_palette for mask in targets)
 
 
 def _verify_lines(dataset: Dataset, index: int, row: Rows) -> None:
     """Read a case that is larger than memory, some lines at a time."""
-    counts = np.zeros((2, dataset.spec.num_classes), np.int64)
     with dataset.open_rows(index) as (image, target):
-
-        def blocks() -> Iterator[NDArray[Any]]:
-            for top in range(0, image.shape[0], _LINES):
-                stop = min(top + _LINES, image.shape[0])
-                if target is not None:
-                    labels = target.read(top, stop)
-                    counts[:] += (count_classes(labels, dataset.spec), count_decided(labels, dataset.spec))
-                yield image.read(top, stop)
-
-        measured = measure_rows(blocks(), image.dtype)
+        bands = [(top, min(top + _LINES, image.shape[0])) for top in range(0, image.shape[0], _LINES)]
+        parts = ((image.read(*band), target and target.read(*band)) for band in bands)
+        measured = measure_rows(_counted(parts, row, dataset.spec), image.dtype)
         hashes = [dataset.limit(index)(partial(hash_map, path)) for path in dataset.pairs[index].files]
     _fill(row, hashes, image.shape, image.dtype, measured)
-    row["classes"], row["counted"] = counts
 
 
 def _verify_volume(dataset: VolumeSet, index: int, row: Rows) -> None:
     """Read the planes of a case that is a volume, one after the other."""
     volume, hashes = dataset.open_volume(index), [hash_map(path) for path in dataset.pairs[index].files]
-    spec, first = dataset.spec, volume[0].image
-
-    def planes() -> Iterator[NDArray[Any]]:
-        for number in range(len(volume)):
-            plane = volume[number]
-            if plane.target is not None:
-                row["classes"] += count_classes(plane.target, spec)
-                row["counted"] += count_decided(plane.target, spec)
-            yield plane.image[..., volume.own_channels]
-
-    _fill(row, hashes, first.shape, first.dtype, measure_rows(planes(), first.dtype))
+    first = volume[0].image
+    planes = (volume[number] for number in range(len(volume)))
+    parts = ((plane.image[..., volume.own_channels], plane.target) for plane in planes)
+    _fill(row, hashes, first.shape, first.dtype, measure_rows(_counted(parts, row, dataset.spec), first.dtype))
     row["planes"] = len(volume)
+
+
+def _counted(
+    parts: Iterable[tuple[NDArray[Any], NDArray[Any] | None]], row: Rows, spec: ClassSpec
+) -> Iterator[NDArray[Any]]:
+    """Yield the parts of an image, and add up the classes of their targets."""
+    for image, target in parts:
+        if target is not None:
+            row["classes"] += count_classes(target, spec)
+            row["counted"] += count_decided(target, spec)
+        yield image
 
 
 def _fill(row: Rows, hashes: list[str], shape: tuple[int, ...], dtype: np.dtype[Any], measured: Any) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.data.build import build_dataset, open_splits
+from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, noise, put
 

@@ -3,8 +3,7 @@
 import pytest
 
 from segmeter.errors import DataError
-from segmeter.evaluation.drive import drive
-from segmeter.evaluation.manifest import Entry, open_manifest
+from segmeter.evaluation.manifest import Entry, drive, open_manifest
 
 
 @pytest.fixture
