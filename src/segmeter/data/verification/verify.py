@@ -238,7 +238,7 @@ def _settings(dataset: Dataset) -> list[Any]:
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
     reading += [dataset.level, dataset.streams, dataset.key, dataset.overlap]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
-    meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances, dataset.divisor]
+    meaning = [spec.task, *spec.counting.values(), dataset.instances, dataset.divisor]
     planes = dataset.planes if isinstance(dataset, VolumeSet) else None
     return [_FINDINGS, tools, folders, reading, meaning, planes]
 
@@ -321,7 +321,7 @@ def _verify_lines(dataset: Dataset, index: int, row: Rows) -> None:
     """Read a case that is larger than memory, some lines at a time."""
     with dataset.open_rows(index) as (image, target):
         bands = [(top, min(top + _LINES, image.shape[0])) for top in range(0, image.shape[0], _LINES)]
-        parts = ((image.read(*band), target and target.read(*band)) for band in bands)
+        parts = ((image.read(*band), None if target is None else target.read(*band)) for band in bands)
         measured = measure_rows(_counted(parts, row, dataset.spec), image.dtype)
         hashes = [dataset.limit(index)(partial(hash_map, path)) for path in dataset.pairs[index].files]
     _fill(row, hashes, image.shape, image.dtype, measured)
