@@ -16,7 +16,9 @@ from tests.data.files.test_opened_geometry import UTM
 from tests.data.formats_written import library
 
 LABELS = np.random.default_rng(0).integers(0, 3, (300, 270)).astype(np.uint8)
-PALETTE = palette_of([(0, 0, 0), (1, 2, 3), (255, 0, 0)], 255)
+PALETTE = palette_of(
+    ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (1, 2, 3), (255, 0, 0)), ignore_index=255)
+)
 KEYS = (1, 1, 0, 3, 1024, 0, 1, 1, 1026, 34737, len(UTM), 0, 3072, 0, 1, 32633)
 GEOTIFF = (
     (33550, (1.5, 2.0, 0.0)),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.checks import expected
-from segmeter.classes import Colour
+from segmeter.classes import ClassSpec, Colour
 from segmeter.data.files.array import LazyArray
 from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, OME_SYMBOLS, Geometry
 from segmeter.data.files.reader_process import need
@@ -32,7 +32,6 @@ Locate = Callable[[], Geometry]
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
 _PACKED = 1 << 22  # bytes of tiles that are compressed at a time
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
-BLACK: Colour = (0, 0, 0)
 IGNORE_COLOUR: Colour = (224, 224, 224)
 UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should stand out
 CENTIMETRE = 3  # TIFF's unit of resolutions
@@ -261,9 +260,14 @@ def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore
     return file.getvalue()
 
 
-def palette_of(colours: Sequence[Colour], ignore_index: int | None) -> NDArray[np.uint16]:
+def encode_plane(labels: NDArray[Any], spec: ClassSpec) -> bytes:
+    """Encode a label map of these classes as PNG, in their colours."""
+    return encode_labels_png(labels, spec.colours, ignore_index=spec.ignore_index)
+
+
+def palette_of(spec: ClassSpec) -> NDArray[np.uint16]:
     """The palette of a uint8 label map for TIFF: (3, 256), 65535 is full. Entries are as in `encode_labels_png`."""
-    entries = np.frombuffer(_palette(colours, ignore_index, size=256), np.uint8).reshape(256, 3)
+    entries = np.frombuffer(_palette(spec.colours, spec.ignore_index, size=256), np.uint8).reshape(256, 3)
     return np.ascontiguousarray(entries.T.astype(np.uint16) * 257)
 
 
