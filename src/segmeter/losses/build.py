@@ -78,9 +78,7 @@ def resolve_weights(
 def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> nn.Module:
     """Build the sum of every part whose weight is above 0."""
     weights = {name: weight for name, weight in config.weights if weight > 0}
-    parts = {
-        name: additive(build_loss(getattr(config, name), spec, class_counts), spec.ignore_index) for name in weights
-    }
+    parts = {name: additive(build_loss(getattr(config, name), spec, class_counts), spec) for name in weights}
     return SumLoss(parts, weights)
 
 
