@@ -303,7 +303,7 @@ def draw_batch(
     targets : (B, H, W), or (B, K, H, W) for multilabel, integer
         Classes of each pixel.
     """
-    if spec.ignore_index != CORE:
+    if not spec.is_ignored(CORE):
         targets = np.where(targets == CORE, 1, targets)
     drawn = [
         draw_layers(image, None, target, spec, edge=BATCH_PANEL) for image, target in zip(images, targets, strict=True)
