@@ -23,7 +23,7 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
     config
         One of the dataclasses of `segmeter.losses.config`, or a registered one.
     spec
-        The data set's task, classes and ignore_index.
+        The data set's task, classes and ignored value.
     class_counts : (K,) int64
         Pixels per class in the training set; needed where ``class_weights`` names a scheme.
 
