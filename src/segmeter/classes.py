@@ -120,7 +120,7 @@ class ClassSpec(Config, title="ClassSpec"):
         return *range(self.num_values), *ignored
 
     @property
-    def counting(self) -> dict[str, int | None]:
+    def counting(self) -> dict[str, Any]:
         """The arguments by which functions of arrays learn what is counted."""
         return {"num_classes": self.num_classes, "ignore_index": self.ignore_index}
 
