@@ -45,10 +45,11 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/": ("eval", "score", "compare"),
     "training/": ("train",),
     "evaluation/predicted.py": ("eval", "predict"),
-    "evaluation/compare.py": ("compare",),
+    "evaluation/finished/compare.py": ("compare",),
     "evaluation/evaluate.py": ("eval",),
     "evaluation/manifest.py": ("eval", "score"),
-    "evaluation/merge.py": ("merge",),
+    "evaluation/finished/merge.py": ("merge",),
+    "evaluation/finished/pieces.py": ("merge",),
     "remote/": ("train", "eval", "predict", "score", "merge"),
     "evaluation/sharding.py": ("eval", "predict"),
     "evaluation/decisions/agree.py": ("agree",),
@@ -83,8 +84,8 @@ ELSEWHERE = {
     ("data/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
     ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
-    ("evaluation/merge.py", "resume", "Finish it with segmeter"),
-    *(("evaluation/merge.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
+    ("evaluation/finished/pieces.py", "resume", "Finish it with segmeter"),
+    *(("evaluation/finished/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training
     ("report/page/evaluation.py", "images", "images= of score"),
     ("metrics/summary/slice_labels.py", "images", "score with images="),

@@ -6,7 +6,7 @@ import pytest
 from segmeter.distributed.batches import Part, split_batches
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.manifest import Entry, open_manifest
-from segmeter.evaluation.predicted import find_damaged, whole_batches
+from segmeter.evaluation.resume import find_damaged, whole_batches
 from segmeter.files import describe_file
 
 NAMES = [f"c{index}" for index in range(7)]

@@ -188,7 +188,8 @@ def _gpus() -> int:
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
     """Run the shards of score, eval or predict, and merge them into the run's folder."""
     from segmeter.cli.commands.merge import finish_merged, metrics_of, show_merged
-    from segmeter.evaluation.merge import Merge, merge, read_pieces
+    from segmeter.evaluation.finished.merge import Merge, merge
+    from segmeter.evaluation.finished.pieces import read_pieces
 
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= shares out the cases, got a shard.")

@@ -16,7 +16,8 @@ from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.large import check_streamable
 from segmeter.evaluation.manifest import open_manifest
-from segmeter.evaluation.predicted import CaseRun, repair_finished, restore_cases, run_cases
+from segmeter.evaluation.predicted import CaseRun, run_cases
+from segmeter.evaluation.resume import repair_finished, restore_cases
 from segmeter.files import write_json
 from segmeter.inference.results import Prediction
 from segmeter.losses.additive import additive

@@ -9,8 +9,7 @@ import json
 import logging
 import time
 import zlib
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +22,12 @@ from pydantic import Field
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.errors import ConfigError, DataError
 from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_folder, remove, write_json
 from segmeter.metrics.cases.stored import Batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
-from segmeter.progress import Report, track
 from segmeter.provenance import flatten
 from segmeter.records import MOST_OF_CASES, FileEntry, Form, open_own, parse_json, read_json
-from segmeter.remote import fetch
 
 SCHEMA = 5
 NAME = "manifest.json"
@@ -64,10 +61,6 @@ class Entry:
     row: CaseRow | None = None
     sha256: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)
-
-
-Outcome = Entry | tuple[str, ...]
-"""A finished case, or the problems of its files."""
 
 
 class Manifest:
@@ -345,55 +338,3 @@ def check_same(folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) 
         lines += [f"resume: cases that {text} ({some(names)})."] if names else []
     if lines:
         raise ConfigError([*lines, "resume: this is another run. Start it with resume=null, or put these back."])
-
-
-def drive(
-    results: Generator[Outcome, None, None],
-    manifest: Manifest,
-    *,
-    what: str,
-    total: int,
-    parts: Callable[[Report], None] | None = None,
-    each: Callable[[Entry], None] = lambda entry: None,
-) -> None:
-    """Note every finished case in the manifest, in order.
-
-    Parameters
-    ----------
-    results
-        What became of each case that the manifest does not have yet.
-    what, total, parts
-        As `segmeter.progress.track` shows them.
-    each
-        Called with each finished case once it is noted.
-
-    Raises
-    ------
-    DataError
-        All problems of all cases, one line each. Sound cases stay in the manifest, so that a later run can resume.
-    """
-    problems: list[str] = []
-    with closing(results):
-        for result in track(results, what, total, parts=parts):
-            if isinstance(result, Entry):
-                manifest.add(result)
-                each(result)
-            else:
-                problems.extend(result)
-    if problems:
-        raise DataError(problems)
-
-
-def find_runs(where: str, folders: Sequence[Path], keep: Callable[[str], bool] = lambda name: True) -> list[Path]:
-    """Resolve the folders of runs. From URLs, the files that `keep` accepts are fetched.
-
-    Raises
-    ------
-    InputError
-        A folder is given twice.
-    """
-    resolved = [fetch(folder, keep=keep).resolve() for folder in folders]
-    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
-    if twice:
-        raise InputError(expected(where, "runs", "to be different folders", f"{some(twice)} twice"))
-    return resolved

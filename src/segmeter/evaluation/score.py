@@ -18,12 +18,11 @@ from segmeter.data.masks.reading import hash_map
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.drive import Outcome, drive
 from segmeter.evaluation.manifest import (
     Entry,
     Manifest,
-    Outcome,
     check_same,
-    drive,
     hashes_of,
     open_manifest,
     parse_records,

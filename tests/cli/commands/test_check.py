@@ -8,7 +8,7 @@ import pytest
 import rich.console
 
 from segmeter.cli.main import main
-from segmeter.data.verification import verify as verified
+from segmeter.data.verification import cache as verified
 from tests.data.crafted import make_folder, noise, put
 
 DATA = ["data=folder", "data.task=binary", "data.classes=[background,cell]"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from segmeter.checks import condense
+from segmeter.data.verification import cache as verified
 from segmeter.data.verification import verify
-from segmeter.data.verification import verify as verified
 from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
 from segmeter.errors import DataError
 from segmeter.provenance import cache_folder

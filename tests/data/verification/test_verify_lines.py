@@ -6,7 +6,8 @@ import tifffile
 
 from segmeter.data.config import FolderConfig
 from segmeter.data.verification import verify
-from segmeter.data.verification.intensity import count_classes, count_decided, measure_image
+from segmeter.data.verification.counting import count_classes, count_decided
+from segmeter.data.verification.intensity import measure_image
 from segmeter.data.verification.report import build_dataset
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.runs.sweep_table import SweepJob, write_sweep
-from segmeter.evaluation.compare import compare
+from segmeter.evaluation.finished.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn

@@ -21,7 +21,7 @@ from segmeter.distributed.shards import describe_shard, parse_shard, part_warnin
 from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.export.config import ExportConfig
-from segmeter.export.dicom import Series, find_series
+from segmeter.export.series import Series, find_series
 from segmeter.inference.device import pick_device
 from segmeter.inference.memory import keep_freed_memory
 from segmeter.metrics.summary.slice_labels import hash_tables

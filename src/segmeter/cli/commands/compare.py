@@ -5,7 +5,7 @@ import sys
 from segmeter.cli.config.schema import CompareConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, GateError
-from segmeter.evaluation.compare import compare
+from segmeter.evaluation.finished.compare import compare
 from segmeter.files import write_bytes, write_json
 from segmeter.report.comparison import gate_lines, markdown_summary, print_comparison
 from segmeter.report.html import write_report

@@ -13,7 +13,8 @@ from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import DataError
-from segmeter.evaluation.merge import Merge, Piece, check_merge, merge, read_pieces
+from segmeter.evaluation.finished.merge import Merge, check_merge, merge
+from segmeter.evaluation.finished.pieces import Piece, read_pieces
 from segmeter.files import link_or_copy, make_folder
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig

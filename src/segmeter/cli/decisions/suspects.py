@@ -14,7 +14,7 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.decisions.held_out import HeldOut, open_held_out, read_held_out
 from segmeter.evaluation.decisions.label_next import rank_images
 from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, TABLE, find_in_runs
-from segmeter.evaluation.manifest import find_runs
+from segmeter.evaluation.finished.pieces import find_runs
 from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.records import CONFIG, read_run, read_yaml
 from segmeter.report.html import write_report

@@ -1,4 +1,4 @@
-"""Counts the pixels of classes, measures the values of images per channel, and derives the normalisation from these."""
+"""Measures the values of images per channel (range, percentiles, mean, deviation), and derives the normalisation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
 from segmeter.data.config import DataConfig, channel_label
+from segmeter.data.verification.counting import count_values
 from segmeter.errors import DataError
 
 FULL_SCALE = {"uint8": 255.0, "uint16": 65535.0, "float32": 1.0}  # the stored value that becomes 1 for a model
@@ -22,7 +22,6 @@ _FAR_MEAN, _FAR_SPREAD = 4.0, 8.0  # of normalised inputs; networks expect about
 
 Values = NDArray[np.float64]
 Limits = tuple[tuple[float, float], ...]  # lowest and highest value, per channel
-_AT_ONCE = 1 << 20  # pixels that are counted at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -348,44 +347,3 @@ def _scale_remedy(intensities: Sequence[Intensity]) -> str:
         return ""
     bits = int(intensities[0].high.max()).bit_length()
     return f", or data.full_scale={2**bits - 1} if these are {bits}-bit images" if bits < 16 else ""
-
-
-def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Count the pixels of each class in one target.
-
-    Parameters
-    ----------
-    target : (H, W), or (K, H, W) for multilabel
-    spec
-        The meaning of its labels.
-
-    Returns
-    -------
-    int64 (K,), without ignored pixels.
-    """
-    if spec.is_multilabel:
-        return np.asarray((target == 1).sum((1, 2)), np.int64)
-    counts = count_values(target, least=spec.num_classes)
-    return np.asarray(counts[: spec.num_classes], np.int64)
-
-
-def count_decided(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:
-    """Count the pixels, int64 (K,), that are not ignored; for multilabel each class has a plane of its own."""
-    decided = spec.valid(target)
-    if spec.is_multilabel:
-        return np.asarray(decided.sum((1, 2)), np.int64)
-    return np.full(spec.num_classes, decided.sum(), np.int64)
-
-
-def count_values(plane: NDArray[Any], *, least: int = 0) -> NDArray[np.int64]:
-    """Count each value from 0 in (H, W), at least `least` of them: exact, and faster than passes over the pixels.
-
-    It takes some rows at a time, as `bincount` makes 8 bytes of each pixel.
-    """
-    step = max(1, _AT_ONCE // plane.shape[1])
-    counts = np.bincount(plane[:step].ravel(), minlength=least)
-    for top in range(step, len(plane), step):
-        more = np.bincount(plane[top : top + step].ravel(), minlength=len(counts))
-        more[: len(counts)] += counts
-        counts = more
-    return counts

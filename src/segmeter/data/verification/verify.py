@@ -1,16 +1,8 @@
-"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged.
+"""Reads every file of a data set once before work starts, or not at all if an earlier start has read it unchanged."""
 
-A file counts as unchanged while its path, size, modification time, status change time and inode are the same. Writing
-into a file changes its status time even if size and modification time are put back. If a file was read less than
-`SETTLED_SECONDS` after its last change, a later write could get the same times, so it is verified again.
-"""
-
-import hashlib
-import io
-import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -33,19 +25,12 @@ from segmeter.data.masks.annotations import annotations_of
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
-from segmeter.data.verification.intensity import (
-    FULL_SCALE,
-    LEVELS,
-    count_classes,
-    count_decided,
-    measure_image,
-    measure_rows,
-)
+from segmeter.data.verification.cache import Rows, VerifiedFiles, is_settled
+from segmeter.data.verification.counting import count_classes, count_decided
+from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_image, measure_rows
 from segmeter.errors import DataError
-from segmeter.files import atomic_write
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.provenance import cache_folder
 
 Value = TypeVar("Value")
 
@@ -53,76 +38,6 @@ DTYPES = tuple(FULL_SCALE)
 _FINDINGS = 3  # raise it whenever something else is found in a file
 _CHUNK = 512  # cases whose states one task reads
 _LINES = 512  # lines of a large image that are read at a time
-SETTLED_SECONDS = 2.0  # the coarsest clock of any file system in use (FAT's)
-MAX_FILES, MAX_BYTES = 64, 2 * 1024**3  # of the whole cache; the least recently used files go first
-_SUFFIX = ".verified"
-
-Rows = NDArray[np.void]
-
-
-class VerifiedFiles:
-    """The findings of earlier starts, for one way of reading files; several processes may use it at once.
-
-    A cache file that is damaged or can't be read or written is ignored, and everything is verified again.
-
-    Parameters
-    ----------
-    settings
-        Everything that decides what is found in a file, as plain values.
-    dtype
-        Of a row.
-    """
-
-    def __init__(self, settings: Any, dtype: np.dtype[Any]) -> None:
-        digest = hashlib.sha256(json.dumps([settings, str(dtype)], sort_keys=True).encode()).hexdigest()
-        self.path = cache_folder() / f"{digest[:40]}{_SUFFIX}"
-        self.dtype = dtype
-
-    def load(self) -> tuple[dict[str, int], Rows]:
-        """Return the place of each case's row by name, and the rows."""
-        try:
-            if self.path.stat().st_size <= MAX_BYTES:
-                # a ZIP file, whose checksums are verified
-                with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                    names, rows = json.loads(bytes(stored["names"])), stored["rows"]
-                os.utime(self.path)  # used now
-                if len(rows) == len(names) and rows.dtype == self.dtype:
-                    return {name: place for place, name in enumerate(names)}, rows
-        except Exception:  # a damaged ZIP or NPY file raises many types, and none is worth a refusal
-            pass
-        return {}, np.zeros(0, self.dtype)
-
-    def save(self, names: Sequence[str], rows: Rows) -> None:
-        """Add rows, replace older ones of the same names, and delete what the cache has no room for."""
-        known, kept = self.load()
-        fresh = set(names)
-        stay = [(name, place) for name, place in known.items() if name not in fresh]
-        every = np.concatenate([kept[[place for _, place in stay]], rows]).astype(self.dtype, copy=False)
-        listed = json.dumps([*(name for name, _ in stay), *names]).encode()
-        buffer = io.BytesIO()
-        np.savez(buffer, names=np.frombuffer(listed, np.uint8), rows=every)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self.path) as file:
-                file.write(buffer.getbuffer())
-            _forget(self.path.parent)
-        except OSError:
-            return
-
-
-def is_settled(state: NDArray[np.int64], read_at: int) -> NDArray[np.bool_]:
-    """Whether files in states (..., 4) had been left alone long enough when they were read, in nanoseconds."""
-    youngest = np.maximum(state[..., 1], state[..., 2])
-    return np.asarray(youngest < read_at - int(SETTLED_SECONDS * 1e9))
-
-
-def _forget(folder: Path) -> None:
-    files = sorted(folder.glob(f"*{_SUFFIX}"), key=lambda path: -path.stat().st_mtime_ns)
-    total = 0
-    for number, path in enumerate(files):
-        total += path.stat().st_size
-        if number >= MAX_FILES or total > MAX_BYTES:
-            path.unlink(missing_ok=True)
 
 
 def header_problems(dataset: Dataset) -> list[str]:

@@ -18,10 +18,10 @@ from segmeter.data.in_time import TimeLimit
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.options import Reading
 from segmeter.errors import ConfigError, DataError, InputError
-from segmeter.evaluation.cases import PairReader
-from segmeter.evaluation.compare import short_names
 from segmeter.evaluation.decisions.config import AgreeKeys
+from segmeter.evaluation.finished.compare import short_names
 from segmeter.evaluation.memory import Room
+from segmeter.evaluation.pair_maps import PairReader
 from segmeter.evaluation.pairing import MaskPair, mask_files
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy

@@ -13,7 +13,7 @@ from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import InputError
-from segmeter.evaluation.compare import read_runs
+from segmeter.evaluation.finished.compare import read_runs
 from segmeter.files import write_bytes
 from segmeter.metrics.arrays import FloatArray, divide, minus, plain
 from segmeter.metrics.cases.stored import open_cases

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.data.sample import Sample
-from segmeter.data.verification.intensity import count_classes
+from segmeter.data.verification.counting import count_classes
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 

@@ -1,45 +1,25 @@
-"""Joins parts of a run into its folder: rows, metrics and predictions equal those of one run on all cases, to the byte.
+"""Reads the runs to be merged, and lists every way in which they are not parts of one run."""
 
-The parts are the shards of a run, or the folds of a cross-validation.
-"""
-
-import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.distributed.shards import hash_names
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.manifest import Manifest, find_runs, parse_records, read_records, read_run_manifest
-from segmeter.evaluation.score import SUMMARY
-from segmeter.evaluation.spacings import Spacings
-from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
-from segmeter.metrics.cases.stored import open_cases, read_spec, write_cases
-from segmeter.metrics.cases.table import SCORE, CaseTable
-from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import empty_sums, read_sums, summarise_calibration, write_sums
-from segmeter.metrics.summary.slice_labels import hash_tables
-from segmeter.metrics.summary.summarise import summarise
-from segmeter.parallel import map_in_threads
-from segmeter.progress import track
-from segmeter.provenance import flatten
+from segmeter.evaluation.manifest import read_records, read_run_manifest
+from segmeter.files import is_whole
+from segmeter.metrics.cases.stored import read_spec
 from segmeter.records import changed_files, read_run
-from segmeter.schema import as_plain
+from segmeter.remote import fetch
 
-MISSING = SCORE + "missing"  # a column: 1 where a case has no prediction
-
-_LOG = logging.getLogger(__name__)
 Kind = Literal["shards", "folds"]
-
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
 # Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases
@@ -91,6 +71,21 @@ class Piece:
     def name(self) -> str:
         """Its name in messages."""
         return self.folder.name
+
+
+def find_runs(where: str, folders: Sequence[Path], keep: Callable[[str], bool] = lambda name: True) -> list[Path]:
+    """Resolve the folders of runs. From URLs, the files that `keep` accepts are fetched.
+
+    Raises
+    ------
+    InputError
+        A folder is given twice.
+    """
+    resolved = [fetch(folder, keep=keep).resolve() for folder in folders]
+    twice = [str(folder) for folder, times in Counter(resolved).items() if times > 1]
+    if twice:
+        raise InputError(expected(where, "runs", "to be different folders", f"{some(twice)} twice"))
+    return resolved
 
 
 def read_pieces(folders: Sequence[Path]) -> list[Piece]:
@@ -252,194 +247,3 @@ def _no_folds(pieces: Sequence[Piece]) -> list[str]:
     if seen := [piece.name for piece in pieces if piece.identity.get("data.split") != "val"]:
         problem("data.split", "to be val, the cases that a fold held out, in all runs", f"others in {some(seen)}")
     return problems
-
-
-@dataclass(frozen=True, kw_only=True)
-class Merge:
-    """The runs to join, and the folder of the result.
-
-    Parameters
-    ----------
-    pieces
-        From `read_pieces`.
-    kind
-        "shards" of one run, or "folds" of a cross-validation.
-    metrics
-        The group of the runs' configuration; None for predict.
-    folder
-        The run's folder.
-    """
-
-    pieces: Sequence[Piece]
-    kind: Kind
-    metrics: MetricsConfig | None
-    folder: Path
-
-
-def check_merge(job: Merge) -> None:
-    """Refuse runs that `merge` can't join, before anything is written.
-
-    Raises
-    ------
-    InputError
-        See `check_pieces`; or the runs' config.yaml is not the one that they were measured with; or they measured
-        calibration and share a case.
-    """
-    check_pieces(job.pieces, job.kind)
-    if job.metrics is None:
-        return
-    now = flatten({"metrics": as_plain(job.metrics), "tables": hash_tables(job.metrics)})
-    first, decided = job.pieces[0], ("metrics.", "tables.")
-    changed = [key for key, value in first.identity.items() if key.startswith(decided) and now.get(key) != value]
-    if changed:
-        rule = "to have the config.yaml and tables that it was measured with"
-        raise InputError(expected("merge", "runs", rule, f"{first.name!r}, where other is {', '.join(changed)}"))
-    shared = sum(len(piece.cases) for piece in job.pieces) - len(_owners(job.pieces)) if _calibrated(job) else 0
-    if shared:
-        rule = "to share no case, as calibration adds up all pixels of each"
-        raise InputError(expected("merge", "runs", rule, f"{shared} cases in two of them"))
-
-
-def merge(job: Merge) -> dict[str, Any]:
-    """Join the runs. Each file that they wrote for a case is checked, then linked or copied.
-
-    Returns
-    -------
-    dict
-        The content of metrics.json, with ``merged`` for folds; empty for predict.
-
-    Raises
-    ------
-    InputError
-        The runs are not parts of one run, see `check_merge`.
-    DataError
-        A row that two shards share differs between them, or a file was changed since it was written.
-    """
-    check_merge(job)
-    warning = threads_warning(job.pieces)
-    if warning:
-        _LOG.warning("%s", warning)
-    first, owners = job.pieces[0], _owners(job.pieces)
-    kept = {
-        key: value
-        for key, value in first.identity.items()
-        if job.kind == "shards" or all(piece.identity.get(key) == value for piece in job.pieces)
-    }
-    manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
-    _take_files(job.folder, owners)
-    if job.metrics is None or first.spec is None:
-        _finish(job, manifest, owners)
-        return {}
-    rows = _read_rows(job.pieces)
-    summary = summarise(rows, first.spec, job.metrics)
-    if first.command == "score":
-        summary |= _files_summary(rows, owners, job)
-    if _calibrated(job):
-        sums = empty_sums(first.spec)  # adding those of all runs is exact
-        for piece in job.pieces:
-            sums.add(read_sums(piece.folder, first.spec))
-        write_sums(job.folder, sums)
-        summary["calibration"] = summarise_calibration(sums.compute(), first.spec)
-    summary |= _mark(job)
-    written = write_cases(job.folder, rows, first.spec)
-    write_json(job.folder / SUMMARY, summary)
-    _finish(job, manifest, owners, (SUMMARY, *written, *([SUMS] if _calibrated(job) else [])))
-    return summary
-
-
-def _finish(job: Merge, manifest: Manifest, owners: Mapping[str, Piece], results: Sequence[str] = ()) -> None:
-    inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
-    ordered = {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}
-    manifest.finish(results, inputs=ordered, records=_own_records(owners))
-
-
-def _calibrated(job: Merge) -> bool:
-    return (job.metrics is not None and job.metrics.calibration) or bool(job.pieces[0].identity.get("probs"))
-
-
-def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
-    """The run that each case is taken from, in the order of the cases; the first one if shards overlap."""
-    found = {case_id: piece for piece in reversed(pieces) for case_id in piece.cases}
-    return {case_id: found[case_id] for case_id in sorted(found)}
-
-
-def _mark(job: Merge) -> dict[str, Any]:
-    """Mark an out-of-fold result, to tell it from that of one checkpoint; shards leave no trace."""
-    if job.kind == "shards":
-        return {}
-    checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
-    return {"merged": {"kind": "folds", "n_runs": len(job.pieces), "checkpoints_sha256": checkpoints}}
-
-
-def _own_records(owners: Mapping[str, Piece]) -> pa.Table:
-    """The records of all cases, each from its run."""
-    names = list(owners)
-    pairs = [piece.cases[case_id] for case_id, piece in owners.items()]
-    columns = {"case_id": names, "sha256": [one for one, _ in pairs], "record": [other for _, other in pairs]}
-    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-
-
-def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
-    """All rows by case id; rows that shards share must be equal."""
-    rows = open_cases([piece.folder for piece in pieces], objects=True)
-    ids = rows.case_ids
-    repeated = [place for place in range(1, len(ids)) if ids[place] == ids[place - 1]]
-    differing = dict.fromkeys(
-        ids[place]
-        for place in repeated
-        if rows.read(place, place + 1).to_pylist() != rows.read(place - 1, place).to_pylist()
-    )
-    if differing:
-        named = [
-            f"{case_id} in {' and '.join(piece.name for piece in pieces if case_id in piece.cases)}"
-            for case_id in differing
-        ]
-        raise DataError(expected("merge", "runs", "to agree on the cases that they share", some(named)))
-    return rows.take(np.delete(np.arange(len(rows)), repeated)) if repeated else rows
-
-
-def _files_summary(rows: CaseTable, owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
-    spacings, missing = Spacings(), list[str]()
-    for case_id, record in parse_records(_own_records(owners)).items():
-        spacings.add(case_id, record)
-    for part in rows.parts():
-        if MISSING in part.column_names:
-            flags = zip(part["case_id"].to_pylist(), part[MISSING].to_pylist(), strict=True)
-            missing += [case_id for case_id, flag in flags if flag]
-    if job.metrics and job.metrics.measures and spacings.problems():
-        raise DataError(spacings.problems())
-    return spacings.summary(missing=missing, extra=job.pieces[0].identity["extra_predictions"])
-
-
-def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
-    """Link or copy every file of predictions/, after checking that it is as it was written."""
-    records = parse_records(_own_records(owners))
-    files = [
-        (piece.folder / "predictions" / _inside(name), folder / "predictions" / name, entry)
-        for case_id, piece in owners.items()
-        for name, entry in records[case_id].get("files", {}).items()
-    ]
-    for parent in {source.parent for source, _, _ in files}:
-        if parent.resolve() != parent:  # folders of runs are resolved already
-            raise link_error(parent)
-    for parent in sorted({target.parent for _, target, _ in files}):
-        make_folder(parent)
-    done = track(map_in_threads(_take_file, files), "joining", len(files))
-    damaged = [name for name in done if name]
-    if damaged:
-        raise DataError(expected("merge", "runs", "to have their predictions as they were written", some(damaged)))
-
-
-def _inside(name: str) -> str:
-    """Refuse a name that leads out of its folder: a manifest may come from anywhere."""
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise DataError(expected("merge", "runs", "to name files below predictions/", repr(name)))
-    return name
-
-
-def _take_file(file: tuple[Path, Path, Mapping[str, Any]]) -> str:
-    source, target, entry = file
-    if not is_whole(source, entry):
-        return str(source)
-    link_or_copy(source, target)
-    return ""

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.files.geometry import NOTE, Geometry, onto_grid
+from segmeter.data.files.geometry import Geometry
+from segmeter.data.masks.grid import NOTE, onto_grid
 from segmeter.errors import DataError
 
 PATHS = {"path": Path("p.mha"), "reference": Path("r.mha")}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from segmeter.data.files.sniff import read_state
-from segmeter.data.verification import verify
-from segmeter.data.verification.verify import SETTLED_SECONDS, VerifiedFiles, is_settled
+from segmeter.data.verification import cache
+from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, is_settled
 from segmeter.provenance import cache_folder
 
 DTYPE = np.dtype([("pixels", np.int64), ("sum", np.uint8, (3,))])
@@ -74,7 +74,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(folder):
 
 
 def test_what_was_used_least_recently_goes_first(folder, monkeypatch):
-    monkeypatch.setattr(verify, "MAX_FILES", 2)
+    monkeypatch.setattr(cache, "MAX_FILES", 2)
     kept = [VerifiedFiles(number, DTYPE) for number in range(3)]
     for age, each in ((300, kept[0]), (100, kept[1])):
         each.save(["a"], rows(1))

@@ -3,7 +3,8 @@
 import pytest
 
 from segmeter.errors import DataError
-from segmeter.evaluation.manifest import Entry, drive, open_manifest
+from segmeter.evaluation.drive import drive
+from segmeter.evaluation.manifest import Entry, open_manifest
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from segmeter.data.classes_config import default_colours
 from segmeter.data.files import array
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
-from segmeter.evaluation.cases import PairReader
+from segmeter.evaluation.pair_maps import PairReader
 from segmeter.evaluation.pairing import MaskPair
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.measures import SurfaceConfig

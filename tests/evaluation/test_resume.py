@@ -5,7 +5,8 @@ import torch
 
 from segmeter.errors import RunError
 from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
-from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, repair_files, restore_cases, run_cases
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, run_cases
+from segmeter.evaluation.resume import repair_files, restore_cases
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY
 from segmeter.inference.config import InferenceConfig

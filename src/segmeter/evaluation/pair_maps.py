@@ -1,0 +1,274 @@
+"""Reads the files of one pair onto one grid, whole or in bands of lines, and says which values are not labels."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.checks import expected
+from segmeter.data.files import array
+from segmeter.data.files.array import ArrayRows, LazyArray, stack_planes
+from segmeter.data.files.opened import open_array, read_header
+from segmeter.data.files.png import read_layout
+from segmeter.data.files.sniff import show, unchanged, volume_format
+from segmeter.data.in_time import TimeLimit
+from segmeter.data.masks.grid import onto_grid
+from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.outlines import OUTLINES
+from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
+from segmeter.errors import DataError
+from segmeter.evaluation.pairing import MaskPair, hash_together, limit_of, read_case_image
+from segmeter.evaluation.spacings import CaseSpacing, find_spacing
+from segmeter.metrics.measures.protocol import CaseMaps
+from segmeter.metrics.measures.row import BandedMaps
+
+_LOOK_BYTES = 1 << 14  # smaller files are read without a look at their header
+_IN_BANDS = (".tif", ".tiff", ".zarr")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairMaps:
+    """The maps of a pair, with what its files say.
+
+    Parameters
+    ----------
+    maps
+        Whole, or in bands of lines. A missing prediction is 0 everywhere.
+    spacing
+        Of the case, and where it comes from.
+    sha256
+        Hash over the hashes of all files.
+    stored
+        Each file and its map if its values were not checked on reading: they are counted first, as the counts
+        themselves show whether all values are labels.
+    resampled
+        Whether a prediction was brought onto the grid of its reference.
+    """
+
+    maps: CaseMaps | BandedMaps
+    spacing: CaseSpacing
+    sha256: str
+    stored: Sequence[tuple[Path, StoredMap]] = ()
+    resampled: bool = False
+
+
+class PairReader:
+    """Reads pairs.
+
+    Parameters
+    ----------
+    reading
+        How each file is read.
+    spacing
+        The configuration's spacing, or None.
+    """
+
+    def __init__(self, reading: Reading, spacing: tuple[float, ...] | None) -> None:
+        self.reading, self.spacing = reading, spacing
+        self._sides = {
+            side: replace(
+                reading,
+                instances=reading.instances in (True, side),
+                keeps_invalid=side == "predictions" and reading.spec.count_invalid,
+            )
+            for side in ("references", "predictions")
+        }
+
+    def look(self, pair: MaskPair) -> tuple[bool, int]:
+        """Whether a file of the pair is too large to be read whole, and the pixels of a map otherwise.
+
+        The pixels are those of the first file whose header states them: drawn outlines have none, and tiny files don't
+        matter. If a header can't be read, reading the file will say why.
+        """
+        paths = (*pair.references, *pair.predictions)
+        try:
+            if any(self._is_large(path) for path in paths):
+                return True, 0
+            return False, next(filter(None, map(self._stated_pixels, paths)), 0)
+        except (DataError, OSError):
+            return False, 0
+
+    def _stated_pixels(self, path: Path) -> int:
+        """Pixels by the header; the size of the file stands in for those of a volume, which is rarely packed."""
+        size = path.stat().st_size
+        if size < _LOOK_BYTES or path.is_dir() or volume_format(path) in OUTLINES:
+            return 0
+        with path.open("rb") as file:
+            layout = read_layout(file.read(33))
+        if layout is None and volume_format(path):
+            return size
+        header = layout or read_header(path, max_pixels=self.reading.max_pixels)
+        return header.height * header.width
+
+    def load(self, pair: MaskPair) -> PairMaps:
+        """Read all files of a pair, whole. Values that `stored` lists are not yet known to be labels."""
+        references, predictions = pair.references, pair.predictions
+        paths, count = (*references, *predictions), len(references)
+        as_stored = self._read(paths, count)
+        maps = self._on_one_grid(paths, as_stored, count)
+        spacing = find_spacing(paths, maps, self.spacing, references=count)
+        target, first = self._labels(references, maps[:count], "references")
+        if predictions:
+            labels, second = self._labels(predictions, maps[count:], "predictions")
+        else:
+            labels = np.zeros_like(target)
+            second = np.zeros_like(target) if self._sides["predictions"].instances else None
+        if first is not None and second is not None and predictions:
+            doubts = find_labels(paths[0], first, second, "references"), find_labels(paths[-1], second, first)
+            spacing = replace(spacing, warnings=(*spacing.warnings, *filter(None, doubts)))
+        whole = CaseMaps(
+            case_id=pair.case_id,
+            target=target,
+            labels=labels,
+            spacing=spacing.spacing or (1.0,) * maps[0].values.ndim,
+            spec=self.reading.spec,
+            target_instances=first,
+            instances=second,
+        )
+        digests = [each.sha256 for each in maps]
+        if pair.image:
+            image, digest = read_case_image(pair.image, whole.shape, max_pixels=self.reading.max_pixels)
+            whole, digests = replace(whole, image=image), [*digests, digest]
+        return PairMaps(
+            maps=whole,
+            spacing=spacing,
+            stored=list(zip(paths, maps, strict=True)),
+            sha256=hash_together(digests),
+            resampled=any(one is not other for one, other in zip(maps, as_stored, strict=True)),
+        )
+
+    def load_readers(self, case_id: str, readers: Sequence[tuple[Path, ...]]) -> tuple[list[CaseMaps], CaseSpacing]:
+        """Read the maps that several readers made of one case, whole and on one grid, with every value checked.
+
+        Returns
+        -------
+        The maps of each reader, as `target` and `labels` alike, and the spacing of the case.
+        """
+        paths = [path for files in readers for path in files]
+        stored = self._read(paths, len(paths))
+        spacing = find_spacing(paths, stored, self.spacing, references=len(paths))
+        problems = self.problems(
+            MaskPair(case_id=case_id, stem=case_id, references=(*paths,), predictions=()),
+            [*zip(paths, stored, strict=True)],
+        )
+        if problems:
+            raise DataError(problems)
+        edges, found = spacing.spacing or (1.0,) * stored[0].values.ndim, []
+        for start, files in zip(range(0, len(paths), len(readers[0])), readers, strict=True):
+            labels, numbers = self._labels(files, stored[start : start + len(files)], "references")
+            given: dict[str, Any] = {"target_instances": numbers, "instances": numbers, "spec": self.reading.spec}
+            found.append(CaseMaps(case_id=case_id, target=labels, labels=labels, spacing=edges, **given))
+        return found, spacing
+
+    def problems(self, pair: MaskPair, stored: Sequence[tuple[Path, StoredMap]]) -> list[str]:
+        """One line for each file with a value that is not a label."""
+        problems: list[str] = []
+        if self.reading.label_map:  # values were checked, and mapped, on reading
+            return problems
+        for number, (path, each) in enumerate(stored):
+            side = self._sides["references" if number < len(pair.references) else "predictions"]
+            if side.instances or side.keeps_invalid:  # object numbers, checked on reading; or all are counted
+                continue
+            try:
+                check_labels(path, each.values, self.reading)
+            except DataError as error:
+                problems += error.problems
+        return problems
+
+    def open(self, pair: MaskPair, files: ExitStack) -> PairMaps:
+        """Open a pair of large files, to be read in bands of lines for as long as `files` is open.
+
+        Raises
+        ------
+        DataError
+            The files don't go together, or can't be read; reading a band raises it for values that are not labels.
+        """
+        paths, count = (*pair.references, *pair.predictions), len(pair.references)
+        in_time = limit_of(pair, self.reading.timeout_s)
+        opened = [in_time(partial(files.enter_context, self._open_file(path, in_time))) for path in paths]
+        spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing, references=count)
+        planes = [in_time.lines(lines) for lines, _ in opened]
+        target = self._in_one(planes[:count])
+        if pair.predictions:
+            labels = self._in_one(planes[count:])
+        else:
+            nothing = np.broadcast_to(np.zeros((), self.reading.spec.label_dtype), target.shape)
+            labels = ArrayRows(nothing, axis=len(target.shape) - 2)
+        maps = BandedMaps(case_id=pair.case_id, target=target, labels=labels, spec=self.reading.spec)
+        return PairMaps(maps=maps, spacing=spacing, sha256=hash_together([stored.sha256 for _, stored in opened]))
+
+    def _is_large(self, path: Path) -> bool:
+        """Whether a file holds one plane of more pixels than are decoded at once, in a format that is read in bands."""
+        reading = self.reading
+        if path.suffix.lower() not in _IN_BANDS or reading.key is not None or reading.has_colours:
+            return False
+        try:
+            found = read_header(path, **reading.options(path), streams=True)
+        except DataError:  # a stack, a volume, or damaged
+            return False
+        return found.channels == 1 and not found.lead and found.height * found.width > array.STREAMED_PIXELS
+
+    @contextmanager
+    def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
+        """The labels of a file, and what is known of it; of a large file, the size stands in for its values."""
+        if not self._is_large(path):
+            found = read_map(path, self.reading)
+            checked = self.reading.label_map
+            yield ArrayRows(found.values if checked else check_labels(path, found.values, self.reading)), found
+            return
+        with unchanged([path], in_time), open_map(path, self.reading) as lines:
+            with open_array(path, **self.reading.options(path), streams=True) as again:
+                geometry, sha256 = again.geometry, hash_map(path)
+            size = np.broadcast_to(np.zeros((), np.uint8), lines.shape)  # takes one byte
+            yield lines, StoredMap(values=size, geometry=geometry, sha256=sha256)
+
+    def _in_one(self, planes: list[LazyArray]) -> LazyArray:
+        return stack_planes(planes) if self.reading.spec.is_multilabel else planes[0]
+
+    def _read(self, paths: Sequence[Path], count: int) -> list[StoredMap]:
+        """Read references, then predictions; drawn objects last, because they take the size of the other maps."""
+        problems, stored = list[str](), dict[int, StoredMap]()
+        shape: tuple[int, ...] | None = None
+        for number in sorted(range(len(paths)), key=lambda each: volume_format(paths[each]) in OUTLINES):
+            path = paths[number]
+            try:
+                side = self._sides["references" if number < count else "predictions"]
+                stored[number] = read_map(path, side, shape=shape)
+                shape = shape or stored[number].values.shape
+            except DataError as error:
+                problems += error.problems
+            except OSError as error:
+                problems.append(expected(show(path), "file", "to be readable", error.strerror or error))
+        if problems:
+            raise DataError(list(dict.fromkeys(problems)))
+        return [stored[number] for number in range(len(paths))]
+
+    def _on_one_grid(self, paths: Sequence[Path], stored: list[StoredMap], count: int) -> list[StoredMap]:
+        """Bring predictions onto the grid of the first reference, if ``data.resample`` asks for it."""
+        if self.reading.resample == "refuse":
+            return stored
+        first, found = stored[0], stored[:count]
+        for path, each in zip(paths[count:], stored[count:], strict=True):
+            grid: dict[str, Any] = {"reference": paths[0], "wanted": first.geometry, "shape": first.values.shape}
+            moved = onto_grid(path, each.values, each.geometry, **grid)
+            found.append(each if moved is None else replace(each, values=moved[0], geometry=moved[1]))
+        return found
+
+    def _labels(
+        self, paths: Sequence[Path], stored: Sequence[StoredMap], side: str
+    ) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+        """Labels of one side, and the numbers of their objects if its files hold those."""
+        reading = self._sides[side]
+        values = np.stack([each.values for each in stored]) if reading.spec.is_multilabel else stored[0].values
+        path = paths[0] if side == "references" else paths[-1]
+        if not reading.instances:
+            return values, None
+        if reading.divisor is None:
+            return split_objects(path, values, reading.spec)
+        return split_codes(path, values, spec=reading.spec, label_map=reading.label_map, divisor=reading.divisor)
