@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from segmeter.distributed.place import Place
+from segmeter.distributed.config import Place
 from segmeter.distributed.ranks import ALONE, Order, World, joined
 from segmeter.errors import PeerError
 from tests.distributed.spawned import run_world

@@ -3,8 +3,7 @@
 A table is made once; names in it are data, and no renderer reads them as markup.
 """
 
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -37,6 +36,8 @@ class Table:
         Lines above and below; "" for none.
     strong
         Indices of the rows that lead.
+    shades
+        How dark a page shows each cell, 0 to 4, or -1 for not at all; () for a table without shades.
     """
 
     heads: Sequence[str]
@@ -45,6 +46,7 @@ class Table:
     title: str = ""
     note: str = ""
     strong: Collection[int] = (0,)
+    shades: Sequence[Sequence[int]] = ()
 
     def first(self, most: int, rest: str) -> "Table":
         """Keep the first rows, and say where the rest is; `rest` names what the rows are, in the plural."""
@@ -137,8 +139,3 @@ def escape_markdown(text: str) -> str:
 def html_of(tables: Sequence[Table], lines: Sequence[str]) -> str:
     """Tables and the small print below them, as one HTML text."""
     return str(Markup().join(table.html() for table in tables) + Markup("<p>{}</p>").format(escape("; ".join(lines))))
-
-
-def print_paths(paths: Mapping[str, object]) -> None:
-    """Print where the files of a finished command are."""
-    sys.stdout.write("".join(f"{name:<9} {path}\n" for name, path in paths.items()))
