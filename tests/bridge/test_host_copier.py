@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from segmeter.bridge import host_copier
+from segmeter.bridge.arrays import to_numpy
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier
-from segmeter.bridge.to_numpy import to_numpy
 from segmeter.errors import InputError
 from tests.bridge.fake_stream import FakeTransport
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values

@@ -2,10 +2,9 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.dtypes import check_device, check_tensor
 from segmeter.bridge.host_copier import HostCopier
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
 from segmeter.errors import InputError
 from tests.bridge.tensors import Labelled
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from segmeter.bridge.to_numpy import read_scalars
+from segmeter.bridge.arrays import read_scalars
 from segmeter.errors import InputError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.arrays import to_numpy
 from segmeter.errors import InputError
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values
 

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.errors import InputError
 from tests.bridge.tensors import NATIVE, values
 

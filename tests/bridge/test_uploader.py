@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.uploader import Uploader
+from segmeter.bridge.host_copier import Uploader
 from segmeter.errors import InputError
 
 

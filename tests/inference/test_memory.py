@@ -6,11 +6,11 @@ import sys
 import pytest
 import torch
 
-from segmeter.inference.memory import is_out_of_memory
+from segmeter.inference.device import is_out_of_memory
 
 _PROBE = """
 import resource
-from segmeter.inference.memory import keep_freed_memory
+from segmeter.inference.device import keep_freed_memory
 kept = {keep} and keep_freed_memory()
 def touch():
     for _ in range(5):
@@ -41,7 +41,7 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
 _THREADS = """
 import re, threading, time
 from pathlib import Path
-from segmeter.inference.memory import keep_freed_memory
+from segmeter.inference.device import keep_freed_memory
 def used():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 kept, before, turn, end, done = keep_freed_memory(), used(), threading.Lock(), threading.Event(), []
@@ -76,7 +76,7 @@ def test_threads_use_what_others_freed() -> None:
 _HOLES = """
 import re
 from pathlib import Path
-from segmeter.inference.memory import give_back_freed_memory, keep_freed_memory
+from segmeter.inference.device import give_back_freed_memory, keep_freed_memory
 def used():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 keep_freed_memory()

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from segmeter.errors import ConfigError
-from segmeter.inference.precision import autocast, has_bfloat16, pick_dtype, training_precision
+from segmeter.inference.device import autocast, has_bfloat16, pick_dtype, training_precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.inference.tta import averaged_logits, choose_views, see, undo
+from segmeter.inference.passes import averaged_logits, choose_views, see, undo
 
 FLIPS = choose_views(flips=True, rotations=False)
 KINDS = {

@@ -16,7 +16,7 @@ from segmeter.bridge.argmax import winners
 from segmeter.bridge.transfer import measure
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
-from segmeter.inference.precision import pick_dtype
+from segmeter.inference.device import pick_dtype
 from segmeter.losses import focal_torch
 from segmeter.losses.additive import additive, loss_terms
 from segmeter.losses.build import build_loss

@@ -19,8 +19,8 @@ from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.focal_torch import Terms
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
+from segmeter.models.segmenter import build_segmenter
 from segmeter.training.clock import Limits
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
 from segmeter.training.data import augment

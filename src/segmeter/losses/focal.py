@@ -3,7 +3,7 @@
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -135,7 +135,8 @@ def focal_loss(
         these is 0 the sum is left as it is. Or a number > 0.
     backend
         "auto" or a forced one: "torch", "numba" (CPU, no smoothing) or "triton" (CUDA). They agree to rounding, but for
-        "torch" with a softmax, which loses digits where p is within 1e-5 of 1. "reference" is an older name of "torch".
+        "torch" with a softmax, which loses digits where p is within 1e-5 of 1. torch.compile always takes "torch". Only
+        "torch" has a second derivative. "reference" is an older name of "torch".
 
     Returns
     -------
@@ -205,6 +206,8 @@ def _compute(
 
 def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, backend: str) -> str:
     """Choose the backend by name; InputError if a forced one does not take such tensors."""
+    if torch.compiler.is_compiling():  # it fuses the definition into loops of its own
+        return "torch"
     if backend == "auto":
         if takes("triton", logits, target, terms):
             return "triton"
@@ -240,15 +243,15 @@ class _Fused(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         ctx.save_for_backward(logits, target, weights)
         ctx.terms, ctx.backend = terms, backend
-        total, weight, bad = _run(logits, target, weights, None, terms, backend)
+        total, weight, bad = _kernels(backend)(logits, target, weights, terms)
         ctx.mark_non_differentiable(weight, bad)
         return total, weight, bad
 
     @staticmethod
     def backward(ctx: Any, scale: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
         logits, target, weights = ctx.saved_tensors
-        (gradient,) = _run(logits, target, weights, scale, ctx.terms, ctx.backend)
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        (gradient,) = _kernels(ctx.backend)(logits, target, weights, ctx.terms, scale)
+        if torch.is_grad_enabled():
             gradient = _NoSecondDerivative.apply(gradient, logits, scale)
         return gradient, None, None, None, None
 
@@ -265,59 +268,12 @@ class _NoSecondDerivative(torch.autograd.Function):
         raise InputError('focal_loss: the closed form has no second derivative. Pass backend="torch", which has.')
 
 
-def _run(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weights: torch.Tensor | None,
-    scale: torch.Tensor | None,
-    terms: Terms,
-    backend: str,
-) -> list[torch.Tensor]:
-    """Run a backend's kernel; under torch.compile as one operator, which is not traced."""
-    if torch.compiler.is_compiling():
-        numbers = [float(number) for number in terms[:-1]]
-        found: Any = _operator(logits, target, weights, scale, numbers, terms.ignore_index, backend)
-        return list(found)
+def _kernels(backend: str) -> Callable[..., list[torch.Tensor]]:
+    """Load a compiled backend, which takes a moment."""
     if backend == "numba":
         from segmeter.losses import focal_numba
 
-        return focal_numba.compute(logits, target, weights, terms, scale)
+        return focal_numba.compute
     from segmeter.losses import focal_triton
 
-    return focal_triton.compute(logits, target, weights, terms, scale)
-
-
-@torch.library.custom_op("segmeter::focal", mutates_args=())
-def _operator(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weights: torch.Tensor | None,
-    scale: torch.Tensor | None,
-    numbers: list[float],
-    ignore_index: int | None,
-    backend: str,
-) -> list[torch.Tensor]:
-    return _run(logits, target, weights, scale, _terms(numbers, ignore_index), backend)
-
-
-@_operator.register_fake
-def _(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weights: torch.Tensor | None,
-    scale: torch.Tensor | None,
-    numbers: list[float],
-    ignore_index: int | None,
-    backend: str,
-) -> list[torch.Tensor]:
-    if scale is not None:
-        return [torch.empty_like(logits)]
-    terms = _terms(numbers, ignore_index)
-    shape = (logits[:, 0] if terms.softmax else logits).shape if terms.elementwise else ()
-    total, weight = logits.new_empty(shape, dtype=torch.float32), logits.new_empty((), dtype=torch.float32)
-    return [total, weight, logits.new_empty((), dtype=torch.int64)]
-
-
-def _terms(numbers: list[float], ignore_index: int | None) -> Terms:
-    softmax, gamma, negative, positive, smoothing, elementwise = numbers
-    return Terms(bool(softmax), gamma, negative, positive, smoothing, bool(elementwise), ignore_index)
+    return focal_triton.compute

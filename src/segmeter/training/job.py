@@ -16,8 +16,7 @@ from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import write_json
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.device import pick_device
-from segmeter.inference.precision import pick_dtype, training_precision
+from segmeter.inference.device import pick_device, pick_dtype, training_precision
 from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import StepConfig

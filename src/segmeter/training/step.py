@@ -25,8 +25,7 @@ from segmeter.bridge import read_scalars
 from segmeter.checks import shorten
 from segmeter.distributed.ranks import ALONE, Order
 from segmeter.errors import RunError
-from segmeter.inference.memory import advised
-from segmeter.inference.precision import autocast, pick_dtype, training_precision, without_tf32
+from segmeter.inference.device import advised, autocast, pick_dtype, training_precision, without_tf32
 from segmeter.losses.additive import divide
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches

@@ -6,7 +6,7 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
-from segmeter.training.data.planes import PlaneCases
+from segmeter.training.data.cases import PlaneCases
 
 SPEC = ClassSpec(task="multiclass", names=("background", "organ", "lesion"), colours=((0, 0, 0), (9, 0, 0), (0, 9, 0)))
 

@@ -25,8 +25,8 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
 from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.report import DataReport
-from segmeter.distributed.place import find_place
 from segmeter.distributed.ranks import World, joined
+from segmeter.distributed.shards import find_place
 from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
@@ -34,7 +34,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.summary.scoreboard import build_scoreboard
-from segmeter.models.build import build_segmenter
+from segmeter.models.segmenter import build_segmenter
 from segmeter.postprocess.config import SEPARATING, StepConfig
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
@@ -45,10 +45,9 @@ from segmeter.schema import as_plain
 from segmeter.training.clock import FOLDER, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches
+from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.parts import PartReader
-from segmeter.training.data.planes import PlaneCases
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_torch
 from segmeter.errors import RunError, SegmeterError
 from segmeter.parallel import map_in_threads
 from segmeter.training.data.windows import Resizing, resize_batch
