@@ -220,6 +220,23 @@ def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     assert rows(tmp_path, validated=True)[-1]["step"] == result.steps
 
 
+def test_a_promise_that_a_busy_machine_breaks_is_taken_back_at_once_and_again_when_it_gets_worse(caplog):
+    """30 steps in a fifth of the time are 150 in all; 270 are near enough to 300."""
+    part, config = [0.0], SimpleNamespace(time_budget="4m")
+    run = SimpleNamespace(step=0, told=300.0, config=config, progress=lambda step: part[0])
+    for run.step, part[0] in ((3, 0.09), (27, 0.1), (30, 0.2), (32, 0.22), (40, 0.5)):
+        loop.Trainer._forecast(run)
+    said = "training: steps take longer than planned, so time_budget=4m will hold about {} of them, not {}".format
+    assert caplog.messages == [said(150, 300), said(80, 150)]
+
+
+def test_a_run_says_during_the_run_that_it_will_not_take_the_planned_steps(tmp_path, caplog):
+    for planned in (0, 10**9):
+        budget = {"epochs": None, "time_budget": 1, "validate_every": None}
+        train(tiny_job(tmp_path / str(planned), **budget, planned_steps=planned))
+        assert any("longer than planned" in each for each in caplog.messages) is bool(planned)
+
+
 def test_without_validation_the_last_checkpoint_is_all_there_is(tmp_path):
     result = train(tiny_job(tmp_path, val_cases=None))
     assert (result.score, result.best) == (None, None)

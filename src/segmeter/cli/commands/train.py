@@ -94,6 +94,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     if not world.leads:
         follow(training)
         return None
+    training = replace(training, settings=replace(training.settings, planned_steps=plan.steps))
     check_job(training)
     start = getattr(training.model.segmenter.network, "start", None)
     facts = {
@@ -108,9 +109,11 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         _say(plan)
         advise(config, train_data, val_data)
         result = train(replace(training, folder=folder))
-        note_done(folder, {**_scores(result), "steps": result.steps, "seconds": round(result.seconds, 1)})
+        planned = {"planned_steps": plan.steps} if plan.steps else {}
+        done = {"steps": result.steps, **planned, "seconds": round(result.seconds, 1)}
+        note_done(folder, {**_scores(result), **done})
         write_report(folder)
-    _show(folder, config.training, result)
+    _show(folder, config.training, result, plan.steps)
     return result.score
 
 
@@ -264,14 +267,15 @@ def _scores(result: TrainResult) -> dict[str, float | None]:
     return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 
-def _show(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
+def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
     """Print how the training ended, its best checkpoint, and what debug=overfit and debug=profile were run for."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:
         scores = ", ".join(f"{name} {number(value)}" for name, value in _scores(result).items())
         checkpoint = f"best      {scores}   {folder / 'checkpoints' / 'best'}"
+    steps = f"{result.steps} of {planned} planned steps" if planned else f"{result.steps} steps"
     sys.stdout.write(
-        f"{result.steps} steps, {result.epochs:.1f} epochs in {result.seconds:.0f} s "
+        f"{steps}, {result.epochs:.1f} epochs in {result.seconds:.0f} s "
         f"({result.images_per_second:.1f} images/s), ended by: {result.reason}\n"
         f"{checkpoint}\n"
         f"report    {folder / 'report.html'}\n"
