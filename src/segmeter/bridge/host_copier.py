@@ -299,11 +299,16 @@ class Uploader:
         stacked = (len(arrays), *shape)
         host = empty_pinned(stacked, TORCH[dtype]) if self._side else torch.empty(stacked, dtype=TORCH[dtype])
         np.stack(arrays, out=host.numpy())
+        return self.move([host])[0]
+
+    def move(self, hosts: Sequence[Tensor]) -> list[Tensor]:
+        """Move CPU tensors to the device. On CUDA they have to be pinned for that not to wait."""
         if self._side is None:
-            return host.to(self.device)
+            return [host.to(self.device) for host in hosts]
         current = torch.cuda.current_stream(self.device)
         with torch.cuda.stream(self._side):
-            tensor = host.to(self.device, non_blocking=True)
+            moved = [host.to(self.device, non_blocking=True) for host in hosts]
         current.wait_stream(self._side)
-        tensor.record_stream(current)  # its memory belongs to the side stream, which must not reuse it too early
-        return tensor
+        for tensor in moved:
+            tensor.record_stream(current)  # its memory belongs to the side stream, which must not reuse it too early
+        return moved
