@@ -29,18 +29,6 @@ def test_another_name_is_refused(name):
         pick_device(name)
 
 
-def test_17_cuda_without_a_gpu_names_the_build_and_the_way_out(monkeypatch):
-    pretend(monkeypatch, gpus=0)
-    with pytest.raises(ConfigError, match=r"is built for CUDA 13.2 but sees no GPU: check the driver.*device=cpu"):
-        pick_device("cuda")
-
-
-def test_17_cuda_on_a_build_without_cuda_says_what_to_install(monkeypatch):
-    pretend(monkeypatch, gpus=0, built=None)
-    with pytest.raises(ConfigError, match=r"is built without CUDA: install a CUDA build, or set device=cpu"):
-        pick_device("cuda:0")
-
-
 def test_18_a_gpu_beyond_the_last_says_how_many_there_are(monkeypatch):
     pretend(monkeypatch, gpus=2)
     with pytest.raises(ConfigError, match=r"got 'cuda:9', with 2 GPUs found. Use cuda:0 to cuda:1"):

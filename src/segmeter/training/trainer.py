@@ -203,23 +203,14 @@ class Trainer:
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""
         self.guard.read()
-        seen = self.guard.take()
-        if not seen.losses:
+        row = self.guard.take()
+        if not row:
             return
         counts, stages = self.throughput.read()
-        loss = math.fsum(seen.losses) / len(seen.losses)
-        self._write(
-            {
-                "loss": loss,
-                "lr": self.lr,
-                "grad_norm": math.fsum(seen.norms) / len(seen.norms) if seen.norms else None,
-                **({"skipped_updates": seen.skipped} if self.guard.scaled else {}),
-                "images_per_second": counts.images_per_second,
-                "data_wait": counts.data_wait,
-                "stages": stages,
-                "peak_memory_mb": peak_memory_mb(self.learner.device),
-            }
-        )
+        loss = row.pop("loss")
+        speed = {"images_per_second": counts.images_per_second, "data_wait": counts.data_wait, "stages": stages}
+        memory = {"peak_memory_mb": peak_memory_mb(self.learner.device)}
+        self._write({"loss": loss, "lr": self.lr, **row, **speed, **memory})
         self.shown["train"] = f", loss {loss:.4f}, {counts.images_per_second:.1f} images/s"
 
     def _validate(self) -> None:
