@@ -148,12 +148,6 @@ def test_to_numpy_refuses_what_the_dtype_does_not_hold(given, dtype, message):
         to_numpy(wide, dtype=dtype)
 
 
-def test_to_numpy_rounds_to_nearest_in_a_narrower_float():
-    """Mutation seen to fail: a rounded float counts as lost."""
-    above_one = torch.tensor([1 + 2.0**-52, 1 + 2.0**-23, 0.1], dtype=torch.float64)
-    assert to_numpy(above_one, dtype="float32").tolist() == [1.0, 1 + 2.0**-23, float(np.float32(0.1))]
-
-
 def test_to_numpy_keeps_nan_infinity_and_negative_zero():
     """Mutation seen to fail: something is added."""
     array = to_numpy(torch.tensor([math.nan, math.inf, -math.inf, -0.0], dtype=torch.bfloat16))
@@ -173,18 +167,3 @@ def test_to_numpy_refuses_unknown_options(more, message):
     """Mutation seen to fail: any `check` passes."""
     with pytest.raises(InputError, match=message):
         to_numpy(torch.zeros(2), **more)
-
-
-def test_to_numpy_refuses_complex_as_real_and_arithmetic_on_uint64():
-    """Mutation seen to fail: the imaginary part is dropped."""
-    with pytest.raises(InputError, match=r"to be torch.complex64 for a torch.complex64 tensor.*Pass tensor.real"):
-        to_numpy(torch.tensor([1j]), dtype="float32")
-    with pytest.raises(InputError, match="no arithmetic for uint64"):
-        to_numpy(tensor("uint64"), dtype="int64")
-
-
-def test_to_numpy_message_is_whole():
-    message = "to_numpy: expected `tensor` to fit uint8, got min -1 and max -1, 1 bad value(s), "
-    with pytest.raises(InputError) as caught:
-        to_numpy(torch.tensor(-1), dtype="uint8")
-    assert str(caught.value) == message + "the first at index (). Pass a wider dtype."

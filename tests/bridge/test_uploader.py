@@ -1,3 +1,6 @@
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -22,6 +25,22 @@ def test_every_upload_has_memory_of_its_own():
     upload = Uploader("cpu")
     tensors = [upload([np.full((2, 3), number, np.uint8)]) for number in range(5)]
     assert [int(tensor[0, 0, 0]) for tensor in tensors] == [0, 1, 2, 3, 4]
+
+
+def test_uploads_run_beside_the_computation_which_waits_for_them_in_their_order(monkeypatch):
+    """CUDA's streams are stood in for. Mutations seen to fail: the results turned round; no stream waits."""
+    calls, upload = [], Uploader("cpu")
+    current = SimpleNamespace(wait_stream=lambda side: calls.append("the computation waits"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(torch.cuda, "stream", lambda side: nullcontext())
+    upload._side = "side"
+
+    def host(name):
+        moved = SimpleNamespace(name=name, record_stream=lambda stream: calls.append(f"{name} kept"))
+        return SimpleNamespace(to=lambda device, non_blocking: calls.append(f"{name} {non_blocking}") or moved)
+
+    assert [moved.name for moved in upload.move([host("image"), host("target")])] == ["image", "target"]
+    assert calls == ["image True", "target True", "the computation waits", "image kept", "target kept"]
 
 
 @pytest.mark.parametrize(

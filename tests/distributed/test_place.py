@@ -15,8 +15,9 @@ def test_variables_of_torchrun_and_srun_are_found() -> None:
     assert find_place({**srun, **here}) == Place(1, 2, 1)
     assert find_place({}) is None
     assert find_place({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) is None
-    with pytest.raises(ConfigError, match="RANK=9, WORLD_SIZE=4"):
-        find_place({"RANK": "9", "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
+    for rank in ("4", "-1"):
+        with pytest.raises(ConfigError, match=f"RANK={rank}, WORLD_SIZE=4"):
+            find_place({"RANK": rank, "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
 
 
 def test_several_processes_do_not_each_do_the_whole_job() -> None:

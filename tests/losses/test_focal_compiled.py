@@ -17,17 +17,6 @@ def fresh_dynamo():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("backend", ["torch", "numba"])
-@pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_the_loss_is_one_graph(backend, task):
-    case = make_case(task)
-    loss = FocalLoss(task, gamma=1.5, ignore_index=255, backend=backend)
-    # aot_eager traces forward and backward as inductor does, without a C++ compiler.
-    graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    eager = run(lambda x: loss(x, case.target), case.logits.float())
-    torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
-
-
 def test_the_function_is_one_graph():
     case = make_case("multiclass")
 
