@@ -7,7 +7,7 @@ from segmeter.errors import ConfigError
 
 @pytest.fixture(autouse=True, scope="module")
 def schemas():
-    store_schemas("train")
+    store_schemas(["train"])
 
 
 def test_flags_and_overrides_may_be_mixed():

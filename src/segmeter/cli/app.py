@@ -12,9 +12,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.arguments import read_arguments
 from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
-from segmeter.cli.config.groups import load_plugins
-from segmeter.cli.config.json_schema import json_schema, names
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.launch import run_job
 from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError
@@ -102,6 +100,8 @@ def print_schema(arguments: Sequence[str]) -> None:
     ConfigError
         There is not exactly one name, or no such command or group.
     """
+    from segmeter.cli.config.json_schema import json_schema, names
+
     load_plugins(plugins_of(arguments))
     asked = [argument for argument in arguments if not argument.startswith("plugins=")]
     if len(asked) != 1:

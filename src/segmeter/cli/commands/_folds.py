@@ -14,7 +14,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.config.arguments import read_arguments
-from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.runs.resume import CHECKPOINTS
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.dataset import Dataset

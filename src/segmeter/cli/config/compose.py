@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
-from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     LAUNCHERS,
     OPTUNA,
@@ -32,8 +33,6 @@ from segmeter.cli.config.hydra_rules import (
     package_fault,
     setting_fault,
 )
-from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Config, defaults
 
@@ -63,6 +62,16 @@ class Request:
         """All folders of YAML files, ours first."""
         return [CONFIGS, *self.own_folders]
 
+    @property
+    def roots(self) -> list[str]:
+        """The commands whose configuration this may be: a root file of the user's may start from any."""
+        return [self.config_name] if self.config_name in ROOTS else [*ROOTS]
+
+    @cached_property
+    def options(self) -> dict[str, list[str]]:
+        """The options of each group that the command has; none of the other groups."""
+        return {group: [] for group in GROUPS} | options(self.folders, _groups_of(self.roots))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
@@ -74,16 +83,11 @@ class Composed:
     hydra: DictConfig | None = None
 
 
-def store_schemas(config_name: str) -> None:
-    """Give Hydra the defaults of the schemas that a root file can choose: they need no YAML files.
-
-    Storing a schema takes 2 ms, so the groups of other commands are left out.
-    """
+def store_schemas(roots: Sequence[str]) -> None:
+    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    roots = [config_name] if config_name in ROOTS else list(ROOTS)  # a root file of the user's may start from any
     schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
-    groups = [group for group in GROUPS if any(group in ROOTS[name].model_fields for name in roots)]
-    schemas |= {(group, name): schema for group in groups for name, schema in schemas_of(group).items()}
+    schemas |= {(group, name): schema for group in _groups_of(roots) for name, schema in schemas_of(group).items()}
     store = ConfigStore.instance()
     for (group, name), schema in schemas.items():
         if (
@@ -97,6 +101,10 @@ def store_schemas(config_name: str) -> None:
 
 
 _stored: dict[tuple[str, str], type[Config]] = {}
+
+
+def _groups_of(roots: Sequence[str]) -> list[str]:
+    return [group for group in dict.fromkeys(group for name in roots for group in groups_of(name)) if group in GROUPS]
 
 
 def _environment(name: str, default: str | None = None) -> str | None:
@@ -146,7 +154,7 @@ def _check_names(request: Request) -> None:
 
 @contextmanager
 def _hydra(request: Request) -> Iterator[None]:
-    store_schemas(request.config_name)
+    store_schemas(request.roots)
     Plugins.instance().register(OwnFolders)
     for name, node in LAUNCHERS.items():  # in the place of those that installed plugins bring
         ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
@@ -201,7 +209,7 @@ def _sound(request: Request, overrides: list[Override], problems: list[str]) -> 
 
     A second `require` is refused too: Hydra takes the last value of a key, and a gate would lose the first one.
     """
-    known = {**options(request.folders), **PLUGINS}
+    known = {**request.options, **PLUGINS}
     keys = [override.key_or_group for override in overrides]
     problems.extend(
         f"config: `{key}` is given {keys.count(key)} times, and only the last would count. Write a list: '{key}=[A,B]'."
@@ -226,7 +234,7 @@ def _problem(override: Override, known: dict[str, list[str]], sweep: bool, probl
             f"config: {line!r} gives several values. Add --multirun to run each; write a list as '{key}=[1,2]', "
             f"and quote text that holds commas: \"{key}='a,b'\"."
         )
-    elif key in known and not override.is_delete():
+    elif known.get(key) and not override.is_delete():
         problems += _unknown_options(override, known[key])
     return len(problems) > before
 
@@ -276,7 +284,7 @@ def _is_searched(job: Composed) -> bool:
 
 
 def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed:
-    lines = _forced(overrides, request.folders)
+    lines = [line if _as_it_is(line, request.options) else f"++{line}" for line in overrides]  # Hydra accepts any key
     try:
         config = _compose(request, lines)
     except _FAULTS as error:
@@ -291,12 +299,6 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
     return compose(request.config_name, overrides=[*overrides], return_hydra_config=True)
-
-
-def _forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Let Hydra accept any key: the schema reports all unknown ones at once, with the nearest names."""
-    known = options(folders)
-    return [line if _as_it_is(line, known) else f"++{line}" for line in overrides]
 
 
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:

@@ -13,10 +13,7 @@ from pydantic import ValidationError
 
 from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
-from segmeter.cli.config.groups import GROUPS
-from segmeter.cli.config.reference import PRESETS
-from segmeter.cli.config.schema import EvalConfig, PredictConfig, TuneConfig
-from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA, fill_data, fill_steps
+from segmeter.cli.config.groups import GROUPS, PRESETS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import read_yaml
 from segmeter.schema import REQUIRED, Config
@@ -42,8 +39,11 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
     values, told = job.values, []
     try:
         values = fill_resumed(job)
-        values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
-        values = fill_steps(values, job.overrides) if root in (EvalConfig, PredictConfig, TuneConfig) else values
+        if command in (*WITH_TRAINED_DATA, "predict"):
+            from segmeter.cli.config.trained_data import fill_data, fill_steps
+
+            values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
+            values = fill_steps(values, job.overrides)
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)
