@@ -24,6 +24,7 @@ from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     LAUNCHERS,
+    NO_GROUP,
     OPTUNA,
     PLUGINS,
     OwnFolders,
@@ -38,7 +39,7 @@ from segmeter.schema import REQUIRED, Config, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
-_TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
+TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
@@ -141,6 +142,8 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
 
 
 def _check_names(request: Request) -> None:
+    if not CONFIGS.is_dir():
+        raise ConfigError(f"config: segmeter's own configurations are missing from {CONFIGS}. Install it again.")
     for folder in request.own_folders:
         if not folder.is_dir():
             raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
@@ -192,7 +195,7 @@ def _several_loggers(lines: Sequence[str]) -> Iterator[str]:
 def _with_quotes(line: str) -> str:
     """Quote text with signs that Hydra's grammar lacks, such as "a >= b", alone or in a list."""
     key, _, value = line.partition("=")
-    if key.lstrip("+") not in _TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
+    if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
         return line
     if value.startswith("[") and value.endswith("]"):
         return f"{key}=[{','.join(map(_quoted, value[1:-1].split(',')))}]" if value[1:-1].strip() else line
@@ -213,7 +216,7 @@ def _sound(request: Request, overrides: list[Override], problems: list[str]) -> 
     keys = [override.key_or_group for override in overrides]
     problems.extend(
         f"config: `{key}` is given {keys.count(key)} times, and only the last would count. Write a list: '{key}=[A,B]'."
-        for key in _TEXTS
+        for key in TEXTS
         if keys.count(key) > 1
     )
     return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
@@ -229,12 +232,14 @@ def _problem(override: Override, known: dict[str, list[str]], sweep: bool, probl
         problems.append(f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}.")
     elif "/" in key and not key.startswith("hydra/") and key not in known:
         problems.append(f"config: unknown group {key!r}. {nearest(key, known)}")
+    elif key in known and not known[key]:
+        problems.append(f"config: {NO_GROUP.format(key)}")
     elif override.is_sweep_override() and not sweep:
         problems.append(
             f"config: {line!r} gives several values. Add --multirun to run each; write a list as '{key}=[1,2]', "
             f"and quote text that holds commas: \"{key}='a,b'\"."
         )
-    elif known.get(key) and not override.is_delete():
+    elif key in known and not override.is_delete():
         problems += _unknown_options(override, known[key])
     return len(problems) > before
 

@@ -13,7 +13,8 @@ from segmeter.schema import Config, Registry
 
 # A wheel holds the configurations inside the package; a checkout keeps them in its top folder
 _PACKAGE = Path(__file__).parents[2]
-CONFIGS = next((path for path in (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs") if path.is_dir()), _PACKAGE)
+_PLACES = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
+CONFIGS = next((path for path in _PLACES if path.is_dir()), _PLACES[0])
 
 
 class Declared(Mapping[str, Any]):
