@@ -1,6 +1,7 @@
 import pytest
 
-from segmeter.cli.app import check, plugins_of, print_schema, read_arguments, run_command
+from segmeter.cli.app import check, plugins_of, print_schema, run_command
+from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Request, store_schemas
 from segmeter.errors import ConfigError, InputError
 
@@ -11,9 +12,10 @@ def schemas():
 
 
 def test_flags_and_overrides_may_be_mixed():
-    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "-p", "loss", "--resolve"])
+    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "-p", "loss", "--resolve", "-cn", "own"])
     assert args.overrides == ["loss=dice", "seed=3"]
     assert (args.cfg, args.package, args.resolve, args.multirun) == ("job", "loss", True, False)
+    assert (args.config_name, args.config_dir) == ("own", None)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.config.arguments import read_arguments
+from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins

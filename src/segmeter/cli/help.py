@@ -7,8 +7,7 @@ from pathlib import Path
 
 from segmeter.checks import close_name, nearest
 from segmeter.cli.app import plugins_of
-from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE
-from segmeter.cli.config.arguments import read_arguments
+from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE, read_arguments
 from segmeter.cli.config.groups import CONFIGS, PRESETS, TRAINED, groups_of, load_plugins
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (

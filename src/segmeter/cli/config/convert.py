@@ -4,7 +4,7 @@ Two sources complete the values first: the run that a job resumes, and what a ch
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS, PRESETS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError, InputError
+from segmeter.provenance import flatten
 from segmeter.records import read_yaml
 from segmeter.schema import REQUIRED, Config
 from segmeter.schema.declared import name_of
@@ -168,14 +169,6 @@ def _given(value: Any, saved: Any) -> Any:
 
 def _followers(config: DictConfig | None, keys: Iterable[str]) -> list[str]:
     """The keys that take their value from one of `keys`, such as training.seed from seed."""
-    raw = OmegaConf.to_container(config, resolve=False) if config is not None else {}
+    raw: Any = OmegaConf.to_container(config, resolve=False) if config is not None else {}
     followed = {f"${{{key}}}" for key in keys}
-    return [key for key, value in _leaves(raw) if isinstance(value, str) and value in followed]
-
-
-def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(values, Mapping):
-        for key, value in values.items():
-            yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, values
+    return [key for key, value in flatten(raw).items() if isinstance(value, str) and value in followed]
