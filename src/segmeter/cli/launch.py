@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.cli.commands import command_module
-from segmeter.cli.config.groups import load_plugins
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed

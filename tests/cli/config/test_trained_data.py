@@ -9,7 +9,7 @@ import torch
 
 from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request
-from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.config.model_schema import EvalConfig
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import CamvidConfig, FolderConfig, InstancesConfig
 from segmeter.errors import ConfigError

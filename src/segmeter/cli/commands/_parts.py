@@ -9,7 +9,7 @@ import torch
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.config.schema import ImagesConfig, Trained
+from segmeter.cli.config.model_schema import ImagesConfig, Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset

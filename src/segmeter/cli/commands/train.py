@@ -16,7 +16,7 @@ from segmeter.checks import expected
 from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import choose_threads, model_card, open_device
-from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
