@@ -6,18 +6,20 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.config.arguments import from_files, read_arguments
-from segmeter.cli.config.compose import Composed, Request, compose_jobs
+from segmeter.cli.commands import read_arguments
+from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
-from segmeter.cli.config.groups import load_plugins
-from segmeter.cli.config.json_schema import json_schema, names
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.launch import run_job
+from segmeter.cli.messages import LOGGER
+from segmeter.cli.runs.masking import mask_override
 from segmeter.cli.runs.run_folder import Job
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
+from segmeter.records import read_yaml
 
 _UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
 
@@ -35,6 +37,7 @@ def run_command(command: str, argv: Sequence[str]) -> None:
         args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
     args.overrides = from_files(args.overrides)
     load_plugins(plugins_of(args.overrides))
+    _warn_of_repeats(args.overrides)
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
     if args.cfg:
@@ -44,8 +47,54 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     if sweep:
         return _sweep(command, request, jobs, typed)
     composed, config = jobs[0]
-    run_job(config, Job(command, composed.overrides, None, typed))
+    try:
+        run_job(config, Job(command, composed.overrides, None, typed))
+    except InputError as error:  # other commands read runs as `compare` does
+        error.problems = tuple(re.sub("^compare:", f"{command}:", line) for line in error.problems)
+        raise
     return None
+
+
+def _warn_of_repeats(overrides: Sequence[str]) -> None:
+    """Say which value of a key counts that is given several times, such as in a variable of a script and behind it."""
+    given: dict[str, list[str]] = {}
+    for line in overrides:
+        given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
+    for key, lines in given.items():
+        if len(lines) > 1 and key not in TEXTS:
+            LOGGER.warning("config: `%s` is given %d times; %s counts.", key, len(lines), mask_override(lines[-1]))
+
+
+def from_files(overrides: Sequence[str]) -> list[str]:
+    """Replace `postprocess=FILE.yaml`, such as the tuned.yaml of `segmeter tune`, by overrides with the file's values.
+
+    The other overrides come after them, so they win.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing, or holds other groups.
+    """
+    files = [line for line in overrides if line.startswith("postprocess=") and line.endswith(".yaml")]
+    found = list[str]()
+    for path in (Path(line.partition("=")[2]) for line in files):
+        try:
+            values = read_yaml(path)
+        except OSError as error:
+            rule = "to be a file that segmeter tune wrote, or an option"
+            raise ConfigError(expected("config", "postprocess", rule, f"{path} ({error.strerror})")) from error
+        if set(values) - {"inference", "postprocess"} or not all(isinstance(each, dict) for each in values.values()):
+            rule = f"to hold inference and postprocess, in {path}"
+            raise ConfigError(expected("config", "postprocess", rule, ", ".join(values)))
+        found += [f"{group}.{key}={_written(value)}" for group, keys in values.items() for key, value in keys.items()]
+    return [*found, *(line for line in overrides if line not in files)]
+
+
+def _written(value: Any) -> str:
+    """Write a plain value as Hydra's overrides do, which name keys without quotes."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_written(each)}" for key, each in value.items()) + "}"
+    return f"[{','.join(map(_written, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
 def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
@@ -103,6 +152,8 @@ def print_schema(arguments: Sequence[str]) -> None:
     ConfigError
         There is not exactly one name, or no such command or group.
     """
+    from segmeter.cli.config.json_schema import json_schema, names
+
     load_plugins(plugins_of(arguments))
     asked = [argument for argument in arguments if not argument.startswith("plugins=")]
     if len(asked) != 1:

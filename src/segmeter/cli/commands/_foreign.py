@@ -12,7 +12,7 @@ from rich.table import Table
 
 from segmeter.checks import shorten
 from segmeter.classes import ClassSpec
-from segmeter.cli.config.schema import CheckConfig
+from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import DataReport

@@ -68,7 +68,8 @@ class _Main(nn.Module):
 
 def _facts(told: ForeignConfig, fit: str) -> Facts:
     if told.weights is None:
-        raise ConfigError(expected("model", "weights", "to name the file of the network's weights", "null"))
+        rule, remedy = "to name the file of the network's weights", "Set model.weights=FILE."
+        raise ConfigError(expected("model", "weights", rule, "null", remedy))
     channels = told.input.channels or 3
     mean, std = default_normalisation(channels)
     normal = {"mean": mean, "std": std} if channels == 3 else {}
