@@ -15,11 +15,12 @@ from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS
 from segmeter.cli.config.reference import PRESETS
-from segmeter.cli.config.schema import EvalConfig, PredictConfig, TuneConfig
+from segmeter.cli.config.schema import EvalConfig, PredictConfig, TrainConfig, TuneConfig
 from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA, fill_data, fill_steps
 from segmeter.errors import ConfigError, InputError
+from segmeter.losses.config import FocalConfig, SumConfig
 from segmeter.records import read_yaml
-from segmeter.schema import REQUIRED, Config
+from segmeter.schema import REQUIRED, Config, defaults
 from segmeter.schema.declared import name_of
 from segmeter.schema.invalid import problems_by_key, required
 
@@ -44,6 +45,7 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
         values = fill_resumed(job)
         values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
         values = fill_steps(values, job.overrides) if root in (EvalConfig, PredictConfig, TuneConfig) else values
+        values = fill_loss(values, job.overrides) if root is TrainConfig else values
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)
@@ -164,6 +166,15 @@ def _given(value: Any, saved: Any) -> Any:
     if isinstance(value, dict) and isinstance(saved, dict):
         return {key: _given(each, saved.get(key)) for key, each in value.items()}
     return saved if value == REQUIRED else value
+
+
+def fill_loss(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Train planes of volumes with focal loss and Dice, as small lesions are missed without it; a chosen loss stays."""
+    usual, data = defaults(FocalConfig), values.get("data") or {}
+    chosen = any(line.lstrip("+~").startswith("loss") for line in overrides) or values.get("loss") != usual
+    if chosen or not data.get("planes") or values.get("resume") not in (None, AUTO):
+        return values
+    return {**values, "loss": defaults(SumConfig)}
 
 
 def _followers(config: DictConfig | None, keys: Iterable[str]) -> list[str]:
