@@ -99,6 +99,7 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
     loader = transformers.AutoModelForUniversalSegmentation
     loader = loader if universal else transformers.AutoModelForSemanticSegmentation
     options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
+    options |= {"ignore_mismatched_sizes": True}  # they are listed instead, and refused below
     try:
         with _quiet():
             network, info = loader.from_pretrained(folder, **_LOCAL, **options)
@@ -107,8 +108,9 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
         raise CheckpointError(f"{folder}: transformers can't load it ({reason}).") from error
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
-        problem = f"lacks weights, which would be random: {shorten(lost, most=4)}"
-        raise CheckpointError(f"{folder}: {problem}. Take a checkpoint that was trained for segmentation.")
+        problem = f"lacks weights or has them in another shape, so these would be random: {shorten(lost, most=4)}"
+        remedy = "Take a checkpoint that was trained for segmentation, with the classes of its config.json."
+        raise CheckpointError(f"{folder}: {problem}. {remedy}")
     if not universal:
         return Picked(network, attrgetter("logits"))
     return Picked(network, _objects if config.output.kind == "instances" else _scores)
