@@ -64,7 +64,7 @@ class Shipped:
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
                 code = getattr(error, "exit_code", EXIT_FAULT)
-                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=True)
+                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=2)
             except Interrupted as error:
                 stopped = Outcome.of(self.job, error)
             except Exception as error:  # such as a plugin or key that is unknown here
