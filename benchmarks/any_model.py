@@ -146,7 +146,7 @@ def measure(family: str, count: int, rounds: int) -> tuple[list[Row], dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", default=",".join(FAMILIES))
-    parser.add_argument("--images", type=int, default=2)
+    parser.add_argument("--images", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--weigh", nargs=3, metavar=("WHO", "FOLDER", "FAMILY"), help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, default=RESULTS / "any_model.json", help="where the JSON goes")

@@ -3,8 +3,8 @@
     python benchmarks/volumes.py --work FOLDER
     python benchmarks/volumes.py --work FOLDER --memory CHECKPOINT
 
-Both train the same U-Net on planes that are drawn alike: `segmeter train` with its own loss, schedule and augmentation
-for `--steps`, and a plain loop (focal loss and Dice of segmentation-models-pytorch, Adam, float32, no augmentation) for
+Both train the same U-Net on planes that are drawn alike. `segmeter train` has its own loss, schedule and augmentation
+for `--steps`. A plain loop (focal loss and Dice of segmentation-models-pytorch, Adam, float32, no augmentation) has
 as many seconds of the processor. Start, checks, validation and reports count as ours. Each gets one thread, and each
 seed has volumes of its own. `--memory` instead measures the largest resident memory of `predict` and `eval` with a
 checkpoint of one channel and three classes, each in a process of its own.
@@ -37,7 +37,7 @@ CLASSES = ("background", "organ", "lesion")
 SHAPE, EDGES, SPLITS = (48, 48, 12), (1.0, 1.0, 4.0), {"train": 24, "val": 2, "test": 6}
 BATCH, MEAN, STD = 8, 60.0, 160.0
 DEPTH, DECODER = 3, (32, 16, 8)
-EDGE, DEPTHS = 256, (40, 400)  # of the volumes whose memory is measured
+EDGE, DEPTHS = 192, (40, 400)  # of the volumes whose memory is measured
 DATA = ["data=folder", "data.planes=k", f"data.classes=[{','.join(CLASSES)}]", "data.in_channels=1", "data.lists=."]
 
 
@@ -52,8 +52,8 @@ def draw(number: int) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
     centre = np.array(SHAPE) * rng.uniform(0.4, 0.6, 3)
     far = (((np.indices(SHAPE) - centre[:, None, None, None]) / np.array([17, 14, 4])[:, None, None, None]) ** 2).sum(0)
     organ = far + 0.25 * cloud(6) < 1
-    mask = organ.astype(np.uint8) + (organ & (cloud(4) > 1.6))
-    image = np.array([0, 120, 190])[mask] + 40 * cloud(16) + rng.normal(0, 40, SHAPE)
+    mask = organ.astype(np.uint8) + (organ & (cloud(3) > 1.2))
+    image = np.array([0, 120, 210])[mask] + 40 * cloud(16) + rng.normal(0, 40, SHAPE)
     return image.round().astype(np.int16), mask
 
 
@@ -176,7 +176,7 @@ def race(work: Path, steps: int, seed: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=720)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--memory", metavar="CHECKPOINT")
     given = parser.parse_args()
