@@ -21,7 +21,7 @@ from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import read_json
 from segmeter.report.figures import title
-from segmeter.report.pictures.images import display_image, encode
+from segmeter.report.pictures.maps import display_image, encode
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
 EDGE = 256  # of a crop, pixels
