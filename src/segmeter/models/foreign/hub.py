@@ -96,7 +96,7 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
 
     folder = find_folder(place)
     universal = read_json(folder / "config.json").get("model_type") == "mask2former"
-    loader = transformers.AutoModelForUniversalSegmentation
+    loader: Any = transformers.AutoModelForUniversalSegmentation
     loader = loader if universal else transformers.AutoModelForSemanticSegmentation
     options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
     options |= {"ignore_mismatched_sizes": True}  # they are listed instead, and refused below

@@ -47,7 +47,7 @@ def load_torchvision(place: str, config: ForeignConfig) -> nn.Module:
     """Build the network without downloading anything, and load its weights."""
     from torchvision.models import get_model
 
-    def build(tensors: Mapping[str, Any], classes: int) -> nn.Module:
+    def build(tensors: Mapping[str, Any], classes: int) -> Any:
         aux = {"aux_loss": True} if any(name.startswith("aux_classifier.") for name in tensors) else {}
         return get_model(place, weights=None, weights_backbone=None, num_classes=classes, **aux)
 
@@ -58,7 +58,7 @@ def load_smp(place: str, config: ForeignConfig) -> nn.Module:
     """Build the network without downloading anything, and load its weights."""
     import segmentation_models_pytorch as smp
 
-    def build(tensors: Mapping[str, Any], classes: int) -> nn.Module:
+    def build(tensors: Mapping[str, Any], classes: int) -> Any:
         arch, _, encoder = place.partition("/")
         told = {"in_channels": config.input.channels, "classes": classes, **config.options}
         try:
@@ -70,11 +70,11 @@ def load_smp(place: str, config: ForeignConfig) -> nn.Module:
     return _filled(build, config)
 
 
-def _filled(build: Callable[[Mapping[str, Any], int], nn.Module], config: ForeignConfig) -> nn.Module:
+def _filled(build: Callable[[Mapping[str, Any], int], Any], config: ForeignConfig) -> nn.Module:
     """Build a network for the tensors of a file, and load them."""
     path, classes = fetch(str(config.weights)), len(config.classes or ())
     tensors = load_tensors(path)
-    network = build(tensors, 1 if config.output.activation == "sigmoid" and classes == 2 else classes)
+    network: nn.Module = build(tensors, 1 if config.output.activation == "sigmoid" and classes == 2 else classes)
     fit = compare(network.state_dict(), tensors)
     if not fit.exact:
         remedy = f"model.classes names {classes}: give those that it was trained on."
