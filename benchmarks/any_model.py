@@ -1,6 +1,6 @@
 """Times and weighs models that others trained: segmeter's predictor against the loop that each tool documents.
 
-    python benchmarks/any_model.py                  time per image and peak memory: three minutes on two cores
+    python benchmarks/any_model.py                  time per image and peak memory: two minutes of the processor
 
 Networks of transformers have random weights and 19 classes: SegFormer-B0 in full, the others narrow, so that what
 surrounds the network weighs most. Images have 720 x 960 pixels. The tool's loop is its image processor (torchvision
