@@ -30,7 +30,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.planes import VolumeSet
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.planes import PlaneCases
+from segmeter.training.data.cases import PlaneCases
 from segmeter.training.data.sampling import SampleSource
 
 CLASSES = ("background", "organ", "lesion")

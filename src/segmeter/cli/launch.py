@@ -22,7 +22,7 @@ from segmeter.cli.messages import shown_warnings
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import Job, open_run, run_name
 from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
-from segmeter.distributed.place import check_alone
+from segmeter.distributed.shards import check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
 from segmeter.evaluation.manifest import NAME
 from segmeter.files import remove

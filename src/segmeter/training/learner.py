@@ -19,11 +19,10 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.profiler import record_function
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.distributed.ranks import ALONE, Averaged, World
 from segmeter.inference.config import Precision
-from segmeter.inference.precision import pick_dtype
+from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, CoreLoss, additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint
@@ -139,7 +138,7 @@ class Learner:
         self.schedule = SCHEDULES.build(settings.schedule)
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
-        self.loss = additive(job.model.loss, self.segmenter.card.spec.ignore_index).to(device)
+        self.loss = additive(job.model.loss, self.segmenter.card.spec).to(device)
         if config.accumulate > 1 and not self.loss.adds:
             _LOG.warning(
                 "training: the region loss is computed over each forward pass (over=batch), so accumulate=%d averages "

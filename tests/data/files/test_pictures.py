@@ -138,9 +138,3 @@ def test_the_first_small_masks_are_left_to_pillow_which_gives_the_same(tmp_path,
     assert not compiled
     np.testing.assert_array_equal(read_mask(path, spec=BINARY), by_pillow)
     assert compiled
-
-
-def test_a_mask_that_is_too_large_is_refused_before_its_content_is_read(tmp_path):
-    path = put(tmp_path / "x.png", png_bytes(b"rubbish", height=3, width=4))
-    with pytest.raises(DataError, match=r"at most 11 pixels, got 3 x 4 \(height x width\)"):
-        read_image(path, max_pixels=11)

@@ -82,7 +82,7 @@ def _plain_list(values: NDArray[Any]) -> list[float | None]:
 
 def empty_sums(spec: ClassSpec) -> Calibration:
     """Sums over no image yet."""
-    return Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
+    return Calibration(task=spec.task, **spec.counting)
 
 
 def write_sums(folder: Path, sums: Calibration) -> None:

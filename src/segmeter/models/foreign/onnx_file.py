@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError
 from segmeter.models.checkpoints.weights import find_placeholder, real_path

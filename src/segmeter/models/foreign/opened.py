@@ -11,7 +11,7 @@ import torch
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.known_classes import default_colours
+from segmeter.data.classes_config import default_colours
 from segmeter.errors import ConfigError
 from segmeter.files import sha256_file
 from segmeter.models.card import ModelCard, default_normalisation

@@ -183,7 +183,7 @@ def _reduce_labels(
     counts = np.bincount(labels.ravel())
 
     def importance(value: int) -> tuple[bool, bool, int]:
-        return value != background, value != spec.ignore_index, -int(counts[value])
+        return value != background, not spec.is_ignored(value), -int(counts[value])
 
     order = np.array(sorted(np.flatnonzero(counts).tolist(), key=importance), labels.dtype)
     ranks = np.zeros(len(counts), labels.dtype)

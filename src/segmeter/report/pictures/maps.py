@@ -110,7 +110,7 @@ def label_maps(role: str, labels: NDArray[Any], spec: ClassSpec) -> list[LayerMa
 def _class_entry(value: int, spec: ClassSpec) -> Entry:
     if value < spec.num_classes:
         return {"class": value}
-    if value == spec.ignore_index:
+    if spec.is_ignored(value):
         return {"name": "ignored", "colour": _IGNORED, "hatched": True}
     return {"name": f"value {value}, no class", "colour": _UNKNOWN}
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.classes import ClassSpec
 from segmeter.training.data.augment_config import Size
 
@@ -42,11 +41,7 @@ def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> 
     border = ((above, below), (before, after))
     if not any(map(any, border)):
         return inner, inner_target
-    lead = ((0, 0),) * (target.ndim - 2)
-    padded = np.pad(inner, (*border, (0, 0)), mode="symmetric")
-    if spec.ignore_index is None:
-        return padded, np.pad(inner_target, (*lead, *border), mode="symmetric")
-    return padded, np.pad(inner_target, (*lead, *border), constant_values=spec.ignore_index)
+    return np.pad(inner, (*border, (0, 0)), mode="symmetric"), spec.pad(inner_target, border)
 
 
 @dataclass(frozen=True)
