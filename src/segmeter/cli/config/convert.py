@@ -17,7 +17,7 @@ from segmeter.cli.config.groups import GROUPS, PRESETS, TRAINED, WITH_TRAINED_DA
 from segmeter.errors import ConfigError, InputError
 from segmeter.provenance import flatten
 from segmeter.records import read_yaml
-from segmeter.schema import REQUIRED, Config
+from segmeter.schema import REQUIRED, Config, defaults
 from segmeter.schema.declared import name_of
 from segmeter.schema.invalid import problems_by_key, required
 
@@ -45,6 +45,7 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
 
             values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
             values = fill_steps(values, job.overrides)
+        values = fill_loss(values, job.overrides) if command == "train" else values
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)
@@ -165,6 +166,17 @@ def _given(value: Any, saved: Any) -> Any:
     if isinstance(value, dict) and isinstance(saved, dict):
         return {key: _given(each, saved.get(key)) for key, each in value.items()}
     return saved if value == REQUIRED else value
+
+
+def fill_loss(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Train planes of volumes with focal loss and Dice, as small lesions are missed without it; a chosen loss stays."""
+    from segmeter.losses.config import FocalConfig, SumConfig
+
+    usual, data = defaults(FocalConfig), values.get("data") or {}
+    chosen = any(line.lstrip("+~").startswith("loss") for line in overrides) or values.get("loss") != usual
+    if chosen or not data.get("planes") or values.get("resume") not in (None, AUTO):
+        return values
+    return {**values, "loss": defaults(SumConfig)}
 
 
 def _followers(config: DictConfig | None, keys: Iterable[str]) -> list[str]:
