@@ -134,7 +134,9 @@ def test_other_chunks_change_nothing_and_are_never_accepted_where_pillow_refuses
     rng = np.random.default_rng(bits + 100 * colour)
     samples, accepted = draw(rng, 5, 9, bits), set()
     for name in CHUNKS:
-        for length in (*range(12), 26, 31, 32, 36, 255, 256, 257, 768, 769):  # Pillow 12 refuses a cHRM of 33
+        for length in (*range(12), 26, 31, 32, 33, 255, 256, 257, 768, 769):
+            if name == b"cHRM" and length > 32 and length % 4:
+                continue  # refused by Pillow 12 alone, which reads all of it as whole numbers
             body = rng.choice([0, 1, 255, 65], length).astype(np.uint8).tobytes()
             for where in ("before", "after"):
                 content = encode(samples, colour, bits, np.zeros(5, int), **{where: chunk(name, body)})
