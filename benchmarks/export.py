@@ -15,7 +15,7 @@ from scipy import ndimage
 
 from harness import Row, compare, demand, publish, race
 from record import RESULTS, circumstances
-from segmeter.export.labels import encode_labels_png
+from segmeter.export.formats import encode_labels_png
 
 CLASSES = 21  # Pillow wraps values beyond its palette, so the palette must hold them all
 Labels = NDArray[np.uint8]

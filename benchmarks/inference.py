@@ -47,7 +47,7 @@ def plain(times: dict[str, Time]) -> dict[str, dict[str, float]]:
 
 def unet(classes: int = CLASSES) -> Any:
     from segmeter.classes import ClassSpec
-    from segmeter.data.known_classes import default_colours
+    from segmeter.data.classes_config import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.config import UnetConfig
@@ -117,7 +117,7 @@ def window(side: int, rounds: int, device: torch.device, *, folded: bool) -> dic
 def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> dict[str, Any]:
     """A whole evaluation against the forward passes of its images."""
     from segmeter.classes import ClassSpec
-    from segmeter.data.location import UNKNOWN, Location
+    from segmeter.data.files.geometry import NOWHERE, Geometry
     from segmeter.data.sample import Sample
     from segmeter.evaluation.evaluate import Evaluation, evaluate
     from segmeter.export.config import ExportConfig
@@ -148,8 +148,8 @@ def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> d
         def streamed_cases(self) -> frozenset[int]:
             return frozenset()
 
-        def locate(self, case_id: str) -> Location:
-            return UNKNOWN
+        def locate(self, case_id: str) -> Geometry:
+            return NOWHERE
 
     segmenter = unet()
     config = InferenceConfig(precision="float32", batch_size=BATCH)

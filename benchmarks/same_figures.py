@@ -32,7 +32,9 @@ def main() -> int:
     parser.add_argument("base", help="the commit to compare with")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "same_figures", help="folder of inputs and runs")
     parser.add_argument("--cases", type=int, default=200, help="pairs of each format")
-    parser.add_argument("--only", default="", help="the commands whose names contain this, and those that they need")
+    parser.add_argument(
+        "--only", default="", help="the commands whose names this pattern finds, and those that they need"
+    )
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="CamVid and the golden pair")
     options = parser.parse_args()
     inputs = options.work / f"inputs-{options.cases}"
@@ -63,8 +65,8 @@ def _conventions() -> list[str]:
 
 
 def _chosen(every: list[Command], only: str) -> list[Command]:
-    """The commands whose names contain a text, and those whose runs they take."""
-    needed = {command.name for command in every if only in command.name}
+    """The commands whose names a pattern finds, and those whose runs they take."""
+    needed = {command.name for command in every if re.search(only, command.name)}
     for command in reversed(every):
         if command.name in needed:
             needed |= set(re.findall(r"\{(?:base:)?([^}]+)\}", " ".join(command.arguments)))

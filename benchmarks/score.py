@@ -26,7 +26,7 @@ from PIL import Image
 from harness import race, whole_cpu
 from record import circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.known_classes import default_colours
+from segmeter.data.classes_config import default_colours
 from segmeter.data.masks.options import Reading
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer

@@ -27,7 +27,7 @@ from PIL import Image
 from harness import demand, race
 from record import RESULTS, circumstances, write_record
 from segmeter.classes import ClassSpec
-from segmeter.data.known_classes import default_colours
+from segmeter.data.classes_config import default_colours
 from segmeter.data.masks.options import Reading
 from segmeter.evaluation.pairing import find_pairs
 from segmeter.evaluation.score import Scoring, score

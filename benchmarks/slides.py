@@ -32,7 +32,7 @@ SLIDE, SLIDE_CLASSES = 30_000, 3
 def small_model(folder: Path, classes: int) -> None:
     """A checkpoint of the smallest network that is registered, with random weights."""
     from segmeter.classes import ClassSpec
-    from segmeter.data.known_classes import default_colours
+    from segmeter.data.classes_config import default_colours
     from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.checkpoints.checkpoint import write_checkpoint

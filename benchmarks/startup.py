@@ -19,8 +19,8 @@ import numpy as np
 from PIL import Image
 
 from record import RESULTS, circumstances, write_record
-from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
+from segmeter.data.verification.report import open_splits
 
 CASES, STARTS, SIDE = 100_000, 5, 32
 BAR = 5.0  # CPU seconds of a second start

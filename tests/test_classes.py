@@ -89,3 +89,24 @@ def test_all_broken_rules_are_named_at_once():
     with pytest.raises(ConfigError) as caught:
         make("multiclass", 3, 1, names=("a", "a", "b"), colours=((0, 0, 300),) * 3)
     assert len(caught.value.problems) == 4  # the names and each colour; the ignored value depends on the names
+
+
+def test_a_plane_of_multilabel_has_its_own_meaning():
+    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((1, 2, 3), (4, 5, 6)), ignore_index=9)
+    plane = spec.of_plane(1)
+    assert (plane.task, plane.names[1], plane.colours, plane.values) == (
+        "binary",
+        "b",
+        ((0, 0, 0), (4, 5, 6)),
+        (0, 1, 9),
+    )
+
+
+def test_labels_are_ignored_in_a_mask_where_there_is_a_value_for_it():
+    spec = ClassSpec(task="binary", names=("a", "b"), colours=((0, 0, 0),) * 2)
+    labels, where = np.array([0, 1, 1], np.int64), np.array([True, False, True])
+    np.testing.assert_array_equal(spec.ignoring(labels, where), [0, 1, 1])
+    assert not spec.is_ignored(labels).any()
+    found = spec.with_ignored().ignoring(labels, where)
+    assert (found.tolist(), found.dtype) == ([255, 1, 255], np.uint8)
+    np.testing.assert_array_equal(spec.with_ignored().valid(found), ~where)

@@ -2,7 +2,6 @@ from segmeter.api.comparison import Comparison as Comparison
 from segmeter.api.comparison import compare as compare
 from segmeter.api.evaluation import Evaluation as Evaluation
 from segmeter.api.evaluation import evaluate as evaluate
-from segmeter.api.histogram import Histogram as Histogram
 from segmeter.api.model import Model as Model
 from segmeter.api.model import load as load
 from segmeter.bridge.decode import labels_to_numpy as labels_to_numpy
@@ -28,9 +27,9 @@ from segmeter.metrics.pixels.overlap import OverlapScores as OverlapScores
 from segmeter.metrics.pixels.overlap import overlap_scores as overlap_scores
 from segmeter.metrics.probabilities.calibration import Calibration as Calibration
 from segmeter.metrics.probabilities.calibration import CalibrationScores as CalibrationScores
+from segmeter.metrics.probabilities.calibration import PrecisionRecallCurve as PrecisionRecallCurve
 from segmeter.metrics.probabilities.calibration import Reliability as Reliability
 from segmeter.metrics.probabilities.calibration import calibration as calibration
-from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
 from segmeter.metrics.statistics.bootstrap import MeanInterval as MeanInterval
 from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap
@@ -43,6 +42,7 @@ from segmeter.metrics.surfaces.shape import centreline_dice as centreline_dice
 from segmeter.metrics.surfaces.surface import SurfaceMetrics as SurfaceMetrics
 from segmeter.metrics.surfaces.surface import surface_metrics as surface_metrics
 from segmeter.metrics.surfaces.surface import surface_metrics_by_class as surface_metrics_by_class
+from segmeter.report.drawing import Histogram as Histogram
 
 __version__: str
 

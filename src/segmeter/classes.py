@@ -113,11 +113,49 @@ class ClassSpec(Config, title="ClassSpec"):
         shape = (self.num_classes, self.num_classes + self.count_invalid)
         return (self.num_classes, 2, 2) if self.is_multilabel else shape
 
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Every value that a label map may hold: those of the classes, then the ignored one if there is one."""
+        ignored = () if self.ignore_index is None else (self.ignore_index,)
+        return *range(self.num_values), *ignored
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The arguments by which functions of arrays learn what is counted."""
+        return {"num_classes": self.num_classes, "ignore_index": self.ignore_index}
+
     def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
         """True where a pixel of the target is not ignored, in the target's shape."""
+        return ~self.is_ignored(target)
+
+    def is_ignored(self, values: Any) -> NDArray[np.bool_]:
+        """True where a value, or each of an array, is the ignored one."""
         if self.ignore_index is None:
-            return np.ones(target.shape, bool)
-        return np.asarray(target != self.ignore_index)
+            return np.zeros(np.shape(values), bool)
+        return np.asarray(values == self.ignore_index)
+
+    def ignoring(self, labels: NDArray[Any], where: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return labels of `label_dtype` that are ignored in a mask, if these classes have an ignored value."""
+        found = labels.astype(self.label_dtype)
+        return found if self.ignore_index is None else np.where(where, self.label_dtype.type(self.ignore_index), found)
+
+    def with_ignored(self) -> "ClassSpec":
+        """Return the same classes with an ignored value: their own, or else 255, or 65535 where 255 is a class."""
+        if self.ignore_index is not None:
+            return self
+        return self.replace(ignore_index=255 if self.num_values <= 255 else 65535)
+
+    def of_plane(self, index: int) -> "ClassSpec":
+        """Return the meaning of one plane of a multilabel map: 1 is its class, in its colour, and 0 is black."""
+        names, colours = ("other", self.names[index]), ((0, 0, 0), self.colours[index])
+        return ClassSpec(task="binary", names=names, colours=colours, ignore_index=self.ignore_index)
+
+    def pad(self, target: NDArray[Any], border: Sequence[tuple[int, int]]) -> NDArray[Any]:
+        """Pad rows and columns of a target with ignored pixels, or with its mirror image if none can be ignored."""
+        widths = (*[(0, 0)] * (target.ndim - 2), *border)
+        if self.ignore_index is None:
+            return np.pad(target, widths, mode="symmetric")
+        return np.pad(target, widths, constant_values=self.ignore_index)
 
     @property
     def has_background(self) -> bool:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.main import main
-from segmeter.export.labels import encode_labels_png
+from segmeter.export.formats import encode_labels_png
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import write_checkpoint

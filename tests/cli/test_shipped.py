@@ -12,7 +12,7 @@ from segmeter.cli import launch
 from segmeter.cli.engines import Outcome, joint
 from segmeter.cli.launch import Shipped, attempt, ship
 from segmeter.cli.runs.run_folder import Job
-from segmeter.errors import ConfigError, Interrupted
+from segmeter.errors import ConfigError, Interrupted, PeerError
 from segmeter.schema import as_plain
 from segmeter.training.signals import Stopped
 
@@ -123,3 +123,13 @@ def test_of_several_processes_the_failed_one_counts_else_the_one_with_a_value() 
     assert joint([silent, best]) is best
     assert joint([best, silent, failed]) is failed
     assert joint([silent, silent]) is silent
+
+
+def test_the_cause_speaks_for_a_process_that_hung_and_was_stopped(ends: Any) -> None:
+    """The first one hangs, the second one gives up waiting for it, and then the first one is stopped."""
+    ends(Stopped(signal.SIGTERM))
+    stopped = ready()()
+    waited = Outcome.of(JOB, PeerError("training: another process ended, or did not answer."))
+    failed = Outcome.of(JOB, OSError(28, "No space left on device", "a.png"))
+    assert joint([stopped, waited]) is waited
+    assert joint([stopped, waited, failed]) is failed

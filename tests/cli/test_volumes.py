@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.main import main
-from segmeter.data.known_classes import default_colours
+from segmeter.data.classes_config import default_colours
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.errors import SegmeterError

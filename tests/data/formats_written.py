@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.postprocess.polygons import polygonise
+from segmeter.postprocess.objects import polygonise
 from tests.differential.peers import quiet
 
 NAMES = ("background", "cell", "lymphocyte")

@@ -1,7 +1,7 @@
 import pytest
 
+from segmeter.data.classes_config import default_colours
 from segmeter.data.config import DATA, CamvidConfig, CellsConfig, FolderConfig
-from segmeter.data.known_classes import default_colours
 from segmeter.errors import ConfigError
 
 
@@ -108,3 +108,10 @@ def test_by_default_only_a_background_is_black(task, first, black):
 def test_groups_have_one_rule():
     with pytest.raises(ConfigError, match=r"group_until` to be left alone beside data\.group_by, got '_'"):
         FolderConfig(root="x", classes=("a", "b"), group_by="prefix:3", group_until="_")
+
+
+def test_a_label_map_leads_to_labels_or_the_ignored_value():
+    fields = {"root": "x", "task": "binary", "classes": ("bg", "cell"), "label_map": {"255": 2}}
+    assert FolderConfig(**fields, ignore_index=2).labels_of() == {"255": 2}
+    with pytest.raises(ConfigError, match="to a label from 0 to 1 or ignore_index, not to 2"):
+        FolderConfig(**fields)

@@ -9,11 +9,10 @@ import pytest
 import tifffile
 from PIL import Image
 
-from segmeter.data.build import build_dataset
 from segmeter.data.images import read_image
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import DataError
-from tests.data.crafted import BINARY, THREE, encoded, folder, make_folder, noise, png_bytes, put, read_mask
+from tests.data.crafted import BINARY, encoded, folder, make_folder, noise, png_bytes, put, read_mask
 
 
 def _exif(pixels: np.ndarray, tag: int) -> bytes:
@@ -218,23 +217,3 @@ def test_84_all_ignored_and_85_background_only_are_said(tmp_path):
     assert report.ignored_pixels == 120
     assert any(r"every pixel is ignored" in line and "1: a" in line for line in report.warnings)
     assert any(r"cases of background only (1: b)" in line for line in report.warnings)
-
-
-def test_88_to_90_missing_stray_and_double_masks_are_named_at_once(tmp_path):
-    make_folder(tmp_path)
-    (tmp_path / "masks" / "a.png").unlink()
-    put(tmp_path / "masks" / "z.png", VALUES)
-    put(tmp_path / "masks" / "b.tif", _tiff(VALUES))
-    with pytest.raises(DataError) as refusal:
-        build_dataset(folder(tmp_path))
-    text = str(refusal.value)
-    assert "expected `a mask` for every name, got none for 1: a." in text
-    assert "expected `masks` to have one file per name, as for 'b', got 2: b.png, b.tif" in text
-    assert "expected `an image` for every name, got none for 1: z." in text
-    assert len(refusal.value.problems) == 3
-
-
-def test_label_of_three_classes_with_ignore_are_listed_in_the_refusal(tmp_path):
-    path = put(tmp_path / "x.png", np.uint8([[0, 3, 255]]))
-    with pytest.raises(DataError, match=r"only 0 to 2 and 255 \(ignored\), got 3 \(1 pixels\)"):
-        read_mask(path, spec=THREE)

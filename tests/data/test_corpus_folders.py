@@ -5,42 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset, open_splits
-from segmeter.data.config import CamvidConfig, FolderConfig
-from segmeter.data.verification.report import check_splits
+from segmeter.data.config import FolderConfig
+from segmeter.data.verification.report import build_dataset, check_splits, open_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, noise, put
-
-
-def test_8_and_9_root_must_be_given():
-    for root in ("", " ", "???"):
-        with pytest.raises(ConfigError, match=r"data: expected `root` to be given.*Set data.root=/path"):
-            CamvidConfig(root=root)
 
 
 def test_10_missing_root_names_the_absolute_path_and_the_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=rf"no folder {tmp_path}/nowhere \(working folder {tmp_path}\). Set data.root"):
         build_dataset(folder(Path("nowhere")))
-
-
-SPECS = [
-    ("19-twice", {"classes": ("bg", "bg")}, "classes` to be distinct, .*Twice: bg"),
-    ("20-none", {"classes": ()}, "classes` to name at least 2"),
-    ("20-one", {"classes": ("bg",)}, "classes` to name at least 2"),
-    ("22-ignore", {"ignore_index": 1}, "ignore_index` to be null or between 2 and 65535, as it must not be a class"),
-    (
-        "22-map",
-        {"label_map": {"255": 2}},
-        "label_map` to a label from 0 to 1 or ignore_index, not to 2, got {255: 2}",
-    ),
-]
-
-
-@pytest.mark.parametrize(("fields", "message"), [i[1:] for i in SPECS], ids=[i[0] for i in SPECS])
-def test_classes_are_refused(fields, message):
-    with pytest.raises(ConfigError, match=message):
-        FolderConfig(**({"root": "x", "task": "binary", "classes": ("bg", "cell")} | fields))
 
 
 def test_21_more_than_255_classes_are_read_as_uint16(tmp_path):
@@ -56,13 +30,6 @@ def test_folder_without_images_shows_the_expected_layout(tmp_path, junk):
         put(tmp_path / "images" / name, b"x")
     with pytest.raises(DataError, match=r"to hold .*\.png.* files, got none. The expected layout .*images/<name>.png"):
         build_dataset(folder(tmp_path))
-
-
-def test_92_junk_beside_good_files_is_passed_over(tmp_path):
-    make_folder(tmp_path)
-    for name in ("._a.png", "Thumbs.db", ".ipynb_checkpoints/a.png", "notes.txt"):
-        put(tmp_path / "images" / name, b"x")
-    assert build_dataset(folder(tmp_path)).case_ids == ("a", "b", "c")
 
 
 def test_93_wrong_layout_shows_the_expected_one(tmp_path):

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.data.build import build_dataset
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folders.folder import build_folder
+from segmeter.data.verification.report import build_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import encoded, folder, make_folder, noise, put
 
@@ -88,20 +88,6 @@ def test_file_that_vanishes_or_changes_after_the_headers_were_read_is_named(tmp_
         dataset[1]
 
 
-def test_all_bad_headers_are_named_at_once(tmp_path):
-    make_folder(tmp_path)
-    put(tmp_path / "images" / "a.png", b"")
-    put(tmp_path / "masks" / "b.png", noise())
-    put(tmp_path / "images" / "c.png", noise(channels=None))
-    with pytest.raises(DataError) as refusal:
-        build_dataset(folder(tmp_path))
-    assert [problem.split(":")[0].rsplit("/", 2)[1:] for problem in refusal.value.problems] == [
-        ["images", "a.png"],
-        ["masks", "b.png"],
-        ["images", "c.png"],
-    ]
-
-
 def test_fingerprint_follows_files_and_classes(tmp_path):
     make_folder(tmp_path)
     first = build_dataset(folder(tmp_path)).fingerprint()
@@ -122,11 +108,6 @@ def test_orientation_apply_compares_the_mask_with_the_turned_image(tmp_path):
     assert dataset[0].image.shape == (12, 10, 3)
     with pytest.raises(DataError, match=r"got 12 x 10 .*swapped"):
         build_dataset(folder(tmp_path, orientation="ignore"))
-
-
-def test_unknown_split_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"`split` to be one of train, val, test, all, got 'dev'"):
-        build_dataset(folder(tmp_path), split="dev")
 
 
 def test_camvid_has_its_splits_and_class_pixels(shared_data):

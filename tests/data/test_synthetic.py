@@ -7,11 +7,10 @@ import pytest
 from PIL import Image
 
 from segmeter.data import synthetic as cells
-from segmeter.data.build import build_dataset
+from segmeter.data.classes_config import CELL_CLASSES
 from segmeter.data.config import CellsConfig
-from segmeter.data.known_classes import CELL_CLASSES
 from segmeter.data.synthetic import build_cells, cells_folder, draw_cells, folder_config
-from segmeter.data.verification.report import check_splits
+from segmeter.data.verification.report import build_dataset, check_splits
 from segmeter.errors import DataError
 
 

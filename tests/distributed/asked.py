@@ -77,7 +77,7 @@ def gradient_of(options: dict[str, Any], mine: list[Batch], world: World) -> tup
     loss = build_loss(LOSSES.schema(options["name"])(**options), spec=spec)
     step = stepper(
         forward=model if world.size == 1 else Averaged(model, world),
-        loss=additive(loss, spec.ignore_index),
+        loss=additive(loss, spec),
         optimizer=optimizer,
         scaler=None,
         augment=None,
@@ -115,7 +115,7 @@ def step_without_waiting(world: World) -> list[str]:
     model = Averaged(network(), world)
     step = stepper(
         forward=model,
-        loss=additive(build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC), SPEC.ignore_index),
+        loss=additive(build_loss(LOSSES.schema("focal")(backend="torch"), spec=SPEC), SPEC),
         optimizer=torch.optim.SGD(model.model.parameters(), lr=0.1, fused=True),
         scaler=None,
         augment=None,

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from segmeter.distributed.place import Place
+from segmeter.distributed.config import Place
 from segmeter.distributed.ranks import World, joined
 
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" if the program that started the processes has the store

@@ -1,6 +1,8 @@
 """The processes of a training: one who decides, signals that all hear, and a validation that all have a part in."""
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from segmeter.distributed.place import Place
+from segmeter.distributed.config import Place
 from segmeter.distributed.ranks import ALONE, Order, World, joined
+from segmeter.errors import PeerError
 from tests.distributed.spawned import run_world
 from tests.distributed.validated import validate_each_way
 
@@ -52,8 +55,27 @@ def test_gpus_have_nccl_and_their_hosts_gloo(device: str, backend: str, monkeypa
     monkeypatch.setattr(dist, "rendezvous", lambda url, timeout: iter([(dist.HashStore(), 1, 2)]))
     with joined(Place(1, 2, 1), torch.device(device), None) as world:
         assert (world.rank, world.size) == (1, 2)
+        world.store.set("last", "")  # as rank 0 does
     own = [torch.device(device)] if device != "cpu" else []
     assert asked == [*own, (backend, 1), "left"]
+
+
+@pytest.mark.parametrize("hangs", [0, 1, 2])
+def test_one_that_hangs_after_its_last_step_keeps_nobody_waiting(hangs: int) -> None:
+    """Whoever depends on it fails; all others end well. Mutation seen to fail: rank 0 waits for nobody."""
+    store = dist.HashStore()
+
+    def ends(rank: int) -> bool:
+        try:
+            World(rank, 3, store).leave(timedelta(seconds=0.5))
+        except PeerError:
+            return False
+        return True
+
+    others = [rank for rank in range(3) if rank != hangs]
+    with ThreadPoolExecutor(2) as threads:
+        ended = dict(zip(others, threads.map(ends, others), strict=True))
+    assert ended == ({1: False, 2: False} if hangs == 0 else {0: False, 3 - hangs: True})
 
 
 def check_validations(found: list[Any], folder: Path) -> None:

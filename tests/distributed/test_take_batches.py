@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.data.build import build_dataset
+from segmeter.data.verification.report import build_dataset
 from segmeter.distributed.batches import take_batches
 from segmeter.distributed.shards import Shard
 from segmeter.errors import ConfigError

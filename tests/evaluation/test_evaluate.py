@@ -11,8 +11,8 @@ from torch import nn
 
 from segmeter.bridge.host_copier import open_transport
 from segmeter.cli.config.trained_data import describe_data
-from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.config import FolderConfig
+from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
 from segmeter.export.config import ExportConfig

@@ -4,16 +4,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import Evaluation, evaluate
 from segmeter.evaluation.manifest import Manifest, read_batches
-from segmeter.evaluation.resume import whole_batches
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -193,25 +190,3 @@ def test_calibration_sees_every_case_again(tmp_path: Path, monkeypatch: pytest.M
     cases = TinyCases(count=COUNT)
     assert evaluate(job(tmp_path / "resumed", dataset=cases, metrics=metrics, resume=True)) == whole
     assert len(cases.read) == COUNT
-
-
-def test_another_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupted(tmp_path, 3, monkeypatch)
-    with pytest.raises(ConfigError, match="`checkpoint` was '0' and is '1' now"):
-        evaluate(replace(job(tmp_path), resume=True, identity={"checkpoint": "1"}))
-
-
-@pytest.mark.parametrize(
-    ("kinds", "size", "total", "whole"),
-    [
-        ("", 4, 9, 0),
-        ("aaaa", 4, 9, 4),
-        ("aaab", 4, 9, 3),
-        ("abab", 2, 9, 3),
-        ("aaaaa", 2, 5, 5),
-        ("aaaaaa", 4, 9, 4),
-        ("ab", 1, 9, 2),
-    ],
-)
-def test_batches_end_where_the_kind_changes_or_they_are_full(kinds: str, size: int, total: int, whole: int) -> None:
-    assert whole_batches(kinds, size, total) == whole

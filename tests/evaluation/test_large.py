@@ -255,15 +255,6 @@ def test_planes_of_an_image_that_fits_are_the_same_by_rows(data, tmp_path, tiled
     assert len(files(tmp_path / "rows" / "predictions")) == 3 * spec.num_classes
 
 
-def test_a_damaged_file_of_an_image_that_fits_is_made_again_by_rows(data, tmp_path, tiled_above, caplog):
-    predict(preferred(images_of(data), tmp_path))
-    clean = files(tmp_path)
-    flip(tmp_path / "predictions" / "labels" / "c.png")
-    predict(preferred(images_of(data), tmp_path, resume=True))
-    assert "written again (1: labels/c.png)" in caplog.text
-    assert files(tmp_path) == clean
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -10,12 +10,12 @@ import zarr
 from PIL import Image
 
 from segmeter.cli.main import main
+from segmeter.data.files.opened import read_geometry
 from segmeter.data.folders.folder import open_images
-from segmeter.data.location import read_location
 from segmeter.evaluation.evaluate import predict
 from segmeter.export.config import ExportConfig
 from segmeter.postprocess.config import PostprocessConfig, WatershedConfig
-from tests.data.test_location import geotags
+from tests.data.files.test_opened_geometry import geotags
 from tests.evaluation.test_large import SPEC, prediction
 from tests.faults.world import write_model
 from tests.models.parts import make_card
@@ -43,9 +43,9 @@ def test_labels_lie_where_the_images_lie(images, tmp_path, monkeypatch, form, by
     job = prediction(open_images(images, spec=SPEC, in_channels=3), tmp_path / "run")
     predict(replace(job, export=ExportConfig(labels_format=form)))
     suffix = ".tif" if form == "tiff" else ".zarr"
-    first, second = (read_location(tmp_path / "run/predictions/labels" / f"{name}{suffix}") for name in "ab")
+    first, second = (read_geometry(tmp_path / "run/predictions/labels" / f"{name}{suffix}") for name in "ab")
     assert (second.spacing, second.unit, second.geotiff) == ((0.5, 0.25), "um", ())
-    assert first.geotiff == (read_location(images / "a.tif").geotiff if form == "tiff" else ())
+    assert first.geotiff == (read_geometry(images / "a.tif").geotiff if form == "tiff" else ())
     if form == "tiff":
         labels = {name: tifffile.imread(tmp_path / f"run/predictions/labels/{name}.tif") for name in "ab"}
         assert np.array_equal(labels["a"], labels["b"])
@@ -80,8 +80,8 @@ def test_instances_lie_where_the_images_lie_or_that_is_said(images, tmp_path, ca
     export = ExportConfig(labels=labels, labels_format=form, instances=True)
     predict(replace(job, export=export, postprocess=PostprocessConfig(steps=(WatershedConfig(),))))
     (written,) = (tmp_path / "run/predictions/instances").iterdir()
-    kept = read_location(images / "a.tif").geotiff if form != "png" else ()
-    assert (written.suffix, read_location(written).geotiff) == (".png" if form == "png" else ".tif", kept)
+    kept = read_geometry(images / "a.tif").geotiff if form != "png" else ()
+    assert (written.suffix, read_geometry(written).geotiff) == (".png" if form == "png" else ".tif", kept)
     said = any("which is lost. export.labels_format=tiff keeps it." in line for line in caplog.messages)
     assert said == (form == "png" or (form == "zarr" and labels))
 

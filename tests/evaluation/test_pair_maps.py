@@ -9,8 +9,8 @@ import zarr
 from PIL import Image
 
 from segmeter.classes import ClassSpec
+from segmeter.data.classes_config import default_colours
 from segmeter.data.files import array
-from segmeter.data.known_classes import default_colours
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from segmeter.evaluation.pair_maps import PairReader
@@ -78,7 +78,7 @@ def test_a_value_that_is_no_label_is_named(maps, tmp_path, monkeypatch, side):
 def test_an_ignored_value_that_is_predicted_is_refused(maps, tmp_path, monkeypatch):
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     labels = tifffile.imread(maps / "predictions" / "c.tif")
-    labels[1400, 3] = 255
+    labels[[5, 8], 3] = 255  # the target ignores the second pixel too
     tifffile.imwrite(maps / "predictions" / "c.tif", labels)
     with pytest.raises(DataError, match=r"predictions/c\.tif: .* got 1 pixels of the ignored value 255"):
         score(job(maps, tmp_path / "run"))

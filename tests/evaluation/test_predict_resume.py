@@ -8,7 +8,7 @@ from segmeter.errors import ConfigError
 from segmeter.evaluation.evaluate import predict
 from segmeter.evaluation.manifest import Manifest
 from segmeter.export.config import ExportConfig
-from tests.evaluation.test_evaluate_resume import empty, files, flip
+from tests.evaluation.test_evaluate_resume import files
 from tests.evaluation.test_predict import Untargeted, job
 
 COUNT = 7  # in batches of 2
@@ -51,21 +51,6 @@ def test_an_interrupted_run_ends_with_the_same_bytes(after, clean, tmp_path, mon
     done = after if after == COUNT else after // 2 * 2
     assert restored <= done, "files that still waited to be written are written again"
     assert sorted(cases.read) == list(range(restored, COUNT))
-    assert files(tmp_path) == clean
-
-
-@pytest.mark.parametrize("damage", [empty, flip])
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_damaged_file_is_named_and_made_again(damage, finished, clean, tmp_path, monkeypatch, caplog):
-    if finished:
-        start(tmp_path)
-    else:
-        interrupt(tmp_path, 5, monkeypatch)
-    damage(tmp_path / "predictions/labels/case01.png")
-    cases = start(tmp_path, resume=True)
-    assert "missing or damaged files of predictions are written again (1: labels/case01.png)" in caplog.text
-    assert {0, 1} <= set(cases.read)
-    assert not finished or len(cases.read) == 2
     assert files(tmp_path) == clean
 
 

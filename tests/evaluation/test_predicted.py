@@ -10,7 +10,7 @@ import tifffile
 import torch
 from PIL import Image
 
-from segmeter.data.location import Location
+from segmeter.data.files.geometry import Geometry
 from segmeter.distributed.batches import BatchOf
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.evaluation import predicted
@@ -234,7 +234,7 @@ def test_a_case_is_post_processed_measured_and_written(job):
 class Located(TinyCases):
     """Cases that lie somewhere."""
 
-    place = Location(spacing=(0.5, 0.5), unit="mm")
+    place = Geometry(spacing=(0.5, 0.5), unit="mm")
 
     def locate(self, case_id):
         return self.place

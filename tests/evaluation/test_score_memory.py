@@ -67,6 +67,7 @@ def test_memory_grows_by_little_more_than_the_counts_of_a_case(tmp_path: Path, m
     monkeypatch.setattr(scoreboard, "_CASES", 64)
     monkeypatch.setattr(bootstrap, "_BLOCK", 1000)
     monkeypatch.setattr(columns, "_DRAWN", 1000)
+    monkeypatch.setattr(columns, "_LEAST_ROWS", 8)
     monkeypatch.setattr(columns, "_MANY_DRAWS", 0)
     peak(tmp_path / "warm", 10)
     few, many = peak(tmp_path / "few", 300), peak(tmp_path / "many", 1300)

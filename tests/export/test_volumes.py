@@ -11,7 +11,6 @@ import zarr
 from segmeter.classes import ClassSpec
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import open_array
-from segmeter.data.planes import VolumeLocation
 from segmeter.export.config import ExportConfig
 from segmeter.export.volumes import check_volume_export, volume_file, write_nifti
 from segmeter.export.writer import Writer
@@ -22,7 +21,7 @@ AFFINE = np.array([[0, -0.5, 0, 7.0], [0.25, 0, 0, -2.0], [0, 0, 3.0, 1.0], [0, 
 
 
 def place_of(path, geometry=NOWHERE):
-    return VolumeLocation(spacing=geometry.spacing, unit=geometry.unit, geometry=geometry, source=path)
+    return geometry.having(file=path)
 
 
 @pytest.mark.parametrize("form", ["nifti", "tiff", "zarr"])

@@ -10,6 +10,7 @@ from segmeter.losses.additive import AdditiveLoss, CoreLoss, PixelMeanLoss, SumL
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from tests.losses.cases import make_case, run
+from tests.models.parts import make_spec
 
 
 def test_a_denominator_of_0_leaves_its_sum_as_it_is():
@@ -28,7 +29,7 @@ def make_batches():
 
 def test_a_foreign_loss_of_unevenly_ignored_batches_is_that_of_all_together():
     logits, target = make_batches()
-    loss = additive(nn.CrossEntropyLoss(ignore_index=255), 255)
+    loss = additive(nn.CrossEntropyLoss(ignore_index=255), make_spec(4))
     assert isinstance(loss, PixelMeanLoss)
     parts = [(logits[1:2], target[1:2]), (logits[2:], target[2:])]
     sums = sum(loss.sums(*part) for part in parts)
@@ -40,13 +41,13 @@ def test_a_foreign_loss_of_unevenly_ignored_batches_is_that_of_all_together():
 
 def test_a_foreign_loss_in_float16_is_summed_in_float32():
     """300 x 300 pixels times a loss of 1 is more than float16 holds."""
-    loss = additive(nn.L1Loss(), None)
+    loss = additive(nn.L1Loss(), make_spec(4).replace(ignore_index=None))
     assert loss.sums(torch.ones(1, 300, 300).half(), torch.zeros(1, 300, 300).half()) == 90_000
 
 
 def test_an_additive_loss_is_taken_as_it_is():
     loss = AdditiveLoss("ours")
-    assert additive(loss, 255) is loss
+    assert additive(loss, make_spec()) is loss
 
 
 def test_bad_labels_are_counted_until_they_are_asked_for_wherever_the_loss_is():

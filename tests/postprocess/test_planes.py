@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 
 from segmeter.errors import ConfigError
-from segmeter.postprocess.planes import apply_per_class, class_indices, fill_from_nearest
+from segmeter.postprocess.masks import apply_per_class, class_indices, fill_from_nearest
 
 from .conftest import make_spec
 

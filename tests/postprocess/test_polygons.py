@@ -5,7 +5,7 @@ import pytest
 from scipy import ndimage
 from skimage.draw import polygon
 
-from segmeter.postprocess.polygons import area, polygonise
+from segmeter.postprocess.objects import area, polygonise
 
 SQUARE_RING = np.pad(np.pad(np.zeros((1, 1), bool), 1, constant_values=True), 1)
 

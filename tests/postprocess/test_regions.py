@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from skimage.measure import regionprops_table
 
-from segmeter.postprocess.regions import COLUMNS, region_table
+from segmeter.postprocess.objects import COLUMNS, region_table
 
 from .conftest import make_spec
 

@@ -9,11 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import zarr
 
-from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import known_place, read_state, stored_size
-from segmeter.data.files.zarr import hash_folder, label_names
+from segmeter.data.files.zarr import hash_folder
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import ConfigError, DataError
 from segmeter.provenance import cache_folder
@@ -239,16 +237,6 @@ def test_a_whole_folder_is_a_copy_of_one_state(memory):
         fetch(f"{memory.url}/run", keep=lambda name: False)
 
 
-def test_a_folder_is_not_forgotten_until_the_end(memory, of_bytes):
-    of_bytes(35)
-    memory.put("run/a", bytes(30))
-    memory.put("more", bytes(30))
-    folder = fetch(f"{memory.url}/run")
-    with pytest.raises(DataError, match="to fit into the cache"):
-        read(listed(memory.url, "more"))
-    assert (folder / "a").read_bytes() == bytes(30)
-
-
 def test_threads_that_want_one_folder_fetch_it_once(memory):
     memory.put("run/a", b"one")
     found: list[Path] = []
@@ -349,25 +337,6 @@ def test_zarr_that_was_read_stays_in_the_cache_until_the_end(stored, memory, of_
     with pytest.raises(DataError, match="to fit into the cache"):
         read(listed(f"{memory.url}/large"))
     np.testing.assert_array_equal(stored_map(path).values, labels)
-
-
-def test_the_levels_and_labels_of_an_ome_zarr_behind_a_url(tmp_path, memory):
-    group = zarr.create_group(str(tmp_path / "p.ome.zarr"))
-    axes = [{"name": name, "type": "space"} for name in "yx"]
-    levels = [{"path": str(n), "coordinateTransformations": [{"type": "scale", "scale": [2.0**n] * 2}]} for n in (0, 1)]
-    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": levels}]}
-    for number, size in ((0, 40), (1, 20)):
-        group.create_array(str(number), data=np.full((size, size), number + 1, np.uint8), chunks=(16, 16))
-    labels = zarr.create_group(str(tmp_path / "p.ome.zarr" / "labels"))
-    labels.create_array("cells", data=np.ones((40, 40), np.uint8))
-    for path in (tmp_path / "p.ome.zarr").rglob("*"):
-        if path.is_file():
-            memory.put(f"p.ome.zarr/{path.relative_to(tmp_path / 'p.ome.zarr')}", path.read_bytes())
-    found = listed(memory.url, "p.ome.zarr")
-    with fetched([found]):
-        assert label_names(found) == ["labels/cells"]
-        with open_array(found, level=1) as second:
-            assert (second.header.levels, second.shape, second.read()[0, 0]) == (2, (20, 20), 2)
 
 
 def test_objects_are_fetched_side_by_side_and_given_in_order(memory):

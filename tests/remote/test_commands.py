@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.data.build import build_dataset
 from segmeter.data.config import FolderConfig
+from segmeter.data.verification.report import build_dataset
 from segmeter.evaluation import evaluate
 from segmeter.files import remove
 from segmeter.provenance import cache_folder

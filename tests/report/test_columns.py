@@ -75,3 +75,10 @@ def test_choices_of_few_and_of_many_texts_come_back(count):
     found = back("choice", [*texts, ""])
     assert [found["names"][k] for k in found["values"][:-1]] == texts
     assert found["values"][-1] == -1
+
+
+def test_the_facts_of_a_column_come_back():
+    given = Column(key="iou/2", label="IoU of car", values=[0.5], kind="score", group="IoU by class", of_class=2)
+    found = unpack_page(pack_page({}, [given]))["columns"][0]
+    told = {"key": "iou/2", "label": "IoU of car", "kind": "score", "group": "IoU by class", "of": 2, "shown": False}
+    assert {name: found[name] for name in told} == told

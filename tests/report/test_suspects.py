@@ -1,11 +1,14 @@
 """The words and crops of suspects."""
 
 import io
+from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from segmeter.report.suspects import draw_crop, label_next_notes, notes, print_suspects
+from segmeter.report.decisions import print_shown
+from segmeter.report.suspects import draw_crop, label_next_notes, notes, show_suspects
 from tests.data.crafted import BINARY
 
 ROW = {"rank": 1, "case_id": "a", "kind": "missing", "given": "background", "suggested": "cell", "chance": 0.5}
@@ -21,14 +24,18 @@ def test_a_crop_shows_the_suspect_at_the_edge_of_an_image() -> None:
     assert min(picture.size) > 100
 
 
-def test_suspects_are_said_in_words_with_the_limits_of_their_chances() -> None:
+def test_suspects_are_said_in_words_with_the_limits_of_their_chances(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     missing: dict[str, float | None] = {"found": 3, "expected": 1.5, "planted": 20, "recovered": 0.9}
     kinds = {"missing": missing}
-    text = io.StringIO()
-    print_suspects({"kinds": kinds, "suspects": [ROW], "n_cases": 4, "runs": ["r"]}, file=text)
-    assert "missing cell" in text.getvalue()
+    shown = show_suspects({"kinds": kinds, "suspects": [ROW], "n_cases": 4, "runs": ["r"]}, tmp_path)
+    assert shown.tables[1].rows == [["1", "a", "missing cell", "0.50", "0", "30", "40", "+0.1"]]
+    print_shown(shown, {})
+    text = capsys.readouterr().out
+    assert "missing cell" in text
     assert "if 5 % of the objects are wrong" in " ".join(notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]}))
-    assert "too few objects" not in text.getvalue()
+    assert "too few objects" not in text
     missing |= {"planted": 0, "recovered": None}
     assert "errors of: missing" in notes({"kinds": kinds, "n_cases": 4, "runs": ["r"]})[0]
     assert "noise" in " ".join(label_next_notes({"by": "entropy"}))

@@ -26,6 +26,7 @@ from segmeter.losses.region import TverskyLoss
 from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch, Draws
 from segmeter.training.optimizers import build_sgd
+from tests.models.parts import make_spec
 from tests.training.tiny import stepper
 
 CLASSES = 3
@@ -214,10 +215,10 @@ def test_a_plain_module_is_taken_for_a_mean_over_the_pixels_that_are_not_ignored
             return functional.cross_entropy(logits, target.long(), ignore_index=255)
 
     image, target = images_and_targets("multiclass")
-    data, loss = (image[:7], target[:7]), additive(Plain(), 255)
+    data, loss = (image[:7], target[:7]), additive(Plain(), make_spec())
     one, many = (step_over(loss, sizes, "multiclass", data=data) for sizes in ([7], [2, 5]))
     torch.testing.assert_close(many, one, rtol=1e-10, atol=1e-13)
-    assert additive(loss, 255) is loss
+    assert additive(loss, make_spec()) is loss
 
 
 @pytest.mark.parametrize("name", [name for task, name, _ in CASES if task == "binary"])

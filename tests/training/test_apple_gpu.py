@@ -79,7 +79,7 @@ def batch():
 @pytest.mark.parametrize("name", LOSSES.names())
 def test_a_step_and_its_validation_need_no_float64(name, monkeypatch, apple_gpu):
     """Mutation seen to fail: the sum of a denominator in float64."""
-    loss = additive(build_loss(LOSSES.schema(name)(), SPEC, class_counts=np.array([5, 3, 1])), 255).to(STAND_IN)
+    loss = additive(build_loss(LOSSES.schema(name)(), SPEC, class_counts=np.array([5, 3, 1])), SPEC).to(STAND_IN)
     monkeypatch.setattr(torch.Tensor, "backward", lambda _: give_gradients(apple_gpu))
     step = stepper(
         forward=apple_gpu,

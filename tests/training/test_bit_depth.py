@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
 from segmeter.data.verification.intensity import normalisation
+from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
 from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
+from segmeter.data.verification.report import open_splits
 from segmeter.errors import ConfigError
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.cases import Budget, CachedDataset

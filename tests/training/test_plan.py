@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.models.config import UnetConfig
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig

@@ -12,7 +12,7 @@ from segmeter.training.config import SgdConfig, TrainingConfig
 from segmeter.training.data.batches import Batch
 from segmeter.training.learner import build_scaler, compiled
 from segmeter.training.optimizers import build_sgd, update_weights
-from tests.training.tiny import LongTarget, TinyAugment, TinyNetwork, cross_entropy, stepper
+from tests.training.tiny import SPEC, LongTarget, TinyAugment, TinyNetwork, cross_entropy, stepper
 
 CPU = torch.device("cpu")
 
@@ -21,7 +21,7 @@ def make_stepper(model, *, augment=None, scaler=None, **values):
     config = TrainingConfig(precision="float32", **{"clip_norm": None, **values})
     return stepper(
         forward=model,
-        loss=additive(LongTarget(cross_entropy()), 255),
+        loss=additive(LongTarget(cross_entropy()), SPEC),
         optimizer=build_sgd(SgdConfig(lr=0.1, momentum=0.0, nesterov=False, weight_decay=0.0), model=model),
         scaler=scaler,
         augment=augment,
@@ -74,7 +74,7 @@ def test_a_step_in_which_nothing_counts_changes_nothing():
     model = model_without_batch_norm()
     before = [p.detach().clone() for p in model.parameters()]
     stepper = make_stepper(model, clip_norm=1.0)
-    object.__setattr__(stepper.args[0], "loss", additive(Summed(), 255))
+    object.__setattr__(stepper.args[0], "loss", additive(Summed(), SPEC))
     loss, norm = stepper([make_batch([7], (7,)), make_batch([7], (7,))])
     assert (float(loss), float(norm)) == (0.0, 0.0)
     for one, other in zip(model.parameters(), before, strict=True):

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import nn
 
 from segmeter.classes import ClassSpec
-from segmeter.data.location import UNKNOWN
+from segmeter.data.files.geometry import NOWHERE
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
 from segmeter.models.card import ModelCard
@@ -71,7 +71,7 @@ class TinyCases:
         return SimpleNamespace(height=1, width=1)
 
     def locate(self, case_id):
-        return UNKNOWN
+        return NOWHERE
 
     def fingerprint(self):
         return f"{self.count}-{self.salt}-" + "0" * 40

@@ -14,7 +14,6 @@ from PIL.Image import Image, fromarray
 
 from segmeter.api.adapters.flat import flatten, write_metrics
 from segmeter.api.comparison import Comparison, compare
-from segmeter.api.histogram import Histogram
 from segmeter.api.pairs import WHERE, Case, measure_pairs, read_classes
 from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown
 from segmeter.classes import ClassSpec, Task
@@ -28,6 +27,7 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_o
 from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
+from segmeter.report.drawing import Histogram
 from segmeter.report.figures import aggregates, title
 from segmeter.report.html import write_report
 from segmeter.report.pictures.flatten import draw_overlay

@@ -72,7 +72,7 @@ def _newest(folder: Path) -> Path:
 
 def _images() -> Path:
     """The folder of the built-in images."""
-    from segmeter.data.build import build_dataset
     from segmeter.data.config import CellsConfig
+    from segmeter.data.verification.report import build_dataset
 
     return build_dataset(CellsConfig(), split="test").pairs[0].image.parent

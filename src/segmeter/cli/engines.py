@@ -50,20 +50,20 @@ class Outcome:
     exit_code
         The exit code that the job would have had as a command of its own.
     follows
-        Whether it failed because another process of the job did, or was stopped.
+        Distance from the cause: 0 if it failed by itself, 1 if another process did not answer, 2 if it was stopped.
     """
 
     job: Job
     value: float | None = None
     problems: tuple[str, ...] = ()
     exit_code: int = 0
-    follows: bool = field(default=False, compare=False)
+    follows: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, job: Job, error: BaseException) -> "Outcome":
         """The outcome of a job that ended with an error."""
         problems, code = describe(error) if isinstance(error, Exception) else ([repr(error)], EXIT_FAULT)
-        follows = isinstance(error, PeerError | Interrupted)
+        follows = 2 if isinstance(error, Interrupted) else int(isinstance(error, PeerError))
         return cls(job=job, problems=tuple(problems), exit_code=code, follows=follows)
 
     @classmethod
@@ -84,10 +84,10 @@ class Task(Protocol):
 
 
 def joint(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of a job that several processes ran: the first failure, otherwise the one with a value."""
-    failed = (each for each in outcomes if each.exit_code)
-    valued = (each for each in outcomes if each.value is not None)
-    return next(failed, None) or next(valued, outcomes[0])
+    """The outcome of a job that several processes ran: the failure nearest to its cause, else the one with a value."""
+    failed = sorted((each for each in outcomes if each.exit_code), key=lambda each: each.follows)
+    valued = [each for each in outcomes if each.value is not None]
+    return [*failed, *valued, *outcomes][0]
 
 
 def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = None) -> Iterator[Outcome]:
@@ -158,8 +158,7 @@ def by_torchrun(task: Task, count: int) -> Outcome:
         except SignalException as error:
             signalled = int(error.sigval)
         found = [pickle.loads(path.read_bytes()) for path in sorted(Path(folder).iterdir())]
-    # the others fail because the first one did, or are stopped by torchrun
-    outcome = joint(sorted(found, key=lambda each: each.follows)) if found else Outcome.lost(task.job)
+    outcome = joint(found) if found else Outcome.lost(task.job)
     if failure is not None and failure.exitcode < 0:
         name, ended = f"process {failure.local_rank + 1} of {count}", signal.Signals(-failure.exitcode).name
         text = f"{name} was lost, ended by {ended}, as when it is killed, or memory runs out. Remove the cause."

@@ -21,8 +21,7 @@ from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import Job, open_run, run_name
-from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
-from segmeter.distributed.place import check_alone
+from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig, check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
 from segmeter.evaluation.manifest import NAME
 from segmeter.files import remove
@@ -64,7 +63,7 @@ class Shipped:
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
                 code = getattr(error, "exit_code", EXIT_FAULT)
-                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=True)
+                return Outcome(job=self.job, problems=(f"{error}.",), exit_code=code, follows=2)
             except Interrupted as error:
                 stopped = Outcome.of(self.job, error)
             except Exception as error:  # such as a plugin or key that is unknown here

@@ -1,4 +1,3 @@
-from .build import build_dataset as build_dataset
 from .config import DATA as DATA
 from .config import DataConfig as DataConfig
 from .dataset import Dataset as Dataset
@@ -10,4 +9,5 @@ from .masks.reading import read_map as read_map
 from .masks.reading import read_values as read_values
 from .sample import Sample as Sample
 from .verification.report import DataReport as DataReport
+from .verification.report import build_dataset as build_dataset
 from .verification.report import check_dataset as check_dataset

@@ -9,10 +9,9 @@ from pydantic import Field, model_validator
 
 from segmeter.checks import nearest
 from segmeter.classes import CORE, Colours
-from segmeter.data import known_classes
+from segmeter.data.classes_config import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, check_objects
 from segmeter.data.classes_config import ClassesConfig as ClassesConfig
 from segmeter.data.classes_config import TimeoutSeconds as TimeoutSeconds
-from segmeter.data.classes_config import check_objects
 from segmeter.data.nnunet import nnunet_folder
 from segmeter.schema import REQUIRED, Config, Given, Registry, RuleError, Unit, rule
 
@@ -294,9 +293,9 @@ class CamvidConfig(FolderConfig):
     """CamVid's road scenes: images/<id>.jpg, masks/<id>.png, train.txt, val.txt, test.txt; 11 classes, 11 is void."""
 
     name: str = "camvid"
-    classes: tuple[str, ...] = known_classes.CAMVID_CLASSES
+    classes: tuple[str, ...] = CAMVID_CLASSES
     """Names in the order of the labels."""
-    colours: Colours | None = known_classes.CAMVID_COLOURS
+    colours: Colours | None = CAMVID_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
     ignore_index: int | None = Field(11, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
@@ -314,9 +313,9 @@ class CellsConfig(DataConfig):
     name: str = "cells"
     root: str = "data"
     """Folder that takes cells-<hash>/."""
-    classes: tuple[str, ...] = known_classes.CELL_CLASSES
+    classes: tuple[str, ...] = CELL_CLASSES
     """Names in the order of the labels, background included."""
-    colours: Colours | None = known_classes.CELL_COLOURS
+    colours: Colours | None = CELL_COLOURS
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette."""
     ignore_index: int | None = Field(255, ge=0, le=65535)
     """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""

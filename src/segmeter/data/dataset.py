@@ -15,11 +15,11 @@ import numpy as np
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import MAX_PIXELS, Header, LazyArray, stack_planes
-from segmeter.data.files.opened import open_array, read_header
+from segmeter.data.files.geometry import Geometry
+from segmeter.data.files.opened import open_array, read_geometry, read_header
 from segmeter.data.files.sniff import show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
 from segmeter.data.in_time import TimeLimit, fetched
-from segmeter.data.location import Location, read_location
 from segmeter.data.masks.label_mapping import mark_cores
 from segmeter.data.masks.options import Overlap, Reading
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
@@ -186,10 +186,10 @@ class Dataset:
         """Return the image of a case, then each mask."""
         return self.pairs[self._numbers[case_id]].files
 
-    def locate(self, case_id: str) -> Location:
+    def locate(self, case_id: str) -> Geometry:
         """Return where the pixels of a case's image lie."""
         index = self._numbers[case_id]
-        return self.limit(index)(partial(read_location, self.pairs[index].image, level=self.level))
+        return self.limit(index)(partial(read_geometry, self.pairs[index].image, level=self.level))
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

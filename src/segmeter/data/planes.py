@@ -28,7 +28,6 @@ from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import show
 from segmeter.data.images import plane_of_volume
 from segmeter.data.in_time import fetched
-from segmeter.data.location import Location
 from segmeter.data.masks.reading import check_labels, check_mask_header, has_pixels
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
@@ -36,14 +35,6 @@ from segmeter.errors import DataError
 AXES = "kji"  # names of the axes of (D, H, W), as a NIfTI file counts them
 _COARSER = 1.01  # spacings closer than this are equal
 _ONE_GRID = "Nothing is resampled: bring both onto one grid."
-
-
-@dataclass(frozen=True, kw_only=True)
-class VolumeLocation(Location):
-    """Where the voxels of a volume lie, and the file that says so."""
-
-    geometry: Geometry
-    source: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +65,9 @@ class VolumeSet(Dataset):
     def header_of(self, index: int, number: int = 0) -> Header:
         return self.limit(index)(lambda: self._look(index, number)[0])
 
-    def locate(self, case_id: str) -> VolumeLocation:
+    def locate(self, case_id: str) -> Geometry:
         index = self.number_of(case_id)
-        path = self.pairs[index].image
-        geometry = self.limit(index)(lambda: self._look(index, 0)[1])
-        return VolumeLocation(spacing=geometry.spacing, unit=geometry.unit, geometry=geometry, source=path)
+        return self.limit(index)(lambda: self._look(index, 0)[1]).having(file=self.pairs[index].image)
 
     def _look(self, index: int, number: int) -> tuple[Header, Geometry]:
         """Read the header and the geometry of file `number` of a case."""

@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import re
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,13 +25,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from segmeter.distributed.place import Place
+from segmeter.distributed.config import Place
 from segmeter.errors import Interrupted, PeerError
 
 _LOG = logging.getLogger(__name__)
 _FOR_EVER = timedelta(days=365)
-_FIRST = "first"  # the key by which rank 0 says that it has read the data
+_FIRST, _LAST = "first", "last"  # the keys by which rank 0 says that it has read the data, and written all results
 _OF_PEERS = re.compile("gloo|nccl|TCPStore|connection|timed out|timeout", re.IGNORECASE)
+_NO_ANSWER = "another process ended, or did not answer for as long as training.stall_minutes says"
 _trainings = count()  # a sweep's trainings share torchrun's store
 _STOP, _STEP, _VALIDATE = 0.0, 1.0, 2.0
 
@@ -121,6 +123,27 @@ class World:
         if self.leads and self.size > 1 and (error is None or isinstance(error, Interrupted)):
             with suppress(RuntimeError):  # the steps are done, so a process may be gone
                 self._agree([_STOP, 0.0, 0.0], 0)
+
+    def leave(self, patience: timedelta) -> None:
+        """Wait until every process is at its end: a launcher would wait for ever for one that hangs there.
+
+        Rank 0 says when it has written all results. The others answer, as the store may be rank 0's and end with it.
+
+        Raises
+        ------
+        PeerError
+            A process did not come to its end in time.
+        """
+        answers = [f"{_LAST}/{rank}" for rank in range(1, self.size)]
+        if self.leads:
+            self.store.set(_LAST, "")
+        ends = time.monotonic() + patience.total_seconds()
+        while not self.store.check(answers if self.leads else [_LAST]):  # not store.wait: no signal would end it
+            if time.monotonic() > ends:
+                raise PeerError(f"training: {_NO_ANSWER} (it hangs after its last step).")
+            time.sleep(0.05)
+        if not self.leads:
+            self.store.set(answers[self.rank - 1], "")
 
     def next_order(self, signal: int) -> Order | None:
         """Wait for rank 0's next order, None at the end; the other processes call it."""
@@ -254,11 +277,16 @@ def joined(place: Place | None, device: torch.device, limit_s: float | None) -> 
         whole, _, _ = next(dist.rendezvous("env://", timeout=patience))  # type: ignore[attr-defined]
         store = dist.PrefixStore(part, whole)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=patience)
-        yield World(place.rank, place.size, store)
+        world = World(place.rank, place.size, store)
+        try:
+            yield world
+        except Interrupted:  # rank 0 has saved, and the others end well
+            world.leave(patience)
+            raise
+        world.leave(patience)
     except RuntimeError as error:
         if isinstance(error, PeerError) or not _OF_PEERS.search(str(error)):
             raise
         reason = str(error).splitlines()[0]
-        text = "another process ended, or did not answer for as long as training.stall_minutes says"
-        raise PeerError(f"training: {text} ({reason}).") from error
+        raise PeerError(f"training: {_NO_ANSWER} ({reason}).") from error
     dist.destroy_process_group()  # not after a fault, when it would wait for the others

@@ -120,13 +120,13 @@ class CaseScorer:
 
     def _undecided(self, pair: MaskPair, target: NDArray[Any], labels: NDArray[Any]) -> str:
         """Every value is a valid label, so the prediction must contain the ignore value where the target does not."""
-        ignored = self.reading.spec.ignore_index
-        pixels = int(((labels == ignored) & (target != ignored)).sum())
+        spec = self.reading.spec
+        pixels = int((spec.is_ignored(labels) & spec.valid(target)).sum())
         rule = "to hold a class wherever its reference does"
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
         paths = pair.predictions or pair.references  # without predictions, it is the reference
         where = show(paths[0].parents[1] / pair.stem if len(pair.predictions) > 1 else paths[0])
-        return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {ignored}", remedy)
+        return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {spec.values[-1]}", remedy)
 
 
 @cache

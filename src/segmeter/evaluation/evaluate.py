@@ -80,7 +80,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     for member in getattr(job.predictor.segmenter, "members", [job.predictor.segmenter]):
         check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
     spec = dataset.spec
-    loss = None if job.loss is None else additive(job.loss, spec.ignore_index)
+    loss = None if job.loss is None else additive(job.loss, spec)
     check_streamable(
         dataset,
         export=job.export,

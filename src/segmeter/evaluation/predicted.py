@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.data.dataset import Dataset
+from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
-from segmeter.data.location import UNKNOWN, Location
-from segmeter.data.planes import VolumeLocation, VolumeSet
+from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.distributed.batches import BatchOf, Part, split_passes
 from segmeter.evaluation.drive import drive
@@ -137,7 +137,7 @@ def run_cases(
         kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
         _LOG.warning(kept, done, len(job.dataset))
     alone = streamed | (large_cases(job.dataset) if probs else frozenset())
-    _warn_of_lost_location(job, large=0 in streamed and job.dataset.header_of(0).streamed)
+    _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
     writer = job.writer()
 
     def entries() -> Generator[Entry, None, None]:
@@ -285,30 +285,31 @@ class Spool:
         return np.moveaxis(np.frombuffer(content, self.dtype).reshape(stop - start, *self._line), 0, -2)
 
 
-def _warn_of_lost_location(job: CaseRun, *, large: bool) -> None:
-    """Warn once, for the first case, if its image states a location that the files to be written can't state."""
+def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
+    """Warn once, for the first case, if its image states a geometry that the files to be written can't state."""
     first = next(iter(job.dataset.case_ids), None)
-    location = UNKNOWN if first is None else job.dataset.locate(first)
+    geometry = NOWHERE if first is None else job.dataset.locate(first)
     form = job.export.picture_format
     numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
-    if isinstance(location, VolumeLocation):
-        if location.geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
+    if isinstance(job.dataset, VolumeSet):
+        if geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
             said = "predictions: %s states no position, so that of %r is lost. export.labels_format=nifti keeps it."
             _LOG.warning(said, form, first)
         return
-    lost = _lost_location(location, form, large=large) if job.export.labels or numbered else ""
-    if location.problem:
-        _LOG.warning("predictions: files do not say where their pixels lie, as of case %r: %s", first, location.problem)
+    lost = _lost_part(geometry, form, large=large) if job.export.labels or numbered else ""
+    if geometry.spacing_problem:
+        said = "predictions: files do not say where their pixels lie, as of case %r: %s"
+        _LOG.warning(said, first, geometry.spacing_problem)
     elif lost:
         _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
 
 
-def _lost_location(location: Location, form: str, *, large: bool) -> str:
-    """The part of an image's location that label maps of a format can't state, or ""; large ones are TIFF or Zarr."""
+def _lost_part(geometry: Geometry, form: str, *, large: bool) -> str:
+    """The part of an image's geometry that label maps of a format can't state, or ""; large ones are TIFF or Zarr."""
     if form == "tiff" or (large and form != "zarr"):
         return ""
     if form == "png":
-        return "says where its pixels lie" if location.known else ""
-    if location.geotiff:
+        return "says where its pixels lie" if geometry.known else ""
+    if geometry.geotiff:
         return "has GeoTIFF tags"
-    return "has a spacing without a unit" if form != "zarr" and location.spacing and not location.unit else ""
+    return "has a spacing without a unit" if form != "zarr" and geometry.spacing and not geometry.unit else ""

@@ -1,3 +1,3 @@
 from .config import ExportConfig as ExportConfig
-from .labels import encode_labels_png as encode_labels_png
+from .formats import encode_labels_png as encode_labels_png
 from .writer import Writer as Writer

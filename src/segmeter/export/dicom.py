@@ -191,7 +191,7 @@ def _check(labels: Any, spec: Any, images: int) -> None:
         raise InputError(expected(_WHERE, "labels", rule, f"{labels.dtype} {labels.shape}"))
     strange = np.unique(labels[(labels < 0) | (labels >= spec.num_classes)])
     if strange.size:
-        remedy = "A segmentation has no ignored pixels." if spec.ignore_index in strange else ""
+        remedy = "A segmentation has no ignored pixels." if spec.is_ignored(strange).any() else ""
         rule = f"to be 0 to {spec.num_classes - 1}"
         raise InputError(expected(_WHERE, "labels", rule, strange[:5].tolist(), remedy))
 

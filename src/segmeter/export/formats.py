@@ -1,27 +1,48 @@
-"""Writes one array to one file (or Zarr folder), which appears under its name complete or not at all."""
+"""Writes one array to one file (or Zarr folder), which appears under its name complete or not at all.
+
+TIFF files and Zarr arrays state where their pixels lie. Label maps hold their label values, and a palette holds the
+colours.
+"""
 
 import io
 import os
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
+from PIL import Image
 
+from segmeter.checks import expected
+from segmeter.classes import ClassSpec, Colour
 from segmeter.data.files.array import LazyArray
+from segmeter.data.files.geometry import MILLIMETRES, NOWHERE, OME_SYMBOLS, Geometry
 from segmeter.data.files.reader_process import need
-from segmeter.data.location import UNKNOWN, Location
-from segmeter.export.located import CENTIMETRE, geotiff_tags, ome_xml, resolution, zarr_attributes
-from segmeter.files import atomic_write, fresh_folder, make_folder, remove, sync
+from segmeter.errors import InputError
+from segmeter.files import atomic_write, fresh_folder, make_folder, remove, safe_id, sync
 from segmeter.threads import count_cores
 
-Locate = Callable[[], Location]
+Locate = Callable[[], Geometry]
 
 TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
 _PACKED = 1 << 22  # bytes of tiles that are compressed at a time
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
+IGNORE_COLOUR: Colour = (224, 224, 224)
+UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should stand out
+CENTIMETRE = 3  # TIFF's unit of resolutions
+_ASCII, _SHORT, _DOUBLE = 2, 3, 12  # TIFF's numbers of types
+_KEYS = 34735  # GeoTIFF's directory of keys, its only whole numbers
+_MOST = 2**32 - 1  # of numerators and denominators in TIFF
+_OME = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
+_TYPES = {"float32": "float"}  # OME's names of dtypes that differ from NumPy's
+_UNITS = {name: symbol for symbol, name in OME_SYMBOLS.items()} | {"um": "\u00b5m"}
+
+Field = tuple[int, int, int, Sequence[Any]]  # of a TIFF directory: number, type, count, and numbers or bytes
 
 
 class LinesOf:
@@ -64,7 +85,7 @@ def write_tiff(
     *,
     compression: str = "deflate",
     palette: NDArray[np.uint16] | None = None,
-    locate: Locate = lambda: UNKNOWN,
+    locate: Locate = lambda: NOWHERE,
 ) -> None:
     """Write (H, W) as one page, or (C, H, W) as one page per plane, tiled and compressed without loss.
 
@@ -75,16 +96,16 @@ def write_tiff(
     palette
         (3, 256) with 65535 as full: the colours of the values of a uint8 map.
     locate
-        Gives the location of the pixels, which each page then states.
+        Gives the geometry of the pixels, which each page then states.
     """
     layout: dict[str, Any] = {"photometric": "minisblack", "tile": (TILE, TILE), "metadata": None}
     if palette is not None:
         layout |= {"photometric": "palette", "colormap": palette}
     layout |= {"compression": COMPRESSIONS[compression], "predictor": palette is None}  # palettes allow no predictor
-    location = locate()
-    layout["description"] = ome_xml(location, array.shape, array.dtype)
-    layout["extratags"] = [(tag, kind, count, value, False) for tag, kind, count, value in geotiff_tags(location)]
-    per_centimetre = resolution(location)
+    geometry = locate()
+    layout["description"] = _ome_xml(geometry, array.shape, array.dtype)
+    layout["extratags"] = [(tag, kind, count, value, False) for tag, kind, count, value in _geotiff_tags(geometry)]
+    per_centimetre = _resolution(geometry)
     if per_centimetre is not None:
         layout |= {"resolution": per_centimetre, "resolutionunit": CENTIMETRE}
     make_folder(path.parent)
@@ -108,12 +129,12 @@ def _whole_tile(part: NDArray[Any]) -> NDArray[Any]:
     return part if part.shape == (TILE, TILE) else np.pad(part, ((0, TILE - height), (0, TILE - width)))
 
 
-def write_zarr(path: Path, array: NDArray[Any] | LinesOf, *, locate: Locate = lambda: UNKNOWN) -> None:
-    """Write a Zarr 3 folder with one chunk per plane and tile; a map states the location of its pixels."""
+def write_zarr(path: Path, array: NDArray[Any] | LinesOf, *, locate: Locate = lambda: NOWHERE) -> None:
+    """Write a Zarr 3 folder with one chunk per plane and tile; a map states the geometry of its pixels."""
     zarr: Any = need("zarr", "zarr", "Zarr folders")
     chunks = (1,) * (array.ndim - 2) + tuple(min(TILE, side) for side in array.shape[-2:])
     with fresh_folder(path) as folder:
-        attributes = zarr_attributes(locate())
+        attributes = _zarr_attributes(locate())
         layout = {"shape": array.shape, "dtype": array.dtype, "chunks": chunks, "attributes": attributes}
         stored: Any = zarr.create_array(str(folder), **layout)
         if isinstance(array, LinesOf):
@@ -128,3 +149,135 @@ def write_zarr(path: Path, array: NDArray[Any] | LinesOf, *, locate: Locate = la
             finally:
                 os.close(handle)
         remove(path)  # an older folder: a rename replaces files only
+
+
+def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
+    """OME metadata of a picture (height, width), or of a page for each channel, in ASCII; None without a spacing.
+
+    With a spacing of three values the pages are the planes of a volume.
+
+    References
+    ----------
+    OME-XML 2016-06: Pixels with PhysicalSizeX and Y and their units; "pixel" if the spacing has no unit.
+    """
+    if geometry.spacing is None:
+        return None
+    unit = _UNITS.get(geometry.unit or "pixel", geometry.unit or "pixel")
+    pages, volume = shape[0] if len(shape) == 3 else 1, len(geometry.spacing) == 3
+    channels, depth = (1, pages) if volume else (pages, 1)
+    size = {"SizeX": shape[-1], "SizeY": shape[-2], "SizeC": channels, "SizeZ": depth, "SizeT": 1}
+    edges = dict(zip("XYZ", reversed(geometry.spacing), strict=False))
+    pixels = {"ID": "Pixels:0", "DimensionOrder": "XYCZT", "Type": _TYPES.get(dtype.name, dtype.name), **size}
+    text = "".join(f" {key}={quoteattr(str(value))}" for key, value in pixels.items())
+    text += "".join(f' PhysicalSize{axis}="{edge!r}" PhysicalSize{axis}Unit="{unit}"' for axis, edge in edges.items())
+    named = "".join(f'<Channel ID="Channel:0:{number}" SamplesPerPixel="1"/>' for number in range(channels))
+    xml = (
+        f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{_OME}"><Image ID="Image:0"><Pixels{text}>'
+        f'{named}<TiffData IFD="0" PlaneCount="{pages}"/></Pixels></Image></OME>'
+    )
+    return xml.encode("ascii", "xmlcharrefreplace").decode()  # as TIFF's texts are
+
+
+def _resolution(geometry: Geometry) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Pixels per centimetre as fractions, of width and height, for readers that know no OME metadata."""
+    if geometry.spacing is None or geometry.unit is None:
+        return None
+    per = [10 / (edge * MILLIMETRES[geometry.unit]) for edge in geometry.spacing[:-3:-1]]
+    if not all(1 / _MOST < each < _MOST for each in per):
+        return None
+    across, down = (Fraction(each).limit_denominator(max(1, min(10**6, int(_MOST / each)))) for each in per)
+    if not (across and down):
+        return None
+    return (across.numerator, across.denominator), (down.numerator, down.denominator)
+
+
+def _geotiff_tags(geometry: Geometry) -> list[Field]:
+    """The GeoTIFF fields of a geometry."""
+    found: list[Field] = []
+    for tag, value in geometry.geotiff:
+        if isinstance(value, str):
+            text = f"{value}\0".encode("ascii", "replace")
+            found.append((tag, _ASCII, len(text), text))
+        else:
+            found.append((tag, _SHORT if tag == _KEYS else _DOUBLE, len(value), value))
+    return found
+
+
+def _zarr_attributes(geometry: Geometry) -> dict[str, Any]:
+    """The attributes of a Zarr array (height, width) or (depth, height, width)."""
+    if geometry.spacing is None:
+        return {}
+    return {"spacing": list(geometry.spacing), **({"unit": geometry.unit} if geometry.unit else {})}
+
+
+def encode_labels_png(labels: NDArray[Any], colours: Sequence[Colour], *, ignore_index: int | None = None) -> bytes:
+    """Encode a label map as PNG; every pixel of the file holds its label value.
+
+    Label maps are long runs of one value, which zlib's run-length strategy packs faster and smaller than its search for
+    matches does (`benchmarks/export.py`).
+
+    Parameters
+    ----------
+    labels
+        (H, W) uint8 or uint16. uint8 gives a palette PNG with 4 bits per pixel if all values are below 16, and 8
+        otherwise. uint16 gives a 16-bit greyscale PNG, because palettes end at 256 entries.
+    colours
+        One (red, green, blue) per class, 0 to 255. Entries without a class are magenta. Not used for uint16.
+    ignore_index
+        The ignored value, which is not a class; it is light grey.
+
+    Returns
+    -------
+    The file's bytes. Pillow reads them as mode "P" or "I;16" with the given values.
+
+    Raises
+    ------
+    InputError
+        Wrong dtype or dimensions, an empty map, or more than 256 colours for a uint8 map.
+
+    Examples
+    --------
+    >>> encode_labels_png(np.zeros((2, 3), np.uint8), [(0, 0, 0)])[1:4]
+    b'PNG'
+    """
+    where = "encode_labels_png"
+    if labels.dtype.kind != "u" or labels.dtype.itemsize > 2 or labels.ndim != 2:
+        rule, given = "(H, W) uint8 or uint16", f"{labels.dtype} {labels.shape}"
+        raise InputError(expected(where, "labels", rule, given, "Check the range, then cast it yourself."))
+    if not labels.size:
+        raise InputError(expected(where, "labels", "to have at least one pixel", labels.shape))
+    options: dict[str, Any] = {"compress_type": zlib.Z_RLE, "compress_level": 1}
+    if labels.dtype.itemsize == 2:
+        image = Image.fromarray(labels.astype(np.uint16, order="C"))
+    else:
+        if len(colours) > 256:
+            raise InputError(expected(where, "colours", "to be at most 256 for uint8 labels", len(colours)))
+        options["bits"] = 4 if labels.max() < 16 and len(colours) <= 16 else 8
+        image = Image.fromarray(np.ascontiguousarray(labels))
+        image.putpalette(_palette(colours, ignore_index, size=2 ** options["bits"]))
+    file = io.BytesIO()
+    image.save(file, "PNG", **options)
+    return file.getvalue()
+
+
+def encode_plane(labels: NDArray[Any], spec: ClassSpec) -> bytes:
+    """Encode a label map of these classes as PNG, in their colours."""
+    return encode_labels_png(labels, spec.colours, ignore_index=spec.ignore_index)
+
+
+def palette_of(spec: ClassSpec) -> NDArray[np.uint16]:
+    """The palette of a uint8 label map for TIFF: (3, 256), 65535 is full. Entries are as in `encode_labels_png`."""
+    entries = np.frombuffer(_palette(spec.colours, spec.ignore_index, size=256), np.uint8).reshape(256, 3)
+    return np.ascontiguousarray(entries.T.astype(np.uint16) * 257)
+
+
+def _palette(colours: Sequence[Colour], ignore_index: int | None, *, size: int) -> bytes:
+    entries = [*colours, *[UNUSED_COLOUR] * (size - len(colours))]
+    if ignore_index is not None and ignore_index < size:
+        entries[ignore_index] = IGNORE_COLOUR
+    return bytes(part for colour in entries for part in colour)
+
+
+def class_folder(name: str) -> str:
+    """The folder of a class: its name if that can be a folder's, as data sets are read, or a safe form of it."""
+    return name if Path(name).name == name and not name.startswith(".") and name.isprintable() else safe_id(name)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.files import json_bytes
-from segmeter.postprocess.polygons import polygonise
-from segmeter.postprocess.regions import COLUMNS, Region, find_regions, region_table
+from segmeter.postprocess.objects import COLUMNS, Region, find_regions, polygonise, region_table
 
 Labels = NDArray[Any]
 Instances = NDArray[np.int32] | None

@@ -51,7 +51,7 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
     DataError
         A case has no DICOM image or one of another size, or the images are not slices of series.
     """
-    _check(export, dataset.spec)
+    _check_export(export, dataset.spec)
     paths = _find_images(folder, dataset.case_ids)
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for case_id, path in paths.items():
@@ -92,7 +92,7 @@ def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None
         write_segmentation(target, np.stack(maps), spec, source=series.paths)
 
 
-def _check(export: ExportConfig, spec: ClassSpec) -> None:
+def _check_export(export: ExportConfig, spec: ClassSpec) -> None:
     if spec.is_multilabel:
         rule = "to be null for multilabel, as segments of one file share no pixel here"
         raise ConfigError(expected("export", "dicom_series", rule, repr(str(export.dicom_series))))

@@ -1,41 +1,124 @@
-"""Writes label volumes with the geometry of the files that they were predicted from."""
+"""Writes label volumes with the geometry of their images, and label maps as MHA or NRRD, which needs no ITK."""
 
 import gzip
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.files.geometry import MILLIMETRES, Geometry
+from segmeter.data.files.medical import FLIPS
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import volume_format
-from segmeter.data.location import Location
-from segmeter.data.planes import VolumeLocation
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_tiff, write_zarr
-from segmeter.export.itk import ENCODERS
 from segmeter.files import atomic_write, write_bytes
 
 _SOURCES = {".mha": "mha", ".nrrd": "nrrd", ".nii": "nifti", ".gz": "nifti", ".zarr": "zarr"}  # others become TIFF
 _LEVEL = 1  # of zlib; higher levels pack the long runs of label maps no better
 _MILLIMETRES = 2  # the code of xyzt_units
+_MET = {"uint8": "MET_UCHAR", "uint16": "MET_USHORT"}
 
 
-def write_nifti(path: Path, labels: NDArray[Any], location: VolumeLocation) -> None:
+def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
+    """Encode a label map (H, W) or (D, H, W), uint8 or uint16, with its spacing in mm if its unit is known.
+
+    A volume also states its directions and origin.
+
+    References
+    ----------
+    MetaImage's tags, itk.org/Wiki/MetaIO/Documentation
+    """
+    packed = zlib.compress(_little(labels), _LEVEL)
+    edges, place, axes = _millimetres(geometry), _place(geometry), labels.ndim
+    origin, steps = (place[:3, 3], place[:3, :3]) if place is not None else (np.zeros(axes), np.eye(axes))
+    lines = [
+        "ObjectType = Image",
+        f"NDims = {axes}",
+        "BinaryData = True",
+        "BinaryDataByteOrderMSB = False",
+        "CompressedData = True",
+        f"CompressedDataSize = {len(packed)}",
+        f"TransformMatrix = {_numbers(_directions(steps).T)}",
+        f"Offset = {_numbers(origin)}",
+        *([f"ElementSpacing = {edges}"] if edges else []),
+        f"DimSize = {_numbers(np.array(labels.shape[::-1]))}",
+        f"ElementType = {_MET[labels.dtype.name]}",
+        "ElementDataFile = LOCAL",
+    ]
+    return "".join(f"{line}\n" for line in lines).encode("ascii") + packed
+
+
+def encode_nrrd(labels: NDArray[Any], geometry: Geometry) -> bytes:
+    """The same as NRRD.
+
+    References
+    ----------
+    Definition of NRRD file format, teem.sourceforge.net/nrrd/format.html, sections 4 to 6
+    """
+    edges, place, axes = _millimetres(geometry), _place(geometry), labels.ndim
+    space = [f"spacings: {edges}", " ".join(["units:", *['"mm"'] * axes])] if edges else []
+    if place is not None:
+        vectors = " ".join(f"({_numbers(step, ',')})" for step in place[:3, :3].T)
+        space = ["space: left-posterior-superior", f"space directions: {vectors}"]
+        space += ['space units: "mm" "mm" "mm"', f"space origin: ({_numbers(place[:3, 3], ',')})"]
+    lines = [
+        "NRRD0004",
+        f"type: {labels.dtype.name}",
+        f"dimension: {axes}",
+        f"sizes: {_numbers(np.array(labels.shape[::-1]))}",
+        *space,
+        "encoding: gzip",
+        "endian: little",
+    ]
+    packed = gzip.compress(_little(labels), _LEVEL, mtime=0)
+    return "".join(f"{line}\n" for line in lines).encode("ascii") + b"\n" + packed
+
+
+def _little(labels: NDArray[Any]) -> bytes:
+    return labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _place(geometry: Geometry) -> NDArray[np.float64] | None:
+    """The affine of a volume in ITK's world (left, posterior, superior), from (i, j, k) to mm; None if unknown."""
+    return None if geometry.affine is None else FLIPS @ geometry.affine
+
+
+def _directions(steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(steps / np.linalg.norm(steps, axis=0))
+
+
+def _numbers(values: NDArray[np.float64], gap: str = " ") -> str:
+    return gap.join(f"{value:.17g}" for value in values.ravel())
+
+
+def _millimetres(geometry: Geometry) -> str:
+    """Width, height and depth of a pixel in mm, which both formats mean; "" if they or their unit are unknown."""
+    if geometry.spacing is None or geometry.unit is None:
+        return ""
+    return " ".join(repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing))
+
+
+ENCODERS = {"mha": encode_mha, "nrrd": encode_nrrd}
+
+
+def write_nifti(path: Path, labels: NDArray[Any], geometry: Geometry) -> None:
     """Write (D, H, W) as .nii.gz, plane by plane, with the header of its image if that is NIfTI too.
 
     The header then repeats the image's sform and qform with their codes, its unit and its pixdim.
     """
     nibabel = need("nibabel", "nifti", "NIfTI files")
-    if volume_format(location.source) == "nifti":
-        header = nibabel.load(location.source).header.copy()
+    if geometry.file and volume_format(geometry.file) == "nifti":
+        header = nibabel.load(geometry.file).header.copy()
     else:
         header = nibabel.Nifti1Header()
-        _state(header, location.geometry)
+        _state(header, geometry)
     header.set_data_shape(labels.shape[::-1])
     header.set_data_dtype(labels.dtype)
     header.set_slope_inter(1, 0)
@@ -58,19 +141,17 @@ def _state(header: Any, geometry: Geometry) -> None:
         header.set_sform(geometry.affine, code=1)
 
 
-def volume_file(config: ExportConfig, labels: NDArray[Any], location: Location) -> tuple[str, Callable[[Path], None]]:
+def volume_file(config: ExportConfig, labels: NDArray[Any], geometry: Geometry) -> tuple[str, Callable[[Path], None]]:
     """The suffix of a label volume, and the function that writes it, in the configured format or that of its image."""
-    if not isinstance(location, VolumeLocation):
-        raise TypeError("a volume needs a VolumeLocation")
-    own = _SOURCES.get(location.source.suffix.lower(), "tiff")
+    own = _SOURCES.get(Path(geometry.file or "").suffix.lower(), "tiff")
     form = own if config.labels_format == "auto" else config.labels_format
     if form == "nifti":
-        return ".nii.gz", partial(write_nifti, labels=labels, location=location)
+        return ".nii.gz", partial(write_nifti, labels=labels, geometry=geometry)
     if form == "zarr":
-        return ".zarr", partial(write_zarr, array=labels, locate=lambda: location)
+        return ".zarr", partial(write_zarr, array=labels, locate=lambda: geometry)
     if form in ENCODERS:
-        return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, location))
-    return ".tif", partial(write_tiff, array=labels, compression=config.compression, locate=lambda: location)
+        return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, geometry))
+    return ".tif", partial(write_tiff, array=labels, compression=config.compression, locate=lambda: geometry)
 
 
 def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:

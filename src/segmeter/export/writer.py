@@ -9,16 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec, Colour
+from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
-from segmeter.data.location import UNKNOWN, Location
+from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
-from segmeter.export.itk import ENCODERS
-from segmeter.export.labels import BLACK, class_folder, encode_labels_png, palette_of
+from segmeter.export.formats import class_folder, encode_labels_png, encode_plane, palette_of
 from segmeter.export.objects import OBJECT_FILES, Encode
-from segmeter.export.volumes import volume_file
+from segmeter.export.volumes import ENCODERS, volume_file
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
 
 Write = Callable[[Path], None]
@@ -36,7 +35,7 @@ class Writer:
     spec
         Gives label maps their range and colours.
     locate
-        From the id of a case to the location of its pixels, which TIFF, Zarr, MHA and NRRD files then state.
+        From the id of a case to the geometry of its pixels, which TIFF, Zarr, MHA and NRRD files then state.
 
     Raises
     ------
@@ -50,7 +49,7 @@ class Writer:
         config: ExportConfig,
         spec: ClassSpec,
         *,
-        locate: Callable[[str], Location] = lambda case_id: UNKNOWN,
+        locate: Callable[[str], Geometry] = lambda case_id: NOWHERE,
     ) -> None:
         self.folder, self.config, self.spec = folder, config, spec
         self.dtype = labels_dtype(config, spec)
@@ -117,8 +116,8 @@ class Writer:
         config, name = self.config, safe_id(case_id)
         tiff = partial(formats.write_tiff, compression=config.compression, locate=partial(self._locate, case_id))
         if config.labels:
-            for folder, plane, colours in self._planes(labels):
-                suffix, write = self._label_format(case_id, plane, colours)
+            for folder, plane, own in self._planes(labels):
+                suffix, write = self._label_format(case_id, plane, own)
                 yield f"{folder}/{name}{suffix}", write
         if config.probs and probs is not None:
             writers: dict[str, Callable[..., None]] = {
@@ -144,21 +143,20 @@ class Writer:
             suffix, encode = OBJECT_FILES[form]
             yield f"objects/{name}{suffix}", partial(_write_objects, encode, case_id, labels, instances, self.spec)
 
-    def _planes(self, labels: NDArray[Any] | LazyArray) -> Iterator[tuple[str, Any, tuple[Colour, ...]]]:
-        """Yield folder, map and colours: once for all classes, or for multilabel once per class, as masks are read."""
+    def _planes(self, labels: NDArray[Any] | LazyArray) -> Iterator[tuple[str, Any, ClassSpec]]:
+        """Yield folder, map and classes: once for all classes, or for multilabel once per class, as masks are read."""
         spec = self.spec
-        folders: list[tuple[str, int | None, tuple[Colour, ...]]] = [("labels", None, spec.colours)]
+        folders: list[tuple[str, int | None, ClassSpec]] = [("labels", None, spec)]
         if spec.is_multilabel:
-            named = enumerate(zip(spec.names, spec.colours, strict=True))
-            folders = [(f"labels/{class_folder(name)}", number, (BLACK, colour)) for number, (name, colour) in named]
-        for folder, number, colours in folders:
+            folders = [(f"labels/{class_folder(name)}", k, spec.of_plane(k)) for k, name in enumerate(spec.names)]
+        for folder, number, own in folders:
             if isinstance(labels, np.ndarray):
                 plane: Any = labels if number is None else labels[number]
-                yield folder, plane.astype(self.dtype, order="C", copy=False), colours
+                yield folder, plane.astype(self.dtype, order="C", copy=False), own
             else:
-                yield folder, formats.LinesOf(labels, self.dtype, number), colours
+                yield folder, formats.LinesOf(labels, self.dtype, number), own
 
-    def _label_format(self, case_id: str, plane: Any, colours: tuple[Colour, ...]) -> tuple[str, Write]:
+    def _label_format(self, case_id: str, plane: Any, spec: ClassSpec) -> tuple[str, Write]:
         """The suffix of a label map, and the function that writes it."""
         form, locate = self.config.picture_format, partial(self._locate, case_id)
         if plane.ndim == 3:
@@ -166,13 +164,12 @@ class Writer:
         if form == "zarr":
             return ".zarr", partial(formats.write_zarr, array=plane, locate=locate)
         if form == "tiff" or isinstance(plane, formats.LinesOf):
-            palette = palette_of(colours, self.spec.ignore_index) if plane.dtype.itemsize == 1 else None
+            palette = palette_of(spec) if plane.dtype.itemsize == 1 else None
             options: dict[str, Any] = {"compression": self.config.compression, "palette": palette, "locate": locate}
             return ".tif", partial(formats.write_tiff, array=plane, **options)
         if form in ENCODERS:
             return f".{form}", lambda path: write_bytes(path, ENCODERS[form](plane, locate()))
-        ignored = self.spec.ignore_index
-        return ".png", lambda path: write_bytes(path, encode_labels_png(plane, colours, ignore_index=ignored))
+        return ".png", lambda path: write_bytes(path, encode_plane(plane, spec))
 
 
 def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
@@ -185,7 +182,7 @@ def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
     """
     wanted = spec.label_dtype if config.dtype == "auto" else np.dtype(config.dtype)
     if wanted.itemsize < spec.label_dtype.itemsize:
-        given = f"{config.dtype!r} for labels up to {max(spec.num_values - 1, spec.ignore_index or 0)}"
+        given = f"{config.dtype!r} for labels up to {max(spec.values)}"
         remedy = "Set export.dtype=uint16, which holds up to 65535."
         raise ConfigError(expected("export", "dtype", "to hold every label", given, remedy))
     return wanted

@@ -256,8 +256,7 @@ class Outbox:
             logits,
             case_id=case_id,
             task=spec.task,
-            num_classes=spec.num_classes,
-            ignore_index=spec.ignore_index,
+            **spec.counting,
             threshold=self._threshold,
             class_map=self._class_map,
         )

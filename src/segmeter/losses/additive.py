@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from segmeter.checks import expected
-from segmeter.classes import CORE, SURE_ABOVE
+from segmeter.classes import CORE, SURE_ABOVE, ClassSpec
 from segmeter.errors import InputError
 from segmeter.losses.targets import valid_mask, widest_float
 
@@ -168,9 +168,9 @@ class SumLoss(AdditiveLoss):
         yield from self.parts.items()  # type: ignore[misc]
 
 
-def additive(loss: nn.Module, ignore_index: int | None) -> AdditiveLoss:
+def additive(loss: nn.Module, spec: ClassSpec) -> AdditiveLoss:
     """Return an additive loss unchanged, and wrap any other as a mean over pixels."""
-    return loss if isinstance(loss, AdditiveLoss) else PixelMeanLoss(loss, ignore_index)
+    return loss if isinstance(loss, AdditiveLoss) else PixelMeanLoss(loss, spec.ignore_index)
 
 
 def divide(sums: torch.Tensor, denominators: torch.Tensor, *, otherwise: float = 1.0) -> torch.Tensor:

@@ -24,7 +24,7 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
     config
         One of the dataclasses of `segmeter.losses.config`, or a registered one.
     spec
-        The data set's task, classes and ignore_index.
+        The data set's task, classes and ignored value.
     class_counts : (K,) int64
         Pixels per class in the training set; needed where ``class_weights`` names a scheme.
 
@@ -83,9 +83,7 @@ def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[n
     from segmeter.losses.additive import SumLoss, additive
 
     weights = {name: weight for name, weight in config.weights if weight > 0}
-    parts = {
-        name: additive(build_loss(getattr(config, name), spec, class_counts), spec.ignore_index) for name in weights
-    }
+    parts = {name: additive(build_loss(getattr(config, name), spec, class_counts), spec) for name in weights}
     return SumLoss(parts, weights)
 
 

@@ -39,7 +39,7 @@ class ComponentStepConfig(RemovingStepConfig):
     """Whether pixels that touch at a corner belong together (8) or not (4)."""
 
 
-@STEPS.register("remove_small_objects", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("remove_small_objects", builder=f"{_ROOM}.masks:build_mask_step")
 class RemoveSmallObjectsConfig(ComponentStepConfig, title="postprocess.remove_small_objects"):
     """Remove components of fewer than `min_pixels` pixels."""
 
@@ -48,14 +48,14 @@ class RemoveSmallObjectsConfig(ComponentStepConfig, title="postprocess.remove_sm
     """The smallest area that stays."""
 
 
-@STEPS.register("largest_component", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("largest_component", builder=f"{_ROOM}.masks:build_mask_step")
 class LargestComponentConfig(ComponentStepConfig, title="postprocess.largest_component"):
     """Keep only the largest component of each class; of equal ones the first in reading order."""
 
     name: str = "largest_component"
 
 
-@STEPS.register("clear_border", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("clear_border", builder=f"{_ROOM}.masks:build_mask_step")
 class ClearBorderConfig(ComponentStepConfig, title="postprocess.clear_border"):
     """Remove components that come within `margin` pixels of the image's edge."""
 
@@ -64,7 +64,7 @@ class ClearBorderConfig(ComponentStepConfig, title="postprocess.clear_border"):
     """Width of the zone along the edge; 0 removes what touches the edge."""
 
 
-@STEPS.register("fill_holes", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("fill_holes", builder=f"{_ROOM}.masks:build_mask_step")
 class FillHolesConfig(StepConfig, title="postprocess.fill_holes"):
     """Give holes in a class to that class, whatever class they held; a hole does not touch the image's edge."""
 
@@ -75,7 +75,7 @@ class FillHolesConfig(StepConfig, title="postprocess.fill_holes"):
     """Connectivity of the hole's own pixels; 4 goes with objects of connectivity 8."""
 
 
-@STEPS.register("opening", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("opening", builder=f"{_ROOM}.masks:build_mask_step")
 class OpeningConfig(RemovingStepConfig, title="postprocess.opening"):
     """Remove parts of a class that a disk does not fit into."""
 
@@ -84,7 +84,7 @@ class OpeningConfig(RemovingStepConfig, title="postprocess.opening"):
     """Radius of the disk."""
 
 
-@STEPS.register("closing", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("closing", builder=f"{_ROOM}.masks:build_mask_step")
 class ClosingConfig(StepConfig, title="postprocess.closing"):
     """Give a class the gaps that a disk does not fit into, whatever class they held."""
 
@@ -102,7 +102,7 @@ class WatershedConfig(StepConfig, title="postprocess.watershed"):
     """Least distance between two centres."""
 
 
-@STEPS.register("smooth", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("smooth", builder=f"{_ROOM}.masks:build_mask_step")
 class SmoothConfig(RemovingStepConfig, title="postprocess.smooth"):
     """Give a pixel to a class where that covers more than half of the disk around it, and take it where less."""
 
@@ -111,7 +111,7 @@ class SmoothConfig(RemovingStepConfig, title="postprocess.smooth"):
     """Radius of the disk; what lies beyond the image does not count."""
 
 
-@STEPS.register("skeleton", builder=f"{_ROOM}.planes:build_mask_step")
+@STEPS.register("skeleton", builder=f"{_ROOM}.masks:build_mask_step")
 class SkeletonConfig(RemovingStepConfig, title="postprocess.skeleton"):
     """Thin each class to its centreline, one pixel wide."""
 

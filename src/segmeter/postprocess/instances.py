@@ -15,8 +15,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.postprocess.config import CoresConfig, DistanceSplitConfig, WatershedConfig
-from segmeter.postprocess.masks import Mask, remove_small
-from segmeter.postprocess.planes import LabelArray, class_indices
+from segmeter.postprocess.masks import LabelArray, Mask, class_indices, remove_small
 
 InstanceArray = NDArray[np.int32]
 

@@ -17,7 +17,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.postprocess.config import STEPS, ClosingConfig, CoresConfig, OpeningConfig
 from segmeter.postprocess.instances import InstanceArray, Split
-from segmeter.postprocess.planes import LabelArray, class_indices
+from segmeter.postprocess.masks import LabelArray, class_indices
 
 Step = Callable[..., LabelArray | Split]  # of labels, and for `cores` with `probs`
 

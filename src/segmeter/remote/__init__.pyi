@@ -5,10 +5,10 @@ from .cache import fetched as fetched
 from .cache import list_place as list_place
 from .cache import listed_size as listed_size
 from .cache import unzipped as unzipped
+from .stores import check_target as check_target
 from .stores import origin as origin
+from .stores import upload_folder as upload_folder
 from .stores import url_of as url_of
-from .upload import check_target as check_target
-from .upload import upload_folder as upload_folder
 
 __all__ = [
     "Listed",

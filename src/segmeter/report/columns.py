@@ -112,17 +112,8 @@ def _told_bytes(column: Column) -> int:
 
 
 def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
-    facts = {
-        "key": column.key,
-        "label": column.label,
-        "kind": column.kind,
-        "group": column.group,
-        "unit": column.unit,
-        "better": column.better,
-        "of": column.of_class,
-        "short": column.short,
-        "shown": column.shown,
-    }
+    kept = ("key", "label", "kind", "group", "unit", "better", "short", "shown")
+    facts = {name: getattr(column, name) for name in kept} | {"of": column.of_class}
     if column.kind == "text":
         return facts | {"values": [_clean(value) for value in column.values]}
     if column.kind == "choice":

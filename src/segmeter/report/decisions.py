@@ -1,11 +1,11 @@
-"""Shows what `segmeter plan` and `segmeter tune` found: tables, charts, and what a statistician would object.
+"""Shows what a decision found (`segmeter plan`, `tune`, `agree`, `suspects`): tables, charts, and its limits.
 
-The page of every decision is made of the same parts, which `Shown` holds.
+The terminal and the page of every decision show the same parts, which `Shown` holds.
 """
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,31 @@ _TUNING_OBJECTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The parts of a decision's page, in this order; the terminal shows tables and notes."""
+    """The parts of a decision; the terminal shows verdicts, tables and notes.
+
+    Parameters
+    ----------
+    tables, further
+        Those that lead, and those that only the page has, folded.
+    rest
+        What the rows of the last leading table are, and where all of them are; the terminal prints the first ones.
+    verdicts, notes, objections
+        Lines: the answer in words, what explains the tables, and what a statistician would object.
+    charts, crops
+        Pictures, each with its caption; a crop is the address of its file's content.
+    ids
+        Case ids that a button of the page copies.
+    """
 
     tables: Sequence[Table]
-    charts: Sequence[tuple[str, Chart]]  # each with its caption
-    notes: Sequence[str]
-    objections: Sequence[str]
+    further: Sequence[Table] = ()
+    rest: str = ""
+    verdicts: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    objections: Sequence[str] = ()
+    charts: Sequence[tuple[str, Chart]] = ()
+    crops: Sequence[tuple[str, str]] = ()
+    ids: Sequence[str] = ()
 
 
 def write_shown(folder: Path, name: str, shown: Shown) -> list[Path]:
@@ -61,11 +80,11 @@ def write_shown(folder: Path, name: str, shown: Shown) -> list[Path]:
 
 
 def print_shown(shown: Shown, paths: Mapping[str, Path]) -> None:
-    """Print the tables, the notes and where the files are."""
+    """Print the tables, the lines below them, and where the files are."""
     out = Printer(None)
     for table in shown.tables:
-        out.table(table)
-    for line in shown.notes:
+        out.table(table.first(MOST_ROWS, shown.rest) if shown.rest and table is shown.tables[-1] else table)
+    for line in (*shown.verdicts, *shown.notes):
         out.line(line)
     sys.stdout.write("".join(f"{name:<9} {path}\n" for name, path in paths.items()))
 
@@ -73,13 +92,8 @@ def print_shown(shown: Shown, paths: Mapping[str, Path]) -> None:
 def decision_values(shown: Shown) -> dict[str, Any]:
     """Gather the values of the page."""
     charts = [(caption, Markup(chart.svg())) for caption, chart in shown.charts]
-    sections = [
-        ("answer", "Answer"),
-        *([("curves", "Curves")] if charts else []),
-        ("objections", "Objections"),
-        ("run", "Run"),
-    ]
-    return {"shown": shown, "charts": charts, "sections": sections}
+    there = {"answer": True, "curves": charts, "crops": shown.crops, "objections": shown.objections, "run": True}
+    return {"shown": shown, "charts": charts, "sections": [(name, name.capitalize()) for name in there if there[name]]}
 
 
 def show_plan(result: Mapping[str, Any]) -> Shown:
@@ -230,6 +244,3 @@ def _is_float(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-DECISIONS: dict[str, Callable[[Mapping[str, Any]], Shown]] = {"plan.json": show_plan, "tune.json": show_tuned}

@@ -1,6 +1,7 @@
 """Draws a small chart of curves, points and marks, as SVG for pages and as PNG for everything else.
 
-Both are made of the same lines, shapes and texts, so that they can't differ. Pages of decisions show one chart each.
+Both are made of the same lines, shapes and texts, so that they can't differ. Pages of decisions show one chart each,
+and notebooks the distribution of a score over cases.
 """
 
 import io
@@ -8,15 +9,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 WIDTH, HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 26, 44
 _SCALE = 2  # of the PNG
-_INK, _SOFT, _GRID = "#1c2128", "#626c7a", "#e1e5ea"
+_INK, _GRID = "#737c88", "#80889040"  # read on light and on dark notebooks
 COLOURS = ("#2f6fde", "#e0662a", "#1a9d74", "#9a56c9")
 _MOST_TICKS = 6
+_BINS = 20  # of a distribution
 
 XY = tuple[float, float]
 
@@ -99,19 +104,19 @@ class Chart:
             side = "end" if x(at) > WIDTH * 0.6 else "start"
             shapes.append(_Text((x(at) + (5 if side == "start" else -5), _TOP + 12), text, COLOURS[1], side))
         for text, at in self.horizontal.items():
-            shapes.append(_Line([(_LEFT, y(at)), (WIDTH - _RIGHT, y(at))], _SOFT, width=1))
-            shapes.append(_Text((WIDTH - _RIGHT - 4, y(at) - 4), text, _SOFT, "end"))
+            shapes.append(_Line([(_LEFT, y(at)), (WIDTH - _RIGHT, y(at))], _INK, width=1))
+            shapes.append(_Text((WIDTH - _RIGHT - 4, y(at) - 4), text, _INK, "end"))
         return shapes
 
     def _axes(self, x: Callable[[float], float], y: Callable[[float], float], xs: XY, ys: XY) -> list["_Line | _Text"]:
         bottom, shapes = HEIGHT - _BOTTOM, list[_Line | _Text]()
         for tick in _ticks(*ys):
             shapes.append(_Line([(_LEFT, y(tick)), (WIDTH - _RIGHT, y(tick))], _GRID, width=1))
-            shapes.append(_Text((_LEFT - 6, y(tick) + 4), f"{tick:g}", _SOFT, "end"))
+            shapes.append(_Text((_LEFT - 6, y(tick) + 4), f"{tick:g}", _INK, "end"))
         for tick in _log_ticks(*xs) if self.log_x else _ticks(*xs):
-            shapes.append(_Line([(x(tick), bottom), (x(tick), bottom + 4)], _SOFT, width=1))
-            shapes.append(_Text((x(tick), bottom + 17), f"{tick:g}", _SOFT, "middle"))
-        shapes.append(_Line([(_LEFT, bottom), (WIDTH - _RIGHT, bottom)], _SOFT, width=1))
+            shapes.append(_Line([(x(tick), bottom), (x(tick), bottom + 4)], _INK, width=1))
+            shapes.append(_Text((x(tick), bottom + 17), f"{tick:g}", _INK, "middle"))
+        shapes.append(_Line([(_LEFT, bottom), (WIDTH - _RIGHT, bottom)], _INK, width=1))
         shapes.append(_Text(((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8), self.x_label, _INK, "middle"))
         shapes.append(_Text((8, 15), self.y_label, _INK, "start"))
         at = WIDTH - _RIGHT
@@ -119,6 +124,49 @@ class Chart:
             shapes.append(_Text((at, 15), curve.name, curve.colour, "end"))
             at -= 7 * len(curve.name) + 16
         return shapes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histogram:
+    """How many cases have which score; a notebook shows it as a picture.
+
+    Parameters
+    ----------
+    title
+        The score, in words.
+    counts, edges
+        Numbers of cases (N,), and the ends of the bins (N + 1,).
+    undefined, infinite
+        Numbers of the cases that have no place on the axis.
+    """
+
+    title: str
+    counts: NDArray[Any]
+    edges: NDArray[Any]
+    undefined: int
+    infinite: int
+
+    @classmethod
+    def of(cls, title: str, values: NDArray[Any]) -> "Histogram":
+        """Count values (N,) in twenty bins from 0 to 1, or between their extremes if some lie outside."""
+        finite = values[np.isfinite(values)]
+        inside = not finite.size or (finite.min() >= 0 and finite.max() <= 1)
+        counts, edges = np.histogram(finite, _BINS, (0, 1) if inside else None)
+        undefined = int(np.isnan(values).sum())
+        infinite = len(values) - len(finite) - undefined
+        return cls(title=title, counts=counts, edges=edges, undefined=undefined, infinite=infinite)
+
+    def __repr__(self) -> str:
+        left = [f"{count} {name}" for name in ("undefined", "infinite") if (count := getattr(self, name))]
+        cases = int(self.counts.sum()) + self.undefined + self.infinite
+        return f"{self.title}, {', '.join([f'{cases} cases', *left])}"
+
+    def _repr_svg_(self) -> str:
+        bars = list(zip(self.edges[:-1], self.edges[1:], self.counts.tolist(), strict=True))
+        band = [(float(end), 0.0, float(count)) for *ends, count in bars for end in ends]
+        curve = Curve(name="", points=[(at, top) for at, _, top in band], band=band)
+        highest = max(1.0, float(self.counts.max()))
+        return Chart(curves=[curve], x_label=repr(self), y_label="cases", y_range=(0, highest)).svg()
 
 
 @dataclass(frozen=True)

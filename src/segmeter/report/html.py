@@ -1,6 +1,7 @@
 """Writes the report of a run: one HTML file that loads nothing and escapes every name."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,12 +10,12 @@ from pydantic import Field
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.files import link_error, write_bytes
+from segmeter.files import write_bytes
 from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import Form, Summary, read_json_lines
 from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
-from segmeter.report.decisions import DECISIONS, decision_values
+from segmeter.report.decisions import Shown, decision_values, show_plan, show_tuned
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
@@ -23,8 +24,8 @@ from segmeter.report.page.training import SCRIPTS as TRAINING_SCRIPTS
 from segmeter.report.page.training import training_values
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, read_notes, take_turns
 from segmeter.report.pictures.layers import FOLDER, NOTES
-from segmeter.report.readers import AGREED, agreement_values
-from segmeter.report.suspects import LABEL_NEXT, SUSPECTS, label_next_values, suspects_values
+from segmeter.report.readers import show_agreement
+from segmeter.report.suspects import show_label_next, show_suspects
 
 
 class _Comparison(Form):
@@ -37,27 +38,35 @@ class _Comparison(Form):
     other_orders: dict[str, list[str]] = Field(default_factory=dict)
 
 
-OWN_PAGES = ("compare.html", "agree.html", "suspects.html", "label_next.html")  # the others are called report.html
-
-
 class _Page(NamedTuple):
     """A page that shows one file of results."""
 
+    name: str
     template: str
     values: Callable[[Path, Any, ReportConfig], dict[str, Any]]
     scripts: Sequence[str]
-    form: Any = dict[str, Any]
+    read: Callable[[Path], Any] = load_json
+
+
+def _decision(name: str, show: Callable[[Any, Path], Shown], form: Any = dict[str, Any]) -> _Page:
+    values = lambda folder, read, _: decision_values(show(read, folder))  # noqa: E731
+    return _Page(name, "decision.html", values, ("sorting", "copying"), partial(load_json, form=form))
 
 
 _PAGES = {
-    "compare.json": _Page("compare.html", comparison_values, COMPARISON_SCRIPTS, _Comparison),
-    AGREED: _Page("agree.html", lambda folder, read, _: agreement_values(folder, read), ("dom", "sorting"), Agreement),
-    SUSPECTS: _Page(
-        "suspects.html", lambda folder, read, _: suspects_values(folder, read), ("dom", "sorting", "suspects")
+    "plan.json": _decision("report.html", lambda read, _: show_plan(read)),
+    "tune.json": _decision("report.html", lambda read, _: show_tuned(read)),
+    "agree.json": _decision("agree.html", lambda read, _: show_agreement(read), Agreement),
+    "suspects.json": _decision("suspects.html", show_suspects),
+    "label_next.json": _decision("label_next.html", lambda read, _: show_label_next(read)),
+    "compare.json": _Page(
+        "compare.html", "compare.html", comparison_values, COMPARISON_SCRIPTS, partial(load_json, form=_Comparison)
     ),
-    LABEL_NEXT: _Page("label_next.html", lambda _, read, __: label_next_values(read), ("dom", "sorting")),
+    "metrics.json": _Page("report.html", "report.html", evaluation_values, SCRIPTS, partial(load_json, form=Summary)),
+    "history.jsonl": _Page(
+        "report.html", "train.html", training_values, TRAINING_SCRIPTS, partial(if_there, read_json_lines)
+    ),
 }
-_NOTHING: dict[str, Any] = {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
 
 
 def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
@@ -87,30 +96,17 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
         rule = "to be the folder of a run"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
     config = config or ReportConfig()
-    for name, show in DECISIONS.items():
-        if (decided := load_json(run_folder / name)) is not None:
-            shown = _checked(run_folder, name, lambda: decision_values(show(decided)))  # noqa: B023
-            return _write(run_folder, "decision.html", shown, scripts=("sorting",), config=config)
     for name, page in _PAGES.items():
-        if (read := load_json(run_folder / name, page.form)) is not None:
+        if (read := page.read(run_folder / name)) is not None:
             values = _checked(run_folder, name, lambda: page.values(run_folder, read, config))  # noqa: B023
-            return _write(run_folder, page.template, values, scripts=page.scripts, config=config)
-    summary = load_json(run_folder / "metrics.json", Summary)
-    history = if_there(read_json_lines, run_folder / "history.jsonl")
-    if summary is not None:
-        if (run_folder / "cases.parquet").is_symlink():  # pyarrow would follow it
-            raise link_error(run_folder / "cases.parquet")
-        found = _checked(run_folder, "metrics.json", lambda: evaluation_values(run_folder, summary, config))
-    elif history is not None:
-        values = training_values(run_folder, history, config)
-        return _write(run_folder, "train.html", values, scripts=TRAINING_SCRIPTS, config=config)
-    elif (run_folder / "predictions").is_dir() or (run_folder / FOLDER).is_dir():
-        found = prediction_values(run_folder, config)
-    else:
+            return _write(run_folder, page, values, config=config)
+    if not ((run_folder / "predictions").is_dir() or (run_folder / FOLDER).is_dir()):
         rule = "to hold metrics.json, history.jsonl, compare.json or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
-    scripts = SCRIPTS if found.get("explorer") else ("dom", "sorting")
-    return _write(run_folder, "report.html", _NOTHING | found, scripts=scripts, config=config)
+    values = prediction_values(run_folder, config)
+    scripts = SCRIPTS if values["explorer"] else ("dom", "sorting")
+    page = _Page("report.html", "report.html", evaluation_values, scripts)
+    return _write(run_folder, page, values, config=config)
 
 
 def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -125,35 +121,32 @@ def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dic
         raise InputError(expected("write_report", name, rule, given, remedy)) from error
 
 
-def _write(
-    folder: Path, template: str, values: Mapping[str, Any], *, scripts: Sequence[str], config: ReportConfig
-) -> Path:
+def _write(folder: Path, page: _Page, values: Mapping[str, Any], *, config: ReportConfig) -> Path:
     """Fill a template with its values and the facts of the run."""
-    page = render(
-        template,
-        scripts=scripts,
+    content = render(
+        page.template,
+        scripts=page.scripts,
         linked=config.pictures == "link",
         title=folder.resolve().name,
         run=load_run(folder),
         config_text=config_text(folder / "config.yaml"),
         **values,
     )
-    path = folder / (template if template in OWN_PAGES else "report.html")
-    write_bytes(path, page)
-    return path
+    write_bytes(folder / page.name, content)
+    return folder / page.name
 
 
 def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
     """Gather the cases that have a picture, which have no scores."""
     notes = [read_notes(path.parent) for path in sorted((folder / FOLDER).glob(f"*/{NOTES}"))]
     if not notes:
-        return {"sections": [("run", "Run")]}
+        return {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
     ids = sorted(each["case"] for each in notes)
     (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
     columns = [Column(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
     explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)
-    return {"explorer": explorer, "sections": [("cases", "Cases"), ("run", "Run")]}
+    return {"evaluation": None, "explorer": explorer, "sections": [("cases", "Cases"), ("run", "Run")]}
 
 
 def _drawn_spec(notes: list[dict[str, Any]]) -> ClassSpec:

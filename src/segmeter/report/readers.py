@@ -1,40 +1,28 @@
-"""The tables and the page of an agreement between readers, for the terminal and for agree.html."""
+"""Shows an agreement between readers, of `segmeter agree`: the tables and the words of its terminal and its page."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Mapping
+from typing import Any
 
 from segmeter.metrics.summary.agreement import CERTAIN
-from segmeter.report.figures import UNDEFINED, interval, number, probability, signed, title
-from segmeter.report.tables import Printer, Table
-
-AGREED = "agree.json"
-_CELL = (128, 46)  # width and height of a cell of the picture, pixels
-_NAMES = 150  # width of the names beside it
+from segmeter.report.decisions import Shown
+from segmeter.report.figures import interval, number, probability, signed, title
+from segmeter.report.tables import Table
 
 
-def print_agreement(result: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print the matrix of the headline, each reader's agreement with the others, and who stands apart."""
-    out = Printer(file)
-    entry, names = result["scores"][result["headline"]], [*result["readers"], *result["models"]]
-    cells = [[a, *(_mean(entry["matrix"][a].get(b)) for b in names)] for a in names]
-    heading = f"{title(result['headline'])}, mean over {result['n_cases']} cases: a row is the reference"
-    out.table(Table(heads=["", *names], rows=cells, title=heading, strong=()))
-    rows = [
-        [
-            row["name"],
-            f"{row['majority']} {row['majority_ci95']}".rstrip(),
-            f"{row['rest']} {row['rest_ci95']}".rstrip(),
-            f"{row['contrast']} {row['contrast_ci95']}".rstrip(),
-            row["p"],
-        ]
-        for row in _readers(result, entry)
-    ]
-    heads = ["reader", "with the majority", "with the rest's majority", "contrast", "p (Holm)"]
-    strong = [place for place, name in enumerate(names) if name in result["apart"]]
-    out.table(Table(heads=heads, rows=rows, strong=strong))
-    for line in [*verdicts(result), *notes(result)]:
-        out.line(line)
+def show_agreement(result: Mapping[str, Any]) -> Shown:
+    """Lay out agree.json: the matrix of the headline, each reader's agreement with the others, and who stands apart."""
+    leading = result["scores"][result["headline"]]
+    words = f"{title(result['headline'])}, mean over {result['n_cases']} cases: a row is the reference"
+    further = []
+    for name, entry in result["scores"].items():
+        further += [_readers(result, entry, title(name))] if entry is not leading else []
+        further.append(_pairs(result, entry, f"{title(name)} of each pair"))
+    return Shown(
+        tables=[_matrix(result, leading, words), _readers(result, leading, f"readers by {title(result['headline'])}")],
+        further=further,
+        verdicts=verdicts(result),
+        notes=notes(result),
+    )
 
 
 def verdicts(result: Mapping[str, Any]) -> list[str]:
@@ -90,89 +78,54 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     return lines + ([resampling["warning"]] if resampling["warning"] else [])
 
 
-def agreement_values(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Gather the values of the page from agree.json."""
-    headline, names = result["headline"], [*result["readers"], *result["models"]]
-    scores = [
-        {"name": title(name), "rows": _readers(result, entry), "pairs": _pairs(names, entry["matrix"])}
-        for name, entry in result["scores"].items()
-    ]
-    leading = result["scores"][headline]
-    values = {
-        "headline": title(headline),
-        "n_cases": result["n_cases"],
-        "verdicts": verdicts(result),
-        "notes": notes(result),
-        "picture": _picture(names, leading["matrix"], better=leading["better"]),
-        "first": scores[0],
-        "others": scores[1:],
-    }
-    return {"agreement": values, "sections": [("matrix", "Matrix"), ("readers", "Readers"), ("run", "Run")]}
+def _names(result: Mapping[str, Any]) -> list[str]:
+    return [*result["readers"], *result["models"]]
 
 
 def _mean(entry: Mapping[str, Any] | None) -> str:
     return "" if entry is None else number(entry["mean"])
 
 
-def _readers(result: Mapping[str, Any], entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List readers, then models: agreement with both majorities, the contrast, and its place on a common scale."""
-    contrasts = entry["contrast"]
-    ends = [end for one in contrasts.values() for end in (one["mean"], *(one["ci95"] or ())) if isinstance(end, float)]
-    widest, rows = max(map(abs, ends), default=0.0), []
-    for name in (*result["readers"], *result["models"]):
-        row: dict[str, Any] = {"name": name, "model": name in result["models"]}
-        for kind in ("majority", "rest"):
-            one = entry[kind].get(name)
-            row |= {kind: _mean(one), f"{kind}_ci95": interval(one["ci95"], 3) if one else ""}
-        found = contrasts.get(name)
-        numbers = [found["mean"], *(found["ci95"] or ())] if found else []
-        drawn = len(numbers) == 3 and widest > 0 and all(isinstance(each, float) for each in numbers)
-        places = [50 + 48 * each / widest for each in numbers] if drawn else []
-        rows.append(
-            row
-            | {
-                "contrast": signed(found["mean"]) if found else "",
-                "contrast_ci95": interval(found["ci95"], 3) if found else "",
-                "p": probability(found.get("p_holm")) if found else "",
-                "apart": bool(found and found.get("apart")),
-                "bar": {"middle": places[0], "low": places[1], "width": places[2] - places[1]} if drawn else None,
-            }
-        )
-    return rows
+def _with_ends(entry: Mapping[str, Any] | None) -> str:
+    return "" if entry is None else f"{_mean(entry)} {interval(entry['ci95'], 3)}".rstrip()
 
 
-def _pairs(names: Sequence[str], matrix: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {"reference": a, "reader": b, "mean": _mean(one), "ci95": interval(one["ci95"], 3), "n": one["n_used"]}
-        for a in names
-        for b, one in matrix[a].items()
-    ]
-
-
-def _picture(names: Sequence[str], matrix: Mapping[str, Mapping[str, Any]], *, better: str | None) -> dict[str, Any]:
-    """Lay out the matrix as cells, the darker the better the agreement."""
-    width, height = _CELL
+def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
+    """The mean score of each pair, the darker the better the agreement."""
+    names, matrix = _names(result), entry["matrix"]
     known = [one["mean"] for row in matrix.values() for one in row.values() if isinstance(one["mean"], float)]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    cells = []
-    for i, a in enumerate(names):
-        for j, b in enumerate(names):
-            one = matrix[a].get(b)
-            share = 0.0
-            if one and isinstance(one["mean"], float) and high > low:
-                share = (one["mean"] - low) / (high - low)
-                share = 1 - share if better == "lower" else share
-            cells.append(
-                {
-                    "x": _NAMES + j * width,
-                    "y": (i + 1) * height,
-                    "opacity": 0.06 + 0.4 * share,
-                    "text": UNDEFINED if one and one["mean"] is None else _mean(one),
-                    "ends": interval(one["ci95"], 3) if one else "",
-                    "title": f"{b} against {a}",
-                }
-            )
-    heads = [{"x": _NAMES + j * width, "name": name} for j, name in enumerate(names)]
-    sides = [{"y": (i + 1) * height, "name": name} for i, name in enumerate(names)]
-    size = {"width": _NAMES + len(names) * width, "height": (len(names) + 1) * height}
-    return {"cells": cells, "heads": heads, "sides": sides, "cell": {"width": width, "height": height}, **size}
+
+    def shade(one: Mapping[str, Any] | None) -> int:
+        if one is None or not isinstance(one["mean"], float) or high == low:
+            return -1
+        share = (one["mean"] - low) / (high - low)
+        return round(4 * (1 - share if entry["better"] == "lower" else share))
+
+    cells = [[matrix[a].get(b) for b in names] for a in names]
+    rows = [[a, *map(_mean, row)] for a, row in zip(names, cells, strict=True)]
+    shades = [[-1, *map(shade, row)] for row in cells]
+    return Table(heads=["", *names], rows=rows, title=words, strong=(), shades=shades)
+
+
+def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
+    """Readers, then models: agreement with both majorities, and the contrast."""
+    rows, apart = [], []
+    for place, name in enumerate(_names(result)):
+        found = entry["contrast"].get(name)
+        contrast = f"{signed(found['mean'])} {interval(found['ci95'], 3)}".rstrip() if found else ""
+        p = probability(found.get("p_holm")) if found else ""
+        rows.append([name, *(_with_ends(entry[kind].get(name)) for kind in ("majority", "rest")), contrast, p])
+        apart += [place] if found and found.get("apart") else []
+    heads = ["reader", "with the majority", "with the rest's majority", "contrast", "p (Holm)"]
+    return Table(heads=heads, rows=rows, title=words, strong=apart)
+
+
+def _pairs(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
+    matrix = entry["matrix"]
+    rows = [
+        [a, b, _mean(one), interval(one["ci95"], 3), str(one["n_used"])]
+        for a in _names(result)
+        for b, one in matrix[a].items()
+    ]
+    return Table(heads=["reference", "reader", "mean", "95 %", "cases"], rows=rows, names=2, title=words, strong=())

@@ -1,9 +1,9 @@
-"""The tables and pages of suspects and of images to label next, with a crop of each suspect."""
+"""Shows the suspects and the images to label next that `segmeter suspects` found, and draws a crop of each suspect."""
 
 import base64
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,17 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.objects.planted import SHARE
 from segmeter.metrics.objects.suspects import DRAWN, KINDS
 from segmeter.records import read_own
+from segmeter.report.decisions import Shown
 from segmeter.report.figures import number
 from segmeter.report.pictures.flatten import draw_overlay
-from segmeter.report.pictures.images import display_image, encode
-from segmeter.report.tables import MOST_ROWS, Printer, Table
+from segmeter.report.pictures.maps import display_image, encode
+from segmeter.report.tables import Table
 
-SUSPECTS, LABEL_NEXT = "suspects.json", "label_next.json"
 CROPS = "crops"
 _MARGIN, _LEAST, _PANEL = 12, 48, 170  # around a suspect, smallest edge of a crop, and edge of a panel, pixels
 _WORDS = {
-    "extra": "extra object: the model sees background",
-    "missing": "missing object: the model sees one",
+    "extra": "extra: the model sees background",
+    "missing": "missing: the model sees an object",
     "class": "other class",
     "border": "border elsewhere",
 }
@@ -51,32 +51,47 @@ def draw_crop(
     return encode(draw_overlay(*maps, panel=_PANEL), "WEBP", quality=80, method=2)
 
 
-def print_suspects(result: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print how many suspects of each kind there are, the first ones, and what the chance means."""
-    out = Printer(file)
-    rows = [
-        [kind, str(one["found"]), number(one["expected"], 1), number(one["recovered"], 2)]
+def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
+    """Lay out suspects.json, with the crops in the run's folder."""
+    kinds = [
+        [
+            _WORDS[kind],
+            str(one["found"]),
+            number(one["expected"], 1),
+            f"{number(one['recovered'], 2)} of {one['planted']}",
+        ]
         for kind, one in result["kinds"].items()
     ]
-    out.table(Table(heads=["kind", "suspects", "errors expected", "planted errors found"], rows=rows, strong=()))
-    listed = [
-        [one["case_id"], _says(one), number(one["chance"], 2), f"{one['top']}, {one['left']}", str(one["size"])]
-        for one in result["suspects"]
+    rows, crops = [], []
+    for one in result["suspects"]:
+        place = [str(one["top"]), str(one["left"]), str(one["size"]), f"{one['size_z']:+.1f}"]
+        rows.append([str(one["rank"]), one["case_id"], _says(one), number(one["chance"], 2), *place])
+        path = folder / CROPS / f"{one['rank']}.webp"
+        if path.is_file():
+            words = f"{one['rank']}. {_says(one)} in {one['case_id']}, chance {number(one['chance'], 2)}"
+            crops.append((words, "data:image/webp;base64," + base64.b64encode(read_own(path)).decode()))
+    heads = ["rank", "case", "suspect", "chance", "line", "column", "pixels", "size_z"]
+    return Shown(
+        tables=[
+            Table(heads=["kind", "suspects", "errors expected", "planted errors found"], rows=kinds, strong=()),
+            Table(heads=heads, rows=rows, names=3, strong=()),
+        ],
+        rest="suspects in suspects.json and on the page.",
+        notes=notes(result),
+        crops=crops,
+        ids=list(dict.fromkeys(one["case_id"] for one in result["suspects"])),
+    )
+
+
+def show_label_next(result: Mapping[str, Any]) -> Shown:
+    """Lay out label_next.json."""
+    rows = [
+        [str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in result["images"]
     ]
-    table = Table(heads=["case", "suspect", "chance", "line, column", "pixels"], rows=listed, names=2, strong=())
-    out.table(table.first(MOST_ROWS, "suspects in suspects.json and on the page."))
-    for line in notes(result):
-        out.line(line)
-
-
-def print_label_next(result: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print the first images to label."""
-    out = Printer(file)
-    rows = [[one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in result["images"]]
-    table = Table(heads=["image", f"{result['by']} (nats)", "distance"], rows=rows, strong=())
-    out.table(table.first(MOST_ROWS, "images in label_next.json and on the page."))
-    for line in label_next_notes(result):
-        out.line(line)
+    table = Table(heads=["rank", "image", f"{result['by']} (nats)", "distance"], rows=rows, names=2, strong=())
+    rest = "images in label_next.json and on the page."
+    ids = [one["case_id"] for one in result["images"]]
+    return Shown(tables=[table], rest=rest, notes=label_next_notes(result), ids=ids)
 
 
 def notes(result: Mapping[str, Any]) -> list[str]:
@@ -106,26 +121,6 @@ def label_next_notes(result: Mapping[str, Any]) -> list[str]:
         "gain: entropy of the mean minus the mean of the entropies" if result["by"] == "disagreement" else single,
         "images chosen this way are not a random sample: do not measure on them",
     ]
-
-
-def suspects_values(folder: Path, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Gather the values of the page from suspects.json and the crops."""
-    rows = []
-    for one in result["suspects"]:
-        path = folder / CROPS / f"{one['rank']}.webp"
-        crop = "data:image/webp;base64," + base64.b64encode(read_own(path)).decode() if path.is_file() else None
-        rows.append({**one, "says": _says(one), "size_z": f"{one['size_z']:+.1f}", "crop": crop})
-    kinds = [{"name": kind, "words": _WORDS[kind], **one} for kind, one in result["kinds"].items()]
-    values = {"kinds": kinds, "shown": [row for row in rows if row["crop"]], "rows": rows, "notes": notes(result)}
-    return {"suspects": values, "sections": [("suspects", "Suspects"), ("list", "List"), ("run", "Run")]}
-
-
-def label_next_values(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Gather the values of the page from label_next.json."""
-    widest = max((one["gain"] for one in result["images"]), default=0.0) or 1.0
-    rows = [{**one, "bar": 100 * one["gain"] / widest} for one in result["images"]]
-    values = {"rows": rows, "by": result["by"], "notes": label_next_notes(result)}
-    return {"label_next": values, "sections": [("images", "Images"), ("run", "Run")]}
 
 
 def _says(one: Mapping[str, Any]) -> str:

@@ -36,6 +36,8 @@ class Table:
         Lines above and below; "" for none.
     strong
         Indices of the rows that lead.
+    shades
+        How dark a page shows each cell, 0 to 4, or -1 for not at all; () for a table without shades.
     """
 
     heads: Sequence[str]
@@ -44,6 +46,7 @@ class Table:
     title: str = ""
     note: str = ""
     strong: Collection[int] = (0,)
+    shades: Sequence[Sequence[int]] = ()
 
     def first(self, most: int, rest: str) -> "Table":
         """Keep the first rows, and say where the rest is; `rest` names what the rows are, in the plural."""

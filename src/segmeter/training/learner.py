@@ -139,7 +139,7 @@ class Learner:
         self.schedule = SCHEDULES.build(settings.schedule)
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
-        self.loss = additive(job.model.loss, self.segmenter.card.spec.ignore_index).to(device)
+        self.loss = additive(job.model.loss, self.segmenter.card.spec).to(device)
         if config.accumulate > 1 and not self.loss.adds:
             _LOG.warning(
                 "training: the region loss is computed over each forward pass (over=batch), so accumulate=%d averages "

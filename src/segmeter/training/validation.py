@@ -142,7 +142,7 @@ def take_share(
     """
     share = Share()
     try:
-        whole = additive(loss, cases.spec.ignore_index)
+        whole = additive(loss, cases.spec)
         for index, prediction, counts in _predict(predictor, cases, whole, world, probs=needs_probs(steps)):
             if stop:
                 share.signal = stop.number

@@ -17,9 +17,8 @@ from segmeter.cli.commands._parts import (
     take_shard,
 )
 from segmeter.cli.config.schema import EvalConfig, PredictConfig
-from segmeter.data.build import build_dataset
 from segmeter.data.config import CamvidConfig
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation.manifest import SCHEMA
 from segmeter.models.config import UnetConfig

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.cli.main import main
-from segmeter.data.known_classes import CITYSCAPES_IDS
+from segmeter.data.classes_config import CITYSCAPES_IDS
 from tests.data.formats_written import coco_content, draw_mask
 from tests.differential.peers import load, quiet
 

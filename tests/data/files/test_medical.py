@@ -39,17 +39,6 @@ def test_the_place_of_a_turned_volume_is_simpleitks(suffix, tmp_path):
         np.testing.assert_allclose(place, [-left, -back, up, 1], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("suffix", [".mha", ".nrrd"])
-def test_pixels_in_another_file_are_refused(suffix, tmp_path):
-    sitk = library("SimpleITK")
-    image = sitk.GetImageFromArray(draw_mask())
-    detached = tmp_path / ("a.mhd" if suffix == ".mha" else "a.nhdr")
-    sitk.WriteImage(image, str(detached))
-    path = detached.rename(tmp_path / f"b{suffix}")
-    with pytest.raises(DataError, match="to hold its pixels itself"):
-        values(path)
-
-
 @pytest.mark.parametrize(
     ("suffix", "old", "new", "rule"),
     [

@@ -3,10 +3,9 @@ import shutil
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset
 from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import open_images
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import BINARY, folder, make_folder, noise, put
 from tests.volumes_made import CLASSES, write_cases

@@ -4,9 +4,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset
 from segmeter.data.config import CellsConfig, FolderConfig
 from segmeter.data.folders.folds import check_dealing, deal_folds, describe_dealing, read_strata
+from segmeter.data.verification.report import build_dataset
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, put
 

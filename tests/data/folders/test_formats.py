@@ -6,8 +6,8 @@ import nibabel
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.dataset import Dataset
+from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import DataError
 from segmeter.export.objects import compress_runs
 from tests.data.crafted import folder, noise, put, write_zarr

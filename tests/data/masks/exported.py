@@ -6,7 +6,7 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.options import Reading
-from segmeter.postprocess.polygons import polygonise
+from segmeter.postprocess.objects import polygonise
 from tests.data.crafted import put
 from tests.data.formats_written import NAMES
 

@@ -10,7 +10,7 @@ import pytest
 from segmeter.classes import ClassSpec
 from segmeter.data.masks.outlines import read_outlines
 from segmeter.errors import DataError
-from segmeter.postprocess.polygons import polygonise
+from segmeter.postprocess.objects import polygonise
 from tests.data.masks.test_drawn import reading_of
 
 SPEC = ClassSpec(task="multiclass", names=("background", "tumour", "stroma"), colours=((0, 0, 0),) * 3)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from segmeter.data.build import open_splits
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
+from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
 from tests.data.crafted import folder, noise, put
 from tests.data.formats_written import NAMES

@@ -6,7 +6,6 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.verification.intensity import (
     LEVELS,
     SHOWN,
@@ -19,7 +18,7 @@ from segmeter.data.verification.intensity import (
     scale_warnings,
     unit_moments,
 )
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
 from tests.data.crafted import folder, make_folder, noise, put
 

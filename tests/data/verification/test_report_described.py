@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from segmeter.data.build import open_splits
 from segmeter.data.config import FolderConfig
-from segmeter.data.verification.report import describe_report
+from segmeter.data.verification.report import describe_report, open_splits
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from segmeter.checks import condense
-from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.verification import cache as verified
 from segmeter.data.verification import verify
-from segmeter.data.verification.report import check_dataset
+from segmeter.data.verification.report import build_dataset, check_dataset, open_splits
 from segmeter.errors import DataError
 from segmeter.provenance import cache_folder
 from tests.data.crafted import encoded, folder, make_folder, noise, put

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.data.build import build_dataset
 from segmeter.data.config import FolderConfig
 from segmeter.data.verification import verify
 from segmeter.data.verification.counting import count_classes, count_decided
 from segmeter.data.verification.intensity import measure_image
+from segmeter.data.verification.report import build_dataset
 
 
 @pytest.fixture

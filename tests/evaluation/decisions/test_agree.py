@@ -17,7 +17,6 @@ from segmeter.evaluation.decisions.agree import (
     find_cases,
     masks_of_run,
     name_readers,
-    with_undecided,
 )
 from segmeter.evaluation.decisions.config import AgreeKeys
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -90,8 +89,8 @@ def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path: Pat
 
 
 def test_undecided_pixels_get_a_value_that_is_no_class() -> None:
-    assert with_undecided(BINARY).ignore_index == 255
-    assert with_undecided(THREE) is THREE
+    assert BINARY.with_ignored().ignore_index == 255
+    assert THREE.with_ignored() is THREE
 
 
 def test_the_value_of_undecided_pixels_is_refused_in_masks_that_ignore_nothing(tmp_path: Path) -> None:

@@ -58,12 +58,14 @@ def test_two_writings_in_any_order_give_the_same_bytes(tmp_path):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
-def test_groups_of_rows_join_to_the_same_content(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("bound", "value"), [("BLOCK", 3), ("CELLS", 3 * 9)])
+def test_groups_of_rows_join_to_the_same_content(tmp_path, monkeypatch, bound, value):
     rows = random_rows(10, extra={"x": 0.5})
     write_cases(tmp_path, rows, class_spec())
     text = (tmp_path / "cases.csv").read_bytes()
-    monkeypatch.setattr(module, "BLOCK", 3)
+    monkeypatch.setattr(module, bound, value)
     write_cases(tmp_path, rows, class_spec())
+    assert [len(part) for part in module.as_table(rows).parts()] == [3, 3, 3, 1]
     assert (tmp_path / "cases.csv").read_bytes() == text
     assert [row.case_id for row in read_cases(tmp_path)] == [row.case_id for row in rows]
 

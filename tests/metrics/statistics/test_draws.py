@@ -40,14 +40,14 @@ def test_blocks_do_not_change_the_draws(monkeypatch):
 def test_threads_do_not_change_the_draws_nor_their_order(monkeypatch, cores):
     """Mutation seen to fail: every block drawn from the start of the stream."""
     whole = all_weights(5, 100, 4)
-    for name, value in (("_DRAWN", 50), ("_MANY_DRAWS", 0), ("count_cores", lambda: cores)):
+    for name, value in (("_DRAWN", 50), ("_LEAST_ROWS", 8), ("_MANY_DRAWS", 0), ("count_cores", lambda: cores)):
         monkeypatch.setattr(module, name, value)
     np.testing.assert_array_equal(all_weights(5, 100, 4), whole)
 
 
 def test_few_blocks_wait_to_be_taken(monkeypatch):
     """A block of sums is as large as the caller's columns make it. Mutation seen to fail: eight blocks per thread."""
-    for name, value in (("_DRAWN", 50), ("_MANY_DRAWS", 0), ("count_cores", lambda: 2)):
+    for name, value in (("_DRAWN", 50), ("_LEAST_ROWS", 8), ("_MANY_DRAWS", 0), ("count_cores", lambda: 2)):
         monkeypatch.setattr(module, name, value)
     made = []
     blocks = map_weights(lambda weights: made.append(1) or weights, 5, 200, 4)

@@ -19,7 +19,7 @@ def test_values_are_escaped_and_the_scripts_stand_in_their_order():
     text = render("runs.html", scripts=("dom", "runs"), **values).decode()
     assert "&lt;/title&gt;&lt;script&gt;" in text
     script = re.search("<script>(.*?)</script>", text, re.DOTALL).group(1)
-    assert script.index("const el =") < script.index("The index of runs")
+    assert script.index("function el(") < script.index("The index of runs")
 
 
 def test_the_policy_names_pictures_beside_the_page_only_where_they_are_shown():

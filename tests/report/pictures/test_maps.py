@@ -1,9 +1,86 @@
-"""Index maps: each pixel names its kind of error, and blocks keep what is rare."""
+"""Images that are made visible, contours, and index maps: each pixel names its kind of error, by hand."""
+
+import itertools
 
 import numpy as np
+import pytest
+from scipy.ndimage import label
 
 from segmeter.classes import ClassSpec
-from segmeter.report.pictures.maps import IGNORED, classify_errors, error_map
+from segmeter.report.pictures.maps import (
+    IGNORED,
+    classify_errors,
+    contours,
+    display_image,
+    error_map,
+    lighten,
+    reduce_ranks,
+    reduced_shape,
+)
+
+
+def test_uint8_is_shown_as_it_is(rng):
+    image = rng.integers(0, 255, (4, 5, 3)).astype(np.uint8)
+    np.testing.assert_array_equal(display_image(image), image)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_any_number_of_channels_and_dtype_gives_rgb(rng, channels, dtype):
+    shown = display_image((rng.random((6, 7, channels)) * 200).astype(dtype))
+    assert shown.shape == (6, 7, 3)
+    assert shown.dtype == np.uint8
+    if channels == 1:
+        assert (shown == shown[..., :1]).all()
+    if channels == 2:
+        assert (shown[..., 2] == 0).all()
+
+
+def test_wide_values_are_stretched_between_percentiles_and_the_infinite_is_black():
+    ramp = np.linspace(1000, 3000, 1001, dtype=np.float32).reshape(7, 143, 1)
+    shown = display_image(ramp)[..., 0]
+    assert shown.min() == 0
+    assert shown.max() == 255
+    assert shown.ravel()[500] in (127, 128)
+    ramp[0, :3, 0] = np.nan, np.inf, -np.inf
+    assert (display_image(ramp)[0, :3] == 0).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, np.nan])
+def test_constant_and_undefined_images_are_black(value):
+    assert (display_image(np.full((3, 3, 1), value, np.float32)) == 0).all()
+
+
+def test_contours_lie_on_both_sides_of_a_border():
+    labels = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2]])
+    np.testing.assert_array_equal(contours(labels), [[0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
+    assert not contours(np.zeros((3, 3))).any()
+
+
+def test_dim_images_are_stretched_and_others_are_not(rng):
+    dim = rng.integers(5, 40, (30, 30, 3)).astype(np.uint8)
+    light = lighten(dim)
+    assert light.min() == 0
+    assert light.max() == 255
+    bright = rng.integers(0, 200, (30, 30, 3)).astype(np.uint8)
+    assert lighten(bright) is bright
+    assert (lighten(np.zeros((3, 3, 3), np.uint8)) == 0).all()
+
+
+@pytest.mark.parametrize(("shape", "edge"), [((300, 500), 120), ((97, 61), 40), ((50, 50), 60)])
+def test_a_reduced_map_has_no_broken_line_and_no_other_values(rng, shape, edge):
+    """Lines of one pixel's width: as many connected parts as before, where no block joins two of them."""
+    lines = np.zeros(shape, np.uint8)
+    lines[np.arange(40), np.arange(40) + 3] = 1
+    lines[45] = 2
+    small = reduce_ranks(lines, reduced_shape(shape, edge))
+    assert max(small.shape) == min(edge, max(shape))
+    for value in (1, 2):
+        assert label(small == value, np.ones((3, 3)))[1] == label(lines == value, np.ones((3, 3)))[1] == 1
+    blocks = [np.arange(new) * old // new for new, old in zip(small.shape, shape, strict=True)]
+    whole = [[lines[y:y2, x:x2].max() for x, x2 in itertools.pairwise([*blocks[1], shape[1]])]
+             for y, y2 in itertools.pairwise([*blocks[0], shape[0]])]  # fmt: skip
+    np.testing.assert_array_equal(small, whole)
 
 
 def kinds_of(target, labels, spec):

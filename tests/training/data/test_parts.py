@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tifffile
 
-from segmeter.data.build import build_dataset, open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import build_folder
+from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import DataError
 from segmeter.training.data import parts
 from segmeter.training.data.augment_config import AugmentConfig

@@ -19,7 +19,7 @@ from segmeter.cli.runs.resume import CHECKPOINTS
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folds import find_pairs
-from segmeter.distributed.place import find_place
+from segmeter.distributed.config import find_place
 from segmeter.errors import ConfigError
 from segmeter.files import make_folder, new_folder
 from segmeter.schema import as_plain, defaults

@@ -103,7 +103,7 @@ def _write(path: Path, described: Described) -> None:
 def _mean_iou(prediction: Prediction, spec: ClassSpec) -> float:
     target = prediction.sample.target
     assert target is not None, "cases of a data set have one"
-    counts = confusion_matrix(target, prediction.labels, num_classes=spec.num_classes, ignore_index=spec.ignore_index)
+    counts = confusion_matrix(target, prediction.labels, **spec.counting)
     return float(np.nanmean(overlap_scores(counts).iou))
 
 

@@ -12,11 +12,10 @@ from rich.table import Table
 from segmeter.checks import expected
 from segmeter.cli.config.schema import CheckConfig
 from segmeter.cli.runs.run_folder import Job
-from segmeter.data.build import open_splits
 from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings, unit_moments
-from segmeter.data.verification.report import DataReport, describe_report
+from segmeter.data.verification.report import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
 from segmeter.losses.build import class_weights

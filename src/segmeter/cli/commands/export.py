@@ -10,8 +10,8 @@ from segmeter.cli.commands._parts import open_card_images
 from segmeter.cli.config.schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
 from segmeter.cli.runs.run_folder import Job, open_run
-from segmeter.data.build import build_dataset
 from segmeter.data.dataset import Dataset
+from segmeter.data.verification.report import build_dataset
 from segmeter.deploy.onnx_file import check_tools
 from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError

@@ -20,12 +20,11 @@ from segmeter.cli.config.schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
-from segmeter.data.build import open_splits
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
 from segmeter.data.planes import VolumeSet
-from segmeter.data.verification.report import DataReport
-from segmeter.distributed.place import find_place
+from segmeter.data.verification.report import DataReport, open_splits
+from segmeter.distributed.config import find_place
 from segmeter.distributed.ranks import World, joined
 from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
@@ -304,7 +303,7 @@ def draw_batch(
     targets : (B, H, W), or (B, K, H, W) for multilabel, integer
         Classes of each pixel.
     """
-    if spec.ignore_index != CORE:
+    if not spec.is_ignored(CORE):
         targets = np.where(targets == CORE, 1, targets)
     drawn = [
         draw_layers(image, None, target, spec, edge=BATCH_PANEL) for image, target in zip(images, targets, strict=True)

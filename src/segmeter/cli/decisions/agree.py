@@ -1,6 +1,5 @@
 """`segmeter agree`: how far several readers agree, without a reference, and who stands apart."""
 
-import sys
 from pathlib import Path
 
 from segmeter.cli.config.schema import AgreeConfig
@@ -19,8 +18,9 @@ from segmeter.evaluation.decisions.agree import (
 from segmeter.files import write_json
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
+from segmeter.report.decisions import print_shown
 from segmeter.report.html import write_report
-from segmeter.report.readers import print_agreement
+from segmeter.report.readers import show_agreement
 
 
 def run(config: AgreeConfig, job: Job) -> None:
@@ -57,7 +57,6 @@ def run(config: AgreeConfig, job: Job) -> None:
         write_json(folder / "agree.json", result)
         note_done(folder, {})
         page = write_report(folder)
-    print_agreement(result)
-    lines = [f"figures   {folder / 'agree.json'}", f"cases     {folder / TABLE}"]
-    lines += [f"consensus {folder / 'consensus'}"] if config.consensus and not config.data.instances else []
-    sys.stdout.write("\n".join([*lines, f"report    {page}"]) + "\n")
+    files = {"figures": folder / "agree.json", "cases": folder / TABLE}
+    files |= {"consensus": folder / "consensus"} if config.consensus and not config.data.instances else {}
+    print_shown(show_agreement(result), {**files, "report": page})

@@ -1,6 +1,5 @@
 """`segmeter suspects`: which labels are likely wrong, or which images to label next."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,9 @@ from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, TABLE, find_i
 from segmeter.evaluation.finished.pieces import find_runs
 from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.records import CONFIG, read_run, read_yaml
+from segmeter.report.decisions import print_shown
 from segmeter.report.html import write_report
-from segmeter.report.suspects import CROPS, LABEL_NEXT, SUSPECTS, draw_crop, print_label_next, print_suspects
+from segmeter.report.suspects import CROPS, draw_crop, show_label_next, show_suspects
 
 
 def run(config: SuspectsConfig, job: Job) -> None:
@@ -32,29 +32,21 @@ def run(config: SuspectsConfig, job: Job) -> None:
     folders = find_runs("suspects", config.runs)
     runs = [_open(folder) for folder in folders] if config.order == "suspects" else []
     with open_run(config, job, facts={"runs": [known_place(folder) for folder in folders]}) as folder:
+        figures = folder / f"{config.order}.json"
         if config.order == "label_next":
             result = rank_images(folders)
-            write_json(folder / LABEL_NEXT, result)
+            write_json(figures, result)
         else:
             result = find_in_runs(runs, config, config.seed, folder)
-            write_json(folder / SUSPECTS, result)
+            write_json(figures, result)
             _draw(folder, runs, result["suspects"][: config.shown])
         note_done(folder, {})
         page = write_report(folder)
-    lines = [f"report    {page}"]
     if config.order == "label_next":
-        print_label_next(result)
-        lines = [f"figures   {folder / LABEL_NEXT}", *lines]
-    else:
-        print_suspects(result)
-        lines = [
-            f"figures   {folder / SUSPECTS}",
-            f"all       {folder / TABLE}",
-            f"QuPath    {folder / OUTLINES}",
-            f"COCO      {folder / COCO}",
-            *lines,
-        ]
-    sys.stdout.write("\n".join(lines) + "\n")
+        print_shown(show_label_next(result), {"figures": figures, "report": page})
+        return
+    files = {"figures": figures, "all": folder / TABLE, "QuPath": folder / OUTLINES, "COCO": folder / COCO}
+    print_shown(show_suspects(result, folder), {**files, "report": page})
 
 
 def _open(folder: Path) -> HeldOut:

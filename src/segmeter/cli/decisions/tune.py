@@ -2,7 +2,7 @@
 
 from segmeter.cli.config.schema import TuneConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
-from segmeter.data.build import open_splits
+from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import TuneJob, note_tuned, refuse_test, tune, write_settings, write_tuned
 from segmeter.files import make_folder, write_json

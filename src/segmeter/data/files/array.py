@@ -168,6 +168,13 @@ class FileArray:
         return self.header.dtype
 
     @property
+    def repeatable(self) -> Geometry:
+        """The geometry that label maps of an image repeat: that of its height and width."""
+        found = self.geometry
+        spacing = None if found.spacing is None else found.spacing[-2:]
+        return Geometry(spacing=spacing, unit=found.unit, spacing_problem=found.spacing_problem)
+
+    @property
     def is_palette(self) -> bool:
         """Whether the pixels are indices of a palette."""
         return self.header.kind == "palette"

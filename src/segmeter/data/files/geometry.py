@@ -44,12 +44,14 @@ MILLIMETRES = {f"{symbol}m": float(f"1e{power + 3}") for symbol, power in _PREFI
     "light year": 9_460_730_472_580_800e3,
     "parsec": 3.085_677_581_491_367_3e19,
 }
+GeoTag = tuple[int, tuple[float, ...] | tuple[int, ...] | str]
 PIXEL_NAMES = ("", "pixel", "pixels", "px", "voxel", "voxels")
 
-_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | {  # case matters: mm and Mm
+OME_SYMBOLS = {  # OME-XML's, where they differ from ours
     "\u00c5": "angstrom", "in": "inch", "ft": "foot", "yd": "yard", "mi": "mile", "li": "line", "pt": "point",
     "ua": "astronomical unit", "ly": "light year", "pc": "parsec",
 }  # fmt: skip
+_SYMBOLS = {symbol: symbol for symbol in MILLIMETRES} | OME_SYMBOLS  # case matters: mm and Mm
 _WORDS = {  # in any case
     **{f"{prefix}met{end}": f"{symbol}m" for prefix, (symbol, _) in _PREFIXES.items() for end in ("er", "re")},
     **{name: name for name in MILLIMETRES if len(name) > 3},
@@ -85,6 +87,10 @@ class Geometry:
         The coordinate reference system, such as "EPSG:32633", or "".
     nodata
         The value of pixels without data; the tag's text if that is not a number; or None.
+    geotiff
+        Numbers and values of the GeoTIFF tags, for pixels of the level that is read.
+    file
+        The file of a volume, whose format and header label maps repeat.
     """
 
     spacing: tuple[float, ...] | None = None
@@ -96,11 +102,13 @@ class Geometry:
     note: str = ""
     crs: str = ""
     nodata: float | str | None = None
+    geotiff: tuple[GeoTag, ...] = ()
+    file: Path | None = None
 
     @property
     def known(self) -> bool:
         """Whether the file says where its pixels lie."""
-        return self.spacing is not None or self.affine is not None
+        return self.spacing is not None or self.affine is not None or bool(self.geotiff)
 
     @property
     def world(self) -> str:

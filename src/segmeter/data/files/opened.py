@@ -11,6 +11,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Header, Opening
+from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.medical import open_dicom, open_itk
 from segmeter.data.files.pictures import PictureArray
 from segmeter.data.files.sniff import (
@@ -24,10 +25,11 @@ from segmeter.data.files.sniff import (
 )
 from segmeter.data.files.tiff import open_tiff_array
 from segmeter.data.files.volumes import NpyArray, open_nifti, open_npz
-from segmeter.data.files.zarr import ZarrArray, hash_folder
+from segmeter.data.files.zarr import ZarrArray, hash_folder, is_zarr
 from segmeter.errors import DataError
 
 _BYTES_PER_PIXEL = 16  # of a file for each of data.max_pixels: 8 of the widest dtype, and as many to spare
+_PLACED = (".tif", ".tiff", ".zarr")  # suffixes of pictures that may say where they lie
 _READ_ONCE = ("png", "jpeg", "bmp")  # hash and pixels come from the same bytes in memory
 OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     **{form: partial(PictureArray, form=form) for form in _READ_ONCE},
@@ -84,6 +86,28 @@ def read_header(path: Path, **options: Any) -> Header:
     """Read the size and type of a file's pixels; raises as `open_array` does."""
     with open_array(path, **options) as array:
         return array.header
+
+
+def read_geometry(path: Path, *, level: int = 0) -> Geometry:
+    """Read where the pixels of an image lie, so that files made from it can repeat it; no pixel is decoded.
+
+    Parameters
+    ----------
+    path
+        A file or Zarr folder. TIFF has OME or ImageJ metadata and GeoTIFF tags; Zarr has attributes or OME multiscales.
+        PNG, JPEG and BMP have a resolution for printing only.
+    level
+        The level of a pyramid; its pixels are larger than those of the first level, which the metadata describe.
+
+    Raises
+    ------
+    DataError
+        The file is damaged.
+    """
+    if path.suffix.lower() not in _PLACED or (path.is_dir() and not is_zarr(path)):
+        return NOWHERE
+    with damage_named(path), open_array(path, level=level, streams=True) as array:
+        return array.repeatable
 
 
 def hash_path(path: Path) -> str:

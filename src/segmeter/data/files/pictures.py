@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import itertools
 import os
 from functools import cached_property
 from io import BufferedReader
@@ -18,8 +19,9 @@ from segmeter.data.files.png import decode_samples, read_layout, split_chunks
 from segmeter.data.files.sniff import HEAD_BYTES, check_size, damage_named, show
 from segmeter.errors import DataError
 
-# Pixels of a mask. Loading the compiled reader takes as long as Pillow needs for 1000 smaller ones
-LEAST_COMPILED = 1 << 16
+# Pixels of a mask. Loading the compiled reader takes as long as Pillow needs for FEW smaller ones, so it waits for more
+LEAST_COMPILED, FEW = 1 << 16, 1000
+_small = itertools.count()  # masks read so far
 # The plug-ins themselves, so that only these formats are parsed and our limit replaces Pillow's global one.
 _PLUGINS: dict[str, Any] = {
     "png": PngImagePlugin.PngImageFile,
@@ -105,9 +107,13 @@ class PictureArray(FileArray):
         return hashlib.sha256(self.content).hexdigest()
 
     def samples(self) -> NDArray[Any] | None:
-        """Return the stored samples of a large plain label PNG, several times faster than `read`; otherwise None."""
-        is_large = self._size[0] * self._size[1] >= LEAST_COMPILED and self._form == "png"
-        return decode_samples(self.content, max_pixels=self._opening.max_pixels) if is_large else None
+        """Return the stored samples of a plain label PNG, several times faster than `read`; None if it is another file.
+
+        It is also None for the first small ones, see `FEW`.
+        """
+        if self._form != "png" or (self._size[0] * self._size[1] < LEAST_COMPILED and next(_small) < FEW):
+            return None
+        return decode_samples(self.content, max_pixels=self._opening.max_pixels)
 
     def _decode(self) -> NDArray[Any]:
         """Return the stored samples; Pillow stretches 2 and 4-bit gray to 0..255, which is undone exactly."""

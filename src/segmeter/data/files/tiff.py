@@ -26,7 +26,7 @@ from segmeter.data.files.array import (
 )
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.sniff import damage_named, show
-from segmeter.data.files.tiff_place import DEPTH_AXES, read_nodata, tiff_geometry
+from segmeter.data.files.tiff_geometry import DEPTH_AXES, read_nodata, repeatable_geometry, tiff_geometry
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.threads import count_cores
@@ -120,6 +120,10 @@ class TiffArray(FileArray):
     def geometry(self) -> Geometry:  # type: ignore[override]
         with damage_named(self.path):
             return tiff_geometry(self.path, self.tiff, "YX")
+
+    @property
+    def repeatable(self) -> Geometry:
+        return repeatable_geometry(self.path, self.tiff, self.page)
 
     @property
     def nodata(self) -> float | str | None:  # type: ignore[override]

@@ -19,9 +19,8 @@ from segmeter.checks import expected, some
 from segmeter.data.files.array import Opening, array_header
 from segmeter.data.files.sniff import check_json, damage_named, show
 from segmeter.data.masks.coco import open_coco
-from segmeter.data.masks.cvat import draw_shape, parse_cvat
 from segmeter.data.masks.drawn import Drawn, draw_objects, draw_plane, find_object_labels
-from segmeter.data.masks.label_studio import draw_region, parse_label_studio
+from segmeter.data.masks.exports import Annotated, Objects, draw_region, draw_shape, parse_cvat, parse_label_studio
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 
@@ -52,7 +51,7 @@ class NamedObjects:
     `images` maps a name to its size, (height, width), and its objects: class, layer, and what `mask_of` draws.
     """
 
-    images: Mapping[str, tuple[tuple[int, int], list[tuple[str, int, Any]]]]
+    images: Mapping[str, tuple[tuple[int, int], Objects]]
     mask_of: Callable[[Path, Any, tuple[int, int]], NDArray[np.bool_]]
 
     def shape(self, name: str) -> tuple[int, int]:
@@ -154,10 +153,10 @@ def _open(path: Path, mtime: int, size: int) -> AnnotationFile:
 
 def _named(
     path: Path,
-    images: Iterable[tuple[str, tuple[int, int], list[tuple[str, int, Any]]]],
+    images: Iterable[Annotated],
     mask_of: Callable[[Path, Any, tuple[int, int]], NDArray[np.bool_]],
 ) -> NamedObjects:
-    by_name: dict[str, tuple[tuple[int, int], list[tuple[str, int, Any]]]] = {}
+    by_name: dict[str, tuple[tuple[int, int], Objects]] = {}
     twice = []
     for name, shape, objects in images:
         if name in by_name:

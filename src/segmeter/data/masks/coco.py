@@ -72,7 +72,7 @@ class CocoFile:
             if not spec.is_multilabel:
                 return drawn
             plane = (drawn == spec.names.index(path.parent.name)).astype(drawn.dtype)
-            return np.where(drawn == spec.ignore_index, drawn, plane)  # void stays void
+            return np.where(spec.is_ignored(drawn), drawn, plane)  # void stays void
         masks = read_masks(path, [each["segmentation"] for each in annotations], shape)
         objects = (
             Drawn(mask=mask, label=labels.get(each["category_id"], 0), crowd=bool(each.get("iscrowd")))

@@ -12,7 +12,6 @@ from segmeter.data.files.sniff import show
 from segmeter.errors import DataError
 
 NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
-
 _DIGITS = 6  # of an index; positions that differ by less are equal
 
 

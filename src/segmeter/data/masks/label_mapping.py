@@ -14,12 +14,6 @@ _MANY_PARTS = 4
 _BLURRED = 8  # so many different wrong values suggest anti-aliasing
 
 
-def allowed_labels(spec: ClassSpec) -> list[int]:
-    """Return the values that a target may hold, including `ignore_index`."""
-    classes = list(range(spec.num_values))
-    return classes if spec.ignore_index is None else [*classes, spec.ignore_index]
-
-
 def check_nodata(
     path: Path, nodata: float | str | None, values: np.ndarray, *, spec: ClassSpec, label_map: Mapping[str, int] | None
 ) -> None:
@@ -45,7 +39,7 @@ def check_nodata(
             rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
             raise DataError(expected(show(path), "nodata (GDAL_NODATA)", rule, repr(nodata), remedy))
         return
-    counted = nodata != spec.ignore_index if label_map is None else not label_map and 0 <= nodata < spec.num_values
+    counted = not spec.is_ignored(nodata) if label_map is None else not label_map and 0 <= nodata < spec.num_values
     pixels = int(np.count_nonzero(values == nodata)) if counted else 0
     if not pixels:
         return
@@ -88,12 +82,8 @@ def split_objects(
     if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
         rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
         raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
-    labels = (numbers != 0).astype(spec.label_dtype)
-    if spec.ignore_index is not None:
-        ignored = numbers == spec.ignore_index
-        labels[ignored] = spec.ignore_index
-        numbers = np.where(ignored, 0, numbers).astype(numbers.dtype, copy=False)
-    return labels, numbers
+    ignored = spec.is_ignored(numbers)
+    return spec.ignoring(numbers != 0, ignored), np.where(ignored, numbers.dtype.type(0), numbers)
 
 
 def mark_cores(labels: np.ndarray, instances: np.ndarray, *, depth: float) -> np.ndarray:
@@ -209,9 +199,7 @@ def split_codes(
     classes = np.where(numbered, codes // divisor, codes) if numbered.any() else codes  # 1000 does not fit into 8 bits
     stored = classes.reshape(-1, codes.shape[-1])
     labels = to_labels(path, stored, spec=spec, label_map=label_map).reshape(codes.shape)
-    if spec.ignore_index is not None:
-        numbered &= labels != spec.ignore_index
-    return labels, np.where(numbered, codes, 0).astype(codes.dtype, copy=False)
+    return labels, np.where(numbered & spec.valid(labels), codes, 0).astype(codes.dtype, copy=False)
 
 
 def to_labels(
@@ -258,7 +246,7 @@ def to_labels(
     def write(code: int) -> str:
         return f"{code >> 16},{code >> 8 & 255},{code & 255}" if has_colours else str(code)
 
-    known = label_map or {str(label): label for label in allowed_labels(spec)}
+    known = label_map or {str(label): label for label in spec.values}
     table = [known.get(write(int(value)), -1) for value in found]
     unknown = [f"{write(int(found[k]))} ({counts[k]} pixels)" for k, label in enumerate(table) if label < 0]
     if unknown:
@@ -276,15 +264,12 @@ def to_labels(
 
 def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
     """Whether all values are labels, at memory speed; counting values takes as long as decoding."""
-    known = codes < spec.num_values
-    if spec.ignore_index is not None and spec.ignore_index <= np.iinfo(codes.dtype).max:
-        known |= codes == spec.ignore_index
-    return bool(known.all())
+    return bool(((codes < spec.num_values) | spec.is_ignored(codes)).all())
 
 
 def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
     """Return advice by the likeliest cause of these values."""
-    if label_map and set(found.tolist()) <= set(allowed_labels(spec)):
+    if label_map and set(found.tolist()) <= set(spec.values):
         return "The values are labels already: leave data.label_map out, or name all of them in it."
     if label_map:
         return "Add the missing values to data.label_map." if wrong < _BLURRED else _BLUR_TEXT

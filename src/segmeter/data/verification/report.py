@@ -1,9 +1,10 @@
-"""Checks the splits of a data set, and reports what they hold or everything that is wrong with them."""
+"""Opens the splits of a data set, checks them, and reports what they hold or everything that is wrong with them."""
 
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,13 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.config import DataConfig, channel_label
+from segmeter.data.config import DATA, SPLITS, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
 from segmeter.data.verification.cache import Rows
 from segmeter.data.verification.intensity import LEVELS, Intensity, merge_images
-from segmeter.data.verification.verify import DTYPES, Verified, verify
-from segmeter.errors import DataError
+from segmeter.data.verification.verify import DTYPES, Verified, header_problems, verify
+from segmeter.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ def check_splits(
         Problems of splits that could not be opened.
     use_cache
         Whether files that are unchanged since an earlier start are not read again, see
-        `segmeter.data.verification.cache`.
+        `segmeter.data.verification.verify`.
     unread
         Other splits, which may not have a case of the same name; none of their files is read.
 
@@ -269,3 +270,79 @@ def _values(found: Intensity, config: DataConfig) -> dict[str, Any]:
         for c in range(len(found.mean))
     }
     return {"dtype": found.dtype, "full_scale": found.full_scale, "pixels": found.pixels, "channels": channels}
+
+
+def build_dataset(config: DataConfig, *, split: str | None = None) -> Dataset:
+    """Open one split of the data set.
+
+    Every file's header is read, so that all unusable files are refused at once, before the first step.
+
+    Parameters
+    ----------
+    config
+        A schema of the registry `DATA`.
+    split
+        "train", "val", "test" or "all"; None takes ``config.split``.
+
+    Raises
+    ------
+    ConfigError
+        There is no such split.
+    DataError
+        Files are missing, unpaired, unreadable or of two sizes.
+    """
+    dataset = _open(config, split or config.split)
+    problems = [*dataset.problems, *header_problems(dataset)]
+    if problems:
+        raise DataError(problems)
+    return dataset
+
+
+def open_splits(
+    config: DataConfig, splits: Sequence[str], *, unread: Sequence[str] = ()
+) -> tuple[tuple[Dataset, ...], tuple[DataReport, ...]]:
+    """Open splits and read every file of them once, so that all problems are reported before any work starts.
+
+    Images larger than memory are read line by line, see `Dataset`, unless masks hold object numbers, which need whole
+    maps.
+
+    Parameters
+    ----------
+    config
+        A schema of the registry `DATA`; with ``verify="cached"`` files that are unchanged since an earlier start are
+        not read again.
+    splits
+        Each of "train", "val", "test" and "all".
+    unread
+        Other splits, if they exist, which may not have a case of the same name; none of their files is read.
+
+    Returns
+    -------
+    The data sets, which refuse files that change later, and a report of each.
+
+    Raises
+    ------
+    ConfigError
+        There is no such split.
+    DataError
+        One line for every problem in any of the splits, and for every case that two of them share.
+    """
+    datasets, problems, others = list[Dataset](), list[str](), list[Dataset]()
+    for split in unread:
+        with suppress(DataError):  # the data may have no such list, or no masks for it
+            others.append(_open(config, split))
+    for split in splits:
+        try:
+            datasets.append(replace(_open(config, split), streams=not config.instances))
+        except DataError as error:
+            problems += error.problems
+    reports = check_splits(datasets, problems=problems, use_cache=config.verify == "cached", unread=others)
+    verified = (dataset.with_contents(report.file_sha256) for dataset, report in zip(datasets, reports, strict=True))
+    return tuple(verified), reports
+
+
+def _open(config: DataConfig, split: str) -> Dataset:
+    if split not in SPLITS:
+        raise ConfigError(expected("data", "split", f"to be one of {', '.join(SPLITS)}", repr(split)))
+    dataset: Dataset = DATA.build(config, split=split)
+    return dataset

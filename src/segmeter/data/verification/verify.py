@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from segmeter import __version__
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.sniff import read_state, show
 from segmeter.data.images import check_image_header
@@ -152,7 +153,7 @@ def _settings(dataset: Dataset) -> list[Any]:
     reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
     reading += [dataset.level, dataset.streams, dataset.key, dataset.overlap]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
-    meaning = [spec.task, spec.num_classes, spec.ignore_index, dataset.instances, dataset.divisor]
+    meaning = [spec.task, *spec.counting.values(), dataset.instances, dataset.divisor]
     planes = dataset.planes if isinstance(dataset, VolumeSet) else None
     return [_FINDINGS, tools, folders, reading, meaning, planes]
 
@@ -225,47 +226,41 @@ def _verify_files(dataset: Dataset, index: int, row: Rows, problems: list[str]) 
         return
     image, sha256 = read
     targets = [mask for mask in masks if mask is not None]
-    _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(image))
-    if targets:
-        target = dataset.stack([mask.labels for mask in targets])
-        row["classes"], row["counted"] = count_classes(target, dataset.spec), count_decided(target, dataset.spec)
-        row["palette"] = any(mask.stored.is_palette for mask in targets)
+    target = dataset.stack([mask.labels for mask in targets]) if targets else None
+    (counted,) = _counted([(image, target)], row, dataset.spec)
+    _fill(row, [sha256, *(mask.stored.sha256 for mask in targets)], image.shape, image.dtype, measure_image(counted))
+    row["palette"] = any(mask.stored.is_palette for mask in targets)
 
 
 def _verify_lines(dataset: Dataset, index: int, row: Rows) -> None:
     """Read a case that is larger than memory, some lines at a time."""
-    counts = np.zeros((2, dataset.spec.num_classes), np.int64)
     with dataset.open_rows(index) as (image, target):
-
-        def blocks() -> Iterator[NDArray[Any]]:
-            for top in range(0, image.shape[0], _LINES):
-                stop = min(top + _LINES, image.shape[0])
-                if target is not None:
-                    labels = target.read(top, stop)
-                    counts[:] += (count_classes(labels, dataset.spec), count_decided(labels, dataset.spec))
-                yield image.read(top, stop)
-
-        measured = measure_rows(blocks(), image.dtype)
+        bands = [(top, min(top + _LINES, image.shape[0])) for top in range(0, image.shape[0], _LINES)]
+        parts = ((image.read(*band), None if target is None else target.read(*band)) for band in bands)
+        measured = measure_rows(_counted(parts, row, dataset.spec), image.dtype)
         hashes = [dataset.limit(index)(partial(hash_map, path)) for path in dataset.pairs[index].files]
     _fill(row, hashes, image.shape, image.dtype, measured)
-    row["classes"], row["counted"] = counts
 
 
 def _verify_volume(dataset: VolumeSet, index: int, row: Rows) -> None:
     """Read the planes of a case that is a volume, one after the other."""
     volume, hashes = dataset.open_volume(index), [hash_map(path) for path in dataset.pairs[index].files]
-    spec, first = dataset.spec, volume[0].image
-
-    def planes() -> Iterator[NDArray[Any]]:
-        for number in range(len(volume)):
-            plane = volume[number]
-            if plane.target is not None:
-                row["classes"] += count_classes(plane.target, spec)
-                row["counted"] += count_decided(plane.target, spec)
-            yield plane.image[..., volume.own_channels]
-
-    _fill(row, hashes, first.shape, first.dtype, measure_rows(planes(), first.dtype))
+    first = volume[0].image
+    planes = (volume[number] for number in range(len(volume)))
+    parts = ((plane.image[..., volume.own_channels], plane.target) for plane in planes)
+    _fill(row, hashes, first.shape, first.dtype, measure_rows(_counted(parts, row, dataset.spec), first.dtype))
     row["planes"] = len(volume)
+
+
+def _counted(
+    parts: Iterable[tuple[NDArray[Any], NDArray[Any] | None]], row: Rows, spec: ClassSpec
+) -> Iterator[NDArray[Any]]:
+    """Yield the parts of an image, and add up the classes of their targets."""
+    for image, target in parts:
+        if target is not None:
+            row["classes"] += count_classes(target, spec)
+            row["counted"] += count_decided(target, spec)
+        yield image
 
 
 def _fill(row: Rows, hashes: list[str], shape: tuple[int, ...], dtype: np.dtype[Any], measured: Any) -> None:

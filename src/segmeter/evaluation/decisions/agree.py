@@ -64,7 +64,7 @@ class AgreeJob:
     left_out
         Cases that not every reader has.
     reading
-        How masks are read. Its spec need not have an `ignore_index`: only the comparison does, see `spec`.
+        How masks are read. Its spec need not have an ignored value: only the comparison does, see `spec`.
     metrics
         What is measured.
     keys
@@ -81,8 +81,8 @@ class AgreeJob:
 
     @property
     def spec(self) -> ClassSpec:
-        """The classes to compare by: masks may not hold the ignored value that these add, see `with_undecided`."""
-        return with_undecided(self.reading.spec)
+        """The classes to compare by: masks may not hold the ignored value that these add."""
+        return self.reading.spec.with_ignored()
 
 
 def check_readers(data: LabelsConfig) -> None:
@@ -108,13 +108,6 @@ def check_readers(data: LabelsConfig) -> None:
     }
     if problems := [expected("config", key, rule, value) for key, (rule, wrong, value) in given.items() if wrong]:
         raise ConfigError(problems)
-
-
-def with_undecided(spec: ClassSpec) -> ClassSpec:
-    """The classes with a value for pixels that have no majority; it is counted nowhere."""
-    if spec.ignore_index is not None:
-        return spec
-    return spec.replace(ignore_index=255 if spec.num_values <= 255 else 65535)
 
 
 def name_readers(keys: AgreeKeys) -> tuple[dict[str, Path], dict[str, Path]]:
@@ -294,12 +287,11 @@ class _Measured:
 
     def _compare(self, given: list[CaseMaps]) -> _Compared:
         """Measure every pair, and each map against the majority of all readers, and of the readers but itself."""
-        job, ignored = self.job, self.spec.ignore_index
-        assert ignored is not None
+        job, spec = self.job, self.spec
         names, people = [*job.readers, *job.models], list(job.readers)
-        void = np.any([one.target == ignored for one in given], axis=0)
-        targets = [np.where(void, ignored, one.target).astype(self.spec.label_dtype) for one in given]
-        labels = [np.where(void, 0, one.target).astype(self.spec.label_dtype) for one in given]
+        void = np.any([spec.is_ignored(one.target) for one in given], axis=0)
+        targets = [spec.ignoring(one.target, void) for one in given]
+        labels = [np.where(void, 0, one.target).astype(spec.label_dtype) for one in given]
         rows: dict[Compared, CaseRow] = {}
         for a, b in ((a, b) for a in range(len(given)) for b in range(len(given)) if a != b):
             numbers: dict[str, Any] = {"target_instances": given[a].instances, "instances": given[b].instances}
@@ -324,7 +316,7 @@ class _Measured:
 
     def _share(self, consensus: NDArray[Any], void: NDArray[np.bool_]) -> float:
         """The share of counted pixels that have no majority."""
-        return float(((consensus == self.spec.ignore_index) & ~void).sum() / max(1, int((~void).sum())))
+        return float((self.spec.is_ignored(consensus) & ~void).sum() / max(1, int((~void).sum())))
 
     def _write(self, case_id: str, maps: Sequence[NDArray[Any]], majority: NDArray[Any]) -> None:
         for kind in self.job.keys.consensus:

@@ -123,7 +123,7 @@ class AgreeKeys(Config, title="config"):
         from segmeter.metrics.cases.stored import read_spec  # pyarrow, which the build of a wheel does without
 
         spec = read_spec(known[0])
-        named = {"classes": spec.names, "task": spec.task, "colours": spec.colours, "ignore_index": spec.ignore_index}
+        named = {**spec.meaning, "colours": spec.colours}
         given = values["data"]
         return values if given.get("classes") or given.get("num_classes") else {**values, "data": {**given, **named}}
 

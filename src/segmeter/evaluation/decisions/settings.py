@@ -265,7 +265,7 @@ def _count(
 def _count_sizes(mask: NDArray[np.bool_], target: NDArray[Any], least: Sequence[int], spec: ClassSpec) -> IntArray:
     """Counts (L, 2, 2) of a binary map without objects below each of L sizes, from sums over its components."""
     components, count = ndimage.label(mask, np.ones((3, 3)))
-    flat, valid = components.reshape(-1), (target != spec.ignore_index).reshape(-1)
+    flat, valid = components.reshape(-1), spec.valid(target).reshape(-1)
     truth = (target == 1).reshape(-1)
     sizes = np.bincount(flat, minlength=count + 1)
     predicted = np.bincount(flat[valid], minlength=count + 1)

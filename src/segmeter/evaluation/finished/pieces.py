@@ -20,7 +20,6 @@ from segmeter.records import changed_files, read_run
 from segmeter.remote import fetch
 
 Kind = Literal["shards", "folds"]
-
 COMMANDS = ("eval", "score", "predict")
 SHARD = ("shard.shard", "shard.cases", "shard.sha256")  # of a manifest's identity, see `describe_shard`
 # Folds differ in their checkpoint, their held-out cases, and the normalisation of their training cases

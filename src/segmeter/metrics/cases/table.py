@@ -6,6 +6,7 @@ counts of a case can take kilobytes.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +22,8 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
 
-BLOCK = 4096  # rows handled at a time: bounds the memory
+BLOCK = 4096  # rows handled at a time: bounds the memory,
+CELLS = 1 << 21  # as does this number of counts: of 150 classes, a row has 22,500
 TERMS = ("loss_sums", "loss_denominators")
 HASHES = ("target_crc32", "objects_crc32")  # by which targets are compared
 CHANGED, SCORE = "changed_", "extra_"  # start the names of columns that only some runs have
@@ -236,9 +238,10 @@ class CaseTable(Sequence[CaseRow]):
             yield from self._rows(part)
 
     def parts(self) -> Iterator[pa.Table]:
-        """Yield the columns of some thousand rows at a time."""
-        for start in range(0, len(self), BLOCK):
-            yield self.read(start, min(start + BLOCK, len(self)))
+        """Yield the columns of some thousand rows at a time, fewer with many classes."""
+        rows = max(1, min(BLOCK, CELLS // max(1, math.prod(self.counts_shape))))
+        for start in range(0, len(self), rows):
+            yield self.read(start, min(start + rows, len(self)))
 
     def take(self, places: Any) -> "CaseTable":
         """Rows at some places, in their order, in memory."""

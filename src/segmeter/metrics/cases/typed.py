@@ -49,8 +49,16 @@ class Margins:
 
     def totals(self, region: int) -> ClassTotals:
         """Margins (N,) of one region, int64."""
-        columns = self.columns[region :: len(self.columns) // 4]
-        return ClassTotals(*(one.astype(np.int64) for one in columns))
+        return self.of([region]).map(lambda part: part[:, 0])
+
+    def of(self, regions: Sequence[int], cases: slice = slice(None)) -> ClassTotals:
+        """Margins (n, R) of some regions in some cases, int64."""
+        each = len(self.columns) // 4
+        chosen = [self.columns[part * each + region][cases] for part in range(4) for region in regions]
+        found = np.empty((len(self.columns[0][cases]), len(chosen)), np.int64)
+        for place, column in enumerate(chosen):
+            found[:, place] = column
+        return ClassTotals.from_columns(found)
 
 
 @dataclass(frozen=True, kw_only=True)

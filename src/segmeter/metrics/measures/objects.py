@@ -211,9 +211,8 @@ class Partition(RegionMeasure):
             return dict.fromkeys(("voi", "voi_split", "voi_merge", "are"), np.nan), sums
         if not all(held):
             return dict.fromkeys(("voi", "voi_split", "voi_merge"), np.inf) | {"are": 1.0}, sums
-        scores = partition_scores(overlaps, self.config.missed)
-        found = {"voi": scores.split + scores.merge, "voi_split": scores.split, "voi_merge": scores.merge}
-        return found | {"are": scores.adapted_rand_error}, sums
+        split, merge, error = partition_scores(overlaps, self.config.missed)
+        return {"voi": split + merge, "voi_split": split, "voi_merge": merge, "are": error}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """The adapted Rand error of all objects."""

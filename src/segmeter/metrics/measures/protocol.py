@@ -46,7 +46,7 @@ class CaseMaps:
     spacing
         Pixel edge per spatial axis, in axis order; ones where it is unknown.
     spec
-        The classes. Pixels of the target that equal its `ignore_index` are left out.
+        The classes. Pixels that the target ignores are left out.
     target_instances, instances : as one plane of the maps, integer
         Objects of either map, where they are given and not the connected pixels; 0 is background.
     image : (H, W, C) or (H, W)
@@ -100,8 +100,7 @@ class CaseMaps:
         only_classes = not self.spec.is_multilabel and not self.spec.count_invalid
         together = [(one, one.members[0]) for one in regions if only_classes and len(one.members) == 1]
         if together:
-            values = {"num_classes": self.spec.num_classes, "ignore_index": self.spec.ignore_index}
-            yield self.target, self.labels, values, together
+            yield self.target, self.labels, self.spec.counting, together
         for region in regions:
             if (region, region.members[0]) not in together:
                 yield *self.planes(region), {"num_classes": 2, "ignore_index": 2}, [(region, 1)]
@@ -112,8 +111,7 @@ class CaseMaps:
         if self.spec.task == "multilabel":
             target, labels, members = target[region.members[0]], labels[region.members[0]], [1]
         held = _is_in(target, members).astype(np.uint8)
-        if self.spec.ignore_index is not None:
-            held[target == self.spec.ignore_index] = 2
+        held[self.spec.is_ignored(target)] = 2
         return held, _is_in(labels, members).astype(np.uint8)
 
     def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -7,7 +7,7 @@ that overlap, M pairs that match, T objects of the target, I predicted objects.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -253,8 +253,7 @@ def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
     return common, union + int(overlaps.instance_sizes[overlaps.spurious(best)].sum())
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartitionScores:
+class PartitionScores(NamedTuple):
     """How far the prediction cuts the target's objects apart, and how far it joins them; NaN without such an object.
 
     Parameters
@@ -263,17 +262,13 @@ class PartitionScores:
         Variation of information in bits: the entropy of the prediction given the target (objects that are cut in
         parts), and that of the target given the prediction (objects that are joined). 0 is best.
     adapted_rand_error
-        1 - the harmonic mean of `precision` and `recall`, 0 to 1; 0 is best.
-    precision, recall
-        Of the pairs of pixels of one target object, the share that one segment of the prediction holds; and of the
-        pairs of pixels of one segment, the share that lies in one target object.
+        Of the pairs of pixels of one target object, and of those of one segment of the prediction: 1 - the share that
+        are pairs of both, 0 to 1; 0 is best.
     """
 
     split: float
     merge: float
     adapted_rand_error: float
-    precision: float
-    recall: float
 
 
 def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> PartitionScores:
@@ -296,17 +291,13 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> Partition
     joint, rows, columns = count_pixels(overlaps, missed)
     total = rows.sum()
     if not total:
-        return PartitionScores(
-            split=math.nan, merge=math.nan, adapted_rand_error=math.nan, precision=math.nan, recall=math.nan
-        )
+        return PartitionScores(math.nan, math.nan, math.nan)
     inner, own, other = (float(xlogy(part, part).sum()) for part in (joint, rows, columns))
-    pairs, in_target, in_segments = map(count_pairs, (joint, rows, columns))
+    both, either = count_pairs(joint), count_pairs(rows) + count_pairs(columns)
     return PartitionScores(
         split=max(own - inner, 0.0) / total / math.log(2),
         merge=max(other - inner, 0.0) / total / math.log(2),
-        adapted_rand_error=1 - 2 * pairs / (in_target + in_segments) if in_target + in_segments else math.nan,
-        precision=pairs / in_target if in_target else math.nan,
-        recall=pairs / in_segments if in_segments else math.nan,
+        adapted_rand_error=1 - 2 * both / either if either else math.nan,
     )
 
 

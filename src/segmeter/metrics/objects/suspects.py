@@ -81,7 +81,7 @@ def find_suspects(
     Parameters
     ----------
     target : (H, W), integer
-        The reference; pixels equal to `spec.ignore_index` are left out.
+        The reference; ignored pixels are left out.
     probs : (C, H, W), float in [0, 1] or uint8 of 255 steps
         Of a model that was not trained on this case. For a binary task, C is 1 or 2.
     spec

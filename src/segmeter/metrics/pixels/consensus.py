@@ -21,11 +21,11 @@ def majority_vote(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]
     maps : R arrays (H, W) or (D, H, W), for multilabel (K, H, W) or (K, D, H, W), integer
         Labels. A pixel that one reader ignores is ignored.
     spec
-        The classes. Its `ignore_index` marks pixels that have no majority, so it must not be None.
+        The classes. Their ignored value marks pixels that have no majority, so there must be one.
 
     Returns
     -------
-    Labels of `spec.label_dtype`; `ignore_index` where two labels have the most votes, or a reader ignores the pixel.
+    Labels of `spec.label_dtype`, ignored where two labels have the most votes, or a reader ignores the pixel.
 
     Examples
     --------
@@ -33,8 +33,7 @@ def majority_vote(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]
     >>> majority_vote([np.array([[0, 1, 2]]), np.array([[0, 1, 1]]), np.array([[1, 1, 0]])], spec)
     array([[0, 1, 9]], dtype=uint8)
     """
-    ignored = spec.ignore_index
-    assert ignored is not None
+    ignored = spec.values[-1]
     found = np.full(maps[0].shape, ignored, spec.label_dtype)
     most = np.zeros(found.shape, np.uint8 if len(maps) < 256 else np.uint32)
     for label in range(spec.num_values):
@@ -71,9 +70,7 @@ def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
     Warfield, Zou and Wells 2004, "Simultaneous truth and performance level estimation (STAPLE)", IEEE Trans. Med.
     Imaging 23, 903-921. Rohlfing, Russakoff and Maurer 2003, IPMI (several labels).
     """
-    value = spec.ignore_index
-    assert value is not None
-    ignored = np.any([one == value for one in maps], axis=0)
+    ignored = np.any([spec.is_ignored(one) for one in maps], axis=0)
     seen = [np.where(ignored, 0, one).astype(spec.label_dtype) for one in maps]
     if spec.is_multilabel:
         found = np.stack([_staple_binary([one[k] for one in seen]) for k in range(spec.num_classes)])
@@ -82,8 +79,8 @@ def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
     else:
         sitk = need("SimpleITK", "itk", "STAPLE")
         images = [sitk.GetImageFromArray(one) for one in seen]
-        found = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, value))
-    return np.where(ignored, value, found).astype(spec.label_dtype)
+        found = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, spec.values[-1]))
+    return spec.ignoring(found, ignored)
 
 
 def _staple_binary(maps: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:

@@ -14,8 +14,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import write_bytes
 from segmeter.metrics.arrays import mean_defined, plain, say
-from segmeter.metrics.probabilities.calibration import Calibration, CalibrationScores, Reliability
-from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve
+from segmeter.metrics.probabilities.calibration import Calibration, CalibrationScores, PrecisionRecallCurve, Reliability
 
 NAME = "calibration.npz"
 CURVE_POINTS = 101  # of a precision-recall curve in metrics.json
@@ -83,7 +82,7 @@ def _plain_list(values: NDArray[Any]) -> list[float | None]:
 
 def empty_sums(spec: ClassSpec) -> Calibration:
     """Sums over no image yet."""
-    return Calibration(num_classes=spec.num_classes, task=spec.task, ignore_index=spec.ignore_index)
+    return Calibration(task=spec.task, **spec.counting)
 
 
 def write_sums(folder: Path, sums: Calibration) -> None:

@@ -128,7 +128,7 @@ INTERVALS: tuple[Interval, ...] = get_args(Interval)
 MOST_RESAMPLES = 10**8
 
 _DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
-_LEAST_ROWS = 8  # resamples in a block, so that many cases are not gone through once for each
+_LEAST_ROWS = 64  # resamples in a block: all columns of all cases are read once for each block
 _MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
 _MOST_THREADS = 4  # that draw and sum; one scores what they give

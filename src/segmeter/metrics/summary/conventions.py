@@ -4,7 +4,6 @@ Axis letters: N cases, R regions (classes or groups of classes).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -188,11 +187,8 @@ def _regions(convention: Convention, spec: ClassSpec, config: MetricsConfig, *, 
 
 def _margins(run: RunColumns, spec: ClassSpec, config: MetricsConfig, regions: Sequence[str]) -> ClassTotals:
     """Margins (N, R) of some regions."""
-    every, columns = list(class_regions(spec, config.groups)), run.margins.columns
-    chosen = np.empty((len(run.case_ids), 4 * len(regions)), np.int64)
-    for place, (part, region) in enumerate(product(range(4), regions)):
-        chosen[:, place] = columns[part * len(every) + every.index(region)]
-    return ClassTotals.from_columns(chosen)
+    every = list(class_regions(spec, config.groups))
+    return run.margins.of([every.index(region) for region in regions])
 
 
 def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:

@@ -115,6 +115,11 @@ class Scoreboard:
         labels = cluster_labels(self.run.case_ids, self.config.cluster)
         return None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
 
+    @property
+    def n_units(self) -> int:
+        """How many cases or clusters are independent."""
+        return len(self.run.case_ids) if self.clusters is None else int(self.clusters.max()) + 1
+
     def values(self, name: str) -> FloatArray:
         """A score of each case (N,); NaN is undefined."""
         metric, _, region = name.partition("/")
@@ -209,8 +214,7 @@ class Scoreboard:
         found, classes = np.empty((len(PER_CASE), len(self.run.case_ids))), mean_classes(self.config, self.spec)
         for start in range(0, found.shape[1], _CASES):
             part = slice(start, start + _CASES)
-            columns = np.stack([column[part] for column in self.run.margins.columns], axis=1).astype(np.int64)
-            margins = ClassTotals.from_columns(columns).first(self.spec.num_classes)
+            margins = self.run.margins.of(range(self.spec.num_classes), part)
             found[:, part] = [aggregate(name, margins, task=self.spec.task, classes=classes) for name in PER_CASE]
         return found
 

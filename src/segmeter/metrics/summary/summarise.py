@@ -211,15 +211,14 @@ def count_effective(board: Scoreboard) -> dict[str, float | None]:
         one = board.run.margins.totals(k)
         union: IntArray = one.target + one.predicted - one.tp
         if board.clusters is not None:
-            union = sum_by(board.clusters, int(board.clusters.max()) + 1, union)
+            union = sum_by(board.clusters, board.n_units, union)
         found[region] = plain(effective_units(union))
     return found
 
 
 def note_resampling(board: Scoreboard, effective: Mapping[str, float | None]) -> dict[str, Any]:
     """Record how intervals were computed, with a warning if few units decide or cases look grouped."""
-    config, case_ids = board.config, board.run.case_ids
-    units = len(case_ids) if board.clusters is None else int(board.clusters.max()) + 1
+    config, case_ids, units = board.config, board.run.case_ids, board.n_units
     of_classes = {name: effective[name] for name in board.spec.names}
     return {
         "resamples": config.bootstrap,

@@ -121,21 +121,15 @@ def _element_pairs(
     sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
     maps = [_mixed_neighbourhoods(labels, outside=0 if classes.start else classes.stop) for labels in (target, mask)]
     for k in classes:
-        (first, first_sizes), (second, second_sizes) = (
-            _elements_of(k, *neighbourhoods, sizes) for neighbourhoods in maps
-        )
-        yield (
-            _Surface(
-                points=np.stack(np.unravel_index(first, shape), axis=1),
-                shared=np.isin(first, second, assume_unique=True),
-                sizes=first_sizes,
-            ),
-            _Surface(
-                points=np.stack(np.unravel_index(second, shape), axis=1),
-                shared=np.isin(second, first, assume_unique=True),
-                sizes=second_sizes,
-            ),
-        )
+        first, second = (_elements_of(k, *neighbourhoods, sizes) for neighbourhoods in maps)
+        yield _element_surface(first, second[0], shape), _element_surface(second, first[0], shape)
+
+
+def _element_surface(own: tuple[IntArray, FloatArray], other: IntArray, shape: tuple[int, ...]) -> _Surface:
+    """The surface of some neighbourhoods, given by their positions and sizes, beside the positions of the other map."""
+    places, sizes = own
+    points = np.stack(np.unravel_index(places, shape), axis=1)
+    return _Surface(points=points, shared=np.isin(places, other, assume_unique=True), sizes=sizes)
 
 
 def _elements_of(k: int, places: IntArray, values: NDArray[Any], sizes: FloatArray) -> tuple[IntArray, FloatArray]:

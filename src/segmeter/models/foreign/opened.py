@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.known_classes import default_colours
+from segmeter.data.classes_config import default_colours
 from segmeter.errors import ConfigError
 from segmeter.files import sha256_file
 from segmeter.models.card import ModelCard, default_normalisation

@@ -1,7 +1,7 @@
 """Gathers what the page of a comparison shows: differences, new minus base, and the cases behind them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,20 +105,9 @@ def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
     for key, column in tables[0].items():
         compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
         if column.kind in ("score", "number") and compared and all(key in table for table in tables):
-            found += [_of_run(table[key], number) for number, table in enumerate(tables)]
+            plain: dict[str, Any] = {"of_class": None, "short": "", "shown": False}
+            found += [replace(table[key], key=f"{number}/{key}", **plain) for number, table in enumerate(tables)]
     return found
-
-
-def _of_run(column: Column, number: int) -> Column:
-    return Column(
-        key=f"{number}/{column.key}",
-        label=column.label,
-        values=column.values,
-        kind=column.kind,
-        group=column.group,
-        unit=column.unit,
-        better=column.better,
-    )
 
 
 def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:

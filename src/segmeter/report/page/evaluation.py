@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from segmeter.classes import ClassSpec
-from segmeter.files import safe_id
+from segmeter.files import link_error, safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, board_of, case_columns, slice_columns
@@ -36,6 +36,8 @@ SCRIPTS = (
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
     """Gather the values of the template: ``evaluation``, ``explorer`` and ``sections``."""
+    if (folder / "cases.parquet").is_symlink():  # pyarrow would follow it
+        raise link_error(folder / "cases.parquet")
     rows, spec = open_cases([folder]), read_spec(folder)
     board, sections = board_of(rows, spec, summary), summary.get("slices") or {"by": {}}
     hashes = dict.fromkeys(sections["by"]) | sections.get("hashes", {})

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
-from segmeter.report.pictures.images import display_image, display_ranges, mean_blocks, reduce_ranks
 from segmeter.report.pictures.layers import (
     LONGEST,
     MOST_TILES,
@@ -19,7 +18,15 @@ from segmeter.report.pictures.layers import (
     Layers,
     draw_layers,
 )
-from segmeter.report.pictures.maps import IGNORED, classify_errors, error_map
+from segmeter.report.pictures.maps import (
+    IGNORED,
+    classify_errors,
+    display_image,
+    display_ranges,
+    error_map,
+    mean_blocks,
+    reduce_ranks,
+)
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
 Maps = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]
@@ -176,7 +183,7 @@ def _reduce_labels(
     counts = np.bincount(labels.ravel())
 
     def importance(value: int) -> tuple[bool, bool, int]:
-        return value != background, value != spec.ignore_index, -int(counts[value])
+        return value != background, not spec.is_ignored(value), -int(counts[value])
 
     order = np.array(sorted(np.flatnonzero(counts).tolist(), key=importance), labels.dtype)
     ranks = np.zeros(len(counts), labels.dtype)

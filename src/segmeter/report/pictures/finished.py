@@ -21,7 +21,7 @@ from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import check_labels, open_map, read_map
 from segmeter.data.planes import Volume, VolumeSet
 from segmeter.errors import DataError
-from segmeter.export.labels import class_folder
+from segmeter.export.formats import class_folder
 from segmeter.files import remove, safe_id
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.parallel import map_in_threads

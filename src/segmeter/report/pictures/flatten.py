@@ -14,9 +14,8 @@ from segmeter.classes import ClassSpec, Colour
 from segmeter.files import make_folder, safe_id, write_bytes
 from segmeter.report.figures import number
 from segmeter.report.figures import title as score_title
-from segmeter.report.pictures.images import RGB, contours, encode, lighten
 from segmeter.report.pictures.layers import Layers, draw_layers
-from segmeter.report.pictures.maps import LayerMap
+from segmeter.report.pictures.maps import RGB, LayerMap, contours, encode, lighten
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
 OVERLAYS = "overlays"  # of a run's folder

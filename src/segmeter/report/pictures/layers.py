@@ -18,23 +18,21 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, make_folder, remove, safe_id, write_bytes
-from segmeter.report.pictures.images import (
-    RGB,
-    Mask,
-    display_image,
-    encode,
-    find_range,
-    reduce_image,
-    reduced_shape,
-)
 from segmeter.report.pictures.maps import (
     OUTLINE,
+    RGB,
     LayerMap,
+    Mask,
     classify_errors,
+    display_image,
+    encode,
     error_map,
+    find_range,
     label_maps,
     object_maps,
     outlines,
+    reduce_image,
+    reduced_shape,
 )
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 

@@ -6,7 +6,7 @@
 * worst/<case>/crop.json                   the position of the crop
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.export.labels import BLACK, class_folder, encode_labels_png
+from segmeter.export.formats import class_folder, encode_plane
 from segmeter.files import csv_bytes, fresh_folder, make_folder, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import read_json
 from segmeter.report.figures import title
-from segmeter.report.pictures.images import display_image, encode
+from segmeter.report.pictures.maps import display_image, encode
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
 EDGE = 256  # of a crop, pixels
@@ -79,9 +79,8 @@ def write_crops(
     with fresh_folder(path) as fresh:
         write_bytes(fresh / "image.png", _image_png(image[window]))
         for name, whole in (("target", target), ("prediction", labels)):
-            for suffix, plane, colours in _planes(whole[..., rows, columns], spec):
-                content = encode_labels_png(plane, colours, ignore_index=spec.ignore_index)
-                write_bytes(fresh / f"{name}{suffix}.png", content)
+            for suffix, plane, own in _planes(whole[..., rows, columns], spec):
+                write_bytes(fresh / f"{name}{suffix}.png", encode_plane(plane, own))
         write_json(fresh / PLACE, place)
 
 
@@ -148,16 +147,14 @@ def _with_place(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
         return dict(row)
 
 
-def _planes(
-    labels: NDArray[Any], spec: ClassSpec
-) -> Iterator[tuple[str, NDArray[Any], Sequence[tuple[int, int, int]]]]:
-    """Yield the suffix, map and colours of each file for a crop of labels."""
+def _planes(labels: NDArray[Any], spec: ClassSpec) -> Iterator[tuple[str, NDArray[Any], ClassSpec]]:
+    """Yield the suffix, map and classes of each file for a crop of labels."""
     plain = np.ascontiguousarray(labels, spec.label_dtype)
     if not spec.is_multilabel:
-        yield "", plain, spec.colours
+        yield "", plain, spec
         return
-    for name, plane, colour in zip(spec.names, plain, spec.colours, strict=True):
-        yield f"-{class_folder(name)}", plane, (BLACK, colour)
+    for number, name in enumerate(spec.names):
+        yield f"-{class_folder(name)}", plain[number], spec.of_plane(number)
 
 
 def _image_png(image: NDArray[Any]) -> bytes:

@@ -42,11 +42,7 @@ def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> 
     border = ((above, below), (before, after))
     if not any(map(any, border)):
         return inner, inner_target
-    lead = ((0, 0),) * (target.ndim - 2)
-    padded = np.pad(inner, (*border, (0, 0)), mode="symmetric")
-    if spec.ignore_index is None:
-        return padded, np.pad(inner_target, (*lead, *border), mode="symmetric")
-    return padded, np.pad(inner_target, (*lead, *border), constant_values=spec.ignore_index)
+    return np.pad(inner, (*border, (0, 0)), mode="symmetric"), spec.pad(inner_target, border)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 const POWERS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
 const LONGEST = 46; // letters of an axis' name
 const HUES = 11; // colours of lines before they come again
+const EDGE = 4; // pixels; a drag that ends this near to an edge means the edge, where the last point is
 
 const isDark = matchMedia("(prefers-color-scheme: dark)");
 const colourOfLine = (k) => `hsl(${(215 + 137.5 * (k % HUES)) % 360} ${k < HUES ? 70 : 45}% ${isDark.matches ? 66 : 44}%)`;
+const snap = (at, end) => (at < EDGE ? 0 : at > end - EDGE ? end : at);
 
 // at most four digits: 12500 is 12.5k
 function short(value) {
@@ -22,62 +24,47 @@ function spanOf(column) {
   return { low, high, log: low >= 0 && high > 1000 && high / Math.max(low, 1) > 1000 };
 }
 
-// text at the pointer
-class Tip {
-  constructor(place) {
-    this.place = place;
-    this.node = el("div", { class: "tip", hidden: true });
-    place.append(this.node);
-  }
-
-  show(text, left, top) {
-    this.node.hidden = !text;
-    if (!text) return;
-    this.node.textContent = text;
-    const most = this.place.clientWidth - this.node.offsetWidth - 4;
-    Object.assign(this.node.style, { left: `${Math.max(0, Math.min(left + 12, most))}px`, top: `${top + 14}px` });
-  }
-}
+const axisOf = (name, vertical) => ({
+  label: name.length > LONGEST ? `${name.slice(0, LONGEST)}…` : name,
+  labelSize: 20,
+  labelFont: "12px system-ui, sans-serif",
+  font: "12px system-ui, sans-serif",
+  stroke: () => colourOf("soft"),
+  grid: { show: vertical, width: 1, stroke: () => colourOf("line") },
+  ticks: { show: false },
+  size: vertical ? (plot, texts) => 10 + Math.max(24, ...(texts ?? []).map((text) => 7 * text.length)) : 26,
+  space: vertical ? 40 : 70,
+  values: (plot, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))),
+});
 
 // a chart as wide as its place, drawn again when that or the colour scheme changes; a drag tells `onSelect` its region
-// a drag that ends within a few pixels of an edge means the edge, where the last point is
-const snap = (at, end) => (at < 4 ? 0 : at > end - 4 ? end : at);
-
 function chart(place, { label, names, data, series, scales = {}, height = 250, hooks = {}, drag = { x: true, y: false }, onSelect, onHover, onReset }) {
-  const axis = (k) => ({
-    label: names[k].length > LONGEST ? `${names[k].slice(0, LONGEST)}…` : names[k],
-    labelSize: 20,
-    labelFont: "12px system-ui, sans-serif",
-    font: "12px system-ui, sans-serif",
-    stroke: () => colourOf("soft"),
-    grid: { show: k === 1, width: 1, stroke: () => colourOf("line") },
-    ticks: { show: false },
-    size: k ? (plot, texts) => 10 + Math.max(24, ...(texts ?? []).map((text) => 7 * text.length)) : 26,
-    space: k ? 40 : 70,
-    values: (plot, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))),
-  });
-  const tip = new Tip(place);
+  const tip = el("div", { class: "tip" });
   const select = (plot) => {
     const { left, top, width, height: tall } = plot.select;
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    if (width || tall) onSelect?.(plot, [left, left + width].map((x) => plot.posToVal(snap(x, plot.over.clientWidth), "x")), [top + tall, top].map((y) => plot.posToVal(snap(y, plot.over.clientHeight), "y")));
+    const across = [left, left + width].map((x) => plot.posToVal(snap(x, plot.over.clientWidth), "x"));
+    const up = [top + tall, top].map((y) => plot.posToVal(snap(y, plot.over.clientHeight), "y"));
+    if (width || tall) onSelect?.(across, up);
   };
   const hover = (plot) => {
     const { left, top } = plot.cursor;
-    tip.show(left >= 0 && !plot.select.width ? onHover?.(plot, left, top) : "", left + plot.over.offsetLeft, top + plot.over.offsetTop);
+    tip.textContent = (left >= 0 && !plot.select.width && onHover?.(plot, left, top)) || "";
+    const shift = left > plot.over.clientWidth / 2 ? "calc(-100% - 12px)" : "12px";
+    Object.assign(tip.style, { left: `${left}px`, top: `${top + 14}px`, translate: shift });
   };
-  const options = {
+  const plot = new uPlot({
     width: Math.max(200, place.clientWidth),
     height,
     padding: [10, 16, 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { ...drag, setScale: false, dist: 5 }, bind: { dblclick: () => () => onReset?.() } },
     scales: { x: { time: false, ...scales.x }, y: { ...scales.y } },
-    axes: [axis(0), axis(1)],
+    axes: names.map((name, k) => axisOf(name, k === 1)),
     series: [{}, ...series],
     hooks: { ...hooks, setSelect: [select], setCursor: [hover] },
-  };
-  const plot = new uPlot(options, data, place);
+  }, data, place);
+  plot.over.append(tip);
   plot.root.setAttribute("role", "img");
   plot.root.setAttribute("aria-label", label);
   new ResizeObserver(() => place.clientWidth && place.clientWidth !== plot.width && plot.setSize({ width: place.clientWidth, height })).observe(place);
@@ -86,8 +73,6 @@ function chart(place, { label, names, data, series, scales = {}, height = 250, h
 }
 
 // curves [name, xs, ys] as one table over all their places; null breaks a line
-function joined(curves) {
-  return curves.length ? uPlot.join(curves.map(([, xs, ys]) => [xs, ys])) : [[]];
-}
+const joined = (curves) => (curves.length ? uPlot.join(curves.map(([, xs, ys]) => [xs, ys])) : [[]]);
 
 const lineOf = (k, name) => ({ label: name, width: 1.8, stroke: () => colourOfLine(k), points: { size: 5, fill: () => colourOfLine(k) } });

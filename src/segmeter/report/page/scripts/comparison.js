@@ -40,78 +40,71 @@ function changeColumn(column, threshold) {
 }
 
 class PairView extends CaseView {
-  sources(i) {
-    return this.page.pair.map((run) => this.page.sources[run].get(i)).filter(Boolean);
-  }
-
   panesOf(i) {
     const found = this.page.pair.map((run) => [this.page.runs[run], this.page.sources[run].get(i)]).filter(([, picture]) => picture);
     if (!found.length) return [];
-    const panes = ["image", "target"].map((role) => new Pane(this.page, found[0][1], role));
-    for (const role of ["prediction", "errors"]) for (const [run, picture] of found) panes.push(new Pane(this.page, picture, role, { title: `${role}: ${run}` }));
+    const panes = ["image", "target"].map((role) => new Pane(this.palette, found[0][1], role));
+    for (const role of ["prediction", "errors"]) for (const [run, picture] of found) panes.push(new Pane(this.palette, picture, role, { title: `${role}: ${run}` }));
     return panes;
   }
 
   // the values of both runs and their difference, measure by measure
   known(i) {
-    const { page } = this;
-    const runs = page.pair.map((run) => page.runs[run]);
-    const rows = page.columns.filter((column) => column.key.startsWith("difference/")).map((column) => {
-      const key = column.key.slice("difference/".length);
-      const values = [page.column.get(`base/${key}`).text(i), page.column.get(`new/${key}`).text(i), column.text(i)];
-      return el("tr", {}, el("th", { scope: "row" }, column.title.replace("difference of ", "")), ...values.map((text) => el("td", { class: "n" }, text)));
+    const { column, columns, pair, runs } = this.page;
+    const rows = columns.filter(({ key }) => key.startsWith("difference/")).map((difference) => {
+      const key = difference.key.slice("difference/".length);
+      return [difference.title.replace("difference of ", ""), column.get(`base/${key}`).text(i), column.get(`new/${key}`).text(i), difference.text(i)];
     });
-    const heads = ["measure", `${runs[0]} (base)`, `${runs[1]} (new)`, "new minus base"].map((text, k) => el("th", { scope: "col", class: k ? "n" : "" }, text));
-    const facts = page.columns.filter((column) => column.group === "case" && column.key !== "id").map((column) => `${column.title} ${column.text(i)}`);
-    const about = el("p", { class: "minor about" }, [page.column.get("change").text(i) || "undefined", ...facts].join(" · "));
-    return [about, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "values of both runs" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)))];
+    const facts = columns.filter(({ group, key }) => group === "case" && key !== "id").map((fact) => `${fact.title} ${fact.text(i)}`);
+    const about = el("p", { class: "minor about" }, [column.get("change").text(i) || "undefined", ...facts].join(" · "));
+    return [about, tableOf("values of both runs", ["measure", `${runs[pair[0]]} (base)`, `${runs[pair[1]]} (new)`, "new minus base"], ["", "n", "n", "n"], rows)];
   }
 }
 
 // pictures of each run, the image and the target of those that share them put back
 function sourcesOf(page, layers) {
-  const shared = new Map();
-  return layers.map((pictures) => {
-    const found = picturesOf(page, pictures);
-    for (const [i, picture] of found) {
-      const base = shared.get(i);
-      if (base) found.set(i, { ...picture, files: { ...base.files, ...picture.files }, maps: [...base.maps.filter((map) => map.role === "target"), ...picture.maps] });
-      else shared.set(i, picture);
+  const found = layers.map((pictures) => picturesOf(page, pictures));
+  for (const pictures of found) {
+    for (const [i, picture] of pictures) {
+      const first = found.find((each) => each.has(i)).get(i);
+      const targets = picture === first ? [] : first.maps.filter((map) => map.role === "target");
+      pictures.set(i, { ...picture, files: { ...first.files, ...picture.files }, maps: [...targets, ...picture.maps] });
     }
-    return found;
-  });
+  }
+  return found;
 }
 
+// the choice of two runs, the measure that decides, and the numbers of cases that got better and worse by it
 function pairing(page, state) {
-  const options = page.runs.map((name, k) => ({ value: String(k), label: name }));
-  const change = (changes) => {
-    const next = new State().with({ pair: state.get("pair"), by: state.get("by"), over: state.get("over"), ...changes });
-    next.go();
-  };
-  const pick = (k) => select(k ? "new run" : "base run", options, String(page.pair[k]), (value) => change({ pair: (k ? [page.pair[0], value] : [value, page.pair[1]]).join(".") }));
+  const kept = { pair: state.get("pair"), by: state.get("by"), over: state.get("over") };
+  const change = (changes) => new State().with({ ...kept, ...changes }).go();
+  const runs = page.runs.map((name, k) => ({ value: String(k), label: name }));
+  const pick = (label, k) => select(label, runs, String(page.pair[k]), (run) => change({ pair: page.pair.map((old, j) => (j === k ? run : old)).join(".") }));
   const measures = page.columns.filter((column) => column.key.startsWith("difference/"));
-  const measure = select("measure that decides", measures.map((column) => ({ value: column.key, label: column.title })), page.sort, (value) => change({ by: value }));
+  const measure = select("measure that decides", optionsOf(measures), page.sort, (value) => change({ by: value }));
   const decides = page.column.get(page.sort);
-  const over = el("input", { class: "end", inputmode: "decimal", "aria-label": "least difference", value: page.threshold });
+  const [base, now, by, links] = byId("pairing").querySelectorAll(".pair span, .pair:last-child");
+  const over = byId("pairing").querySelector(".end");
+  base.append(pick("base run", 0));
+  now.append(pick("new run", 1));
+  by.append(measure);
+  over.value = page.threshold;
   over.addEventListener("change", () => change({ over: over.value.trim() }));
-  const counts = CHANGES.map((name, k) => [name, page.column.get("change").raw.filter((raw) => raw === k).length]);
-  const links = counts.map(([name, count]) => el("a", { class: "chip", href: state.with({ "is.change": name, case: null, sort: name === "better" ? bestFirst(decides) : worstFirst(decides) }).link }, `${name} ${whole(count)}`));
-  byId("pairing").replaceChildren(
-    el("span", { class: "pair" }, "base ", pick(0), " new ", pick(1), el("button", { type: "button", id: "swap", onclick: () => change({ pair: [...page.pair].reverse().join(".") }) }, "swap")),
-    el("span", { class: "pair" }, "by ", measure, " over ", over),
-    el("span", { class: "pair" }, ...links),
-  );
+  byId("swap").addEventListener("click", () => change({ pair: [...page.pair].reverse().join(".") }));
+  links.append(...CHANGES.map((name, k) => {
+    const sort = name === "better" ? bestFirst(decides) : worstFirst(decides);
+    const count = page.column.get("change").raw.filter((raw) => raw === k).length;
+    return el("a", { class: "chip", href: state.with({ "is.change": name, case: null, sort }).link }, `${name} ${whole(count)}`);
+  }));
 }
 
 // what the columns of the page follow from
 const choiceOf = (state) => ["pair", "by", "over"].map((name) => state.get(name) ?? "").join();
 
-async function startComparison() {
-  const page = await readPage();
+start((page) => {
   const state = State.here();
-  const last = page.runs.length - 1;
   const asked = (state.get("pair") ?? "").split(".").map(Number);
-  page.pair = asked.length === 2 && asked.every((k) => k >= 0 && k <= last) && asked[0] !== asked[1] ? asked : [0, 1];
+  page.pair = asked.length === 2 && asked.every((k) => k in page.runs) && asked[0] !== asked[1] ? asked : [0, 1];
   page.sources = sourcesOf(page, JSON.parse(byId("layers").textContent));
   page.pictures = page.sources[page.pair[0]];
   page.columns = pairColumns(page, page.pair);
@@ -127,12 +120,5 @@ async function startComparison() {
     event.stopImmediatePropagation(); // so that the old pair is not shown under the new choice meanwhile
     location.reload();
   });
-  new Explorer(page, [], new PairView(page));
-  performance.mark("ready");
-  document.documentElement.dataset.ready = "yes";
-}
-
-startComparison().catch((error) => {
-  byId("table").textContent = `The cases can't be shown: ${error}`;
-  throw error;
+  new Explorer(page, new PairView(page));
 });

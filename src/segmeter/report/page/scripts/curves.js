@@ -1,98 +1,79 @@
 // The curves of a training, all over the same axis and zoomed in step, and its pictures step by step.
-const SPOT = 4; // radius of the mark at a best value
+const AXES = ["step", "epoch", "seconds"];
+const known = (xs) => xs.filter((x) => x !== null);
 
 class Curves {
   constructor(place, tools, { charts, best }) {
-    Object.assign(this, { charts, best, place, range: null });
-    const axes = ["step", "epoch", "seconds"].filter((name) => charts.some((each) => each.lines.some((line) => line[name].some((x) => x !== null))));
-    const whole = el("button", { type: "button", id: "whole", onclick: () => this.zoom(null) }, "whole run");
-    tools.replaceChildren(select("horizontal axis", axes.map((name) => ({ value: name, label: name })), "step", (name) => this.draw(name)), whole, el("span", { class: "minor" }, "Drag over a chart to see a part of the run."));
+    Object.assign(this, { charts, best, place });
+    const axes = AXES.filter((name) => charts.some(({ lines }) => lines.some((line) => known(line[name]).length)));
+    tools.firstElementChild.append(select("horizontal axis", axes.map((name) => ({ value: name, label: name })), "step", (name) => this.draw(name)));
+    byId("whole").onclick = () => this.zoom(this.ends);
     this.draw("step");
   }
 
   draw(axis) {
-    const xs = this.charts.flatMap((each) => each.lines.flatMap((line) => line[axis].filter((x) => x !== null)));
+    const xs = this.charts.flatMap(({ lines }) => lines.flatMap((line) => known(line[axis])));
     const [low, high] = xs.reduce(([low, high], x) => [Math.min(low, x), Math.max(high, x)], [Infinity, -Infinity]);
-    this.ends = high > low ? [low, high] : [low - 0.5, low + 0.5];
-    this.range = null;
-    this.plots = [];
-    for (const [k, each] of this.charts.entries()) {
-      const place = el("div", { class: "plot" });
-      const legend = el("div", { class: "chips" });
-      const figure = el("figure", { class: "chart" }, el("figcaption", {}, each.title), place, legend);
-      if (this.place.children[k]) this.place.children[k].replaceWith(figure);
-      else this.place.append(figure);
-      this.plots.push(this.curve(place, legend, each, axis));
-    }
-    this.place.querySelector("noscript")?.remove();
+    this.range = this.ends = high > low ? [low, high] : [low - 0.5, low + 0.5];
+    const parts = this.charts.map(({ title }) => [el("figcaption", {}, title), el("div", { class: "plot" }), el("div", { class: "chips" })]);
+    this.place.replaceChildren(...parts.map((each) => el("figure", { class: "chart" }, ...each)));
+    this.plots = this.charts.map((each, k) => this.curve(parts[k][1], parts[k][2], each, axis));
   }
 
   zoom(range) {
     this.range = range;
-    const [min, max] = range ?? this.ends;
-    for (const plot of this.plots) plot.setScale("x", { min, max });
+    for (const plot of this.plots) plot.setScale("x", { min: range[0], max: range[1] });
   }
 
   curve(place, legend, { title, axis: measured, lines }, axis) {
     const curves = lines.map((line) => [line.name, ...[line[axis], line.values].map((list) => list.filter((_, i) => line[axis][i] !== null))]);
+    const data = joined(curves);
     const room = (plot, low, high) => (low === null ? [0, 1] : ((by) => [low - by, high + by])((high - low || Math.abs(high) || 1) * 0.05));
     const plot = chart(place, {
       label: `${title}, ${measured} by ${axis}`,
       names: [axis, measured],
-      data: joined(curves),
-      series: lines.map((line, k) => lineOf(k, line.name)),
-      scales: { x: { range: () => this.range ?? this.ends }, y: { range: room } },
-      hooks: { draw: [(plot) => this.marks(plot, lines, axis, measured)] },
-      onSelect: (_, ends) => this.zoom(ends),
-      onReset: () => this.zoom(null),
+      data,
+      series: lines.map((line, k) => this.series(line, k, data[0].indexOf(line[axis][line.best]))),
+      scales: { x: { range: () => this.range }, y: { range: room } },
+      hooks: { draw: axis === "step" && this.best !== null && measured === "score" ? [(plot) => this.mark(plot)] : [] },
+      onSelect: (ends) => this.zoom(ends),
+      onReset: () => this.zoom(this.ends),
       onHover: (plot, left) => this.said(plot, plot.posToVal(left, "x"), curves, axis),
     });
     // a line's name with its best and last value; a click hides it, a double click leaves it alone
-    const show = (shownOf) => lines.forEach((_, k) => {
-      const shown = shownOf(k);
-      plot.setSeries(k + 1, { show: shown });
-      legend.children[k].setAttribute("aria-pressed", String(shown));
-    });
+    const show = (k, shown) => plot.setSeries(k + 1, { show: press(legend.children[k], shown) });
     legend.replaceChildren(...lines.map((line, k) => {
       const best = line.best === null ? "" : ` best ${short(line.values[line.best])} at ${short(line.step[line.best])},`;
-      const last = line.values.findLast((value) => value !== null);
-      const toggle = () => show((j) => (j === k ? !plot.series[j + 1].show : plot.series[j + 1].show));
-      return el("button", { type: "button", class: "chip", "aria-pressed": "true", onclick: toggle, ondblclick: () => show((j) => j === k) }, swatchOf(colourOfLine(k)), el("span", {}, line.name), el("span", { class: "minor" }, `${best} last ${short(last)}`));
+      const said = el("span", { class: "minor" }, `${best} last ${short(line.values.findLast((value) => value !== null))}`);
+      const alone = () => lines.forEach((_, other) => show(other, other === k));
+      return toggle([swatchOf(colourOfLine(k)), el("span", {}, line.name), said], true, (shown) => show(k, shown), { class: "chip", ondblclick: alone });
     }));
     return plot;
   }
 
-  // the best value of each line, and where the best checkpoint was taken
-  marks(plot, lines, axis, measured) {
-    const { ctx } = plot;
+  // a line with a point at its best value
+  series(line, k, best) {
+    const points = { show: true, filter: () => [best], size: 9, fill: () => colourOfLine(k) };
+    return { ...lineOf(k, line.name), ...(best < 0 ? {} : { points }) };
+  }
+
+  // where the best checkpoint was taken
+  mark({ ctx, bbox, valToPos }) {
+    const left = valToPos(this.best, "x", true);
+    if (left < bbox.left || left > bbox.left + bbox.width) return;
     ctx.save();
-    ctx.beginPath();
-    ctx.rect(plot.bbox.left, plot.bbox.top - SPOT, plot.bbox.width + SPOT, plot.bbox.height + 2 * SPOT);
-    ctx.clip();
-    if (axis === "step" && this.best !== null && measured === "score") {
-      const left = plot.valToPos(this.best, "x", true);
-      ctx.strokeStyle = colourOf("soft");
-      ctx.setLineDash([4, 4]);
-      ctx.stroke(new Path2D(`M${left} ${plot.bbox.top}v${plot.bbox.height}`));
-    }
-    lines.forEach((line, k) => {
-      if (line.best === null || line[axis][line.best] === null || !plot.series[k + 1].show) return;
-      ctx.fillStyle = colourOfLine(k);
-      ctx.beginPath();
-      ctx.arc(plot.valToPos(line[axis][line.best], "x", true), plot.valToPos(line.values[line.best], "y", true), SPOT * devicePixelRatio, 0, 7);
-      ctx.fill();
-    });
+    ctx.strokeStyle = colourOf("soft");
+    ctx.setLineDash([4, 4]);
+    ctx.stroke(new Path2D(`M${left} ${bbox.top}v${bbox.height}`));
     ctx.restore();
   }
 
   // the values nearest to a place
   said(plot, at, curves, axis) {
     const parts = curves.filter((_, k) => plot.series[k + 1].show).map(([name, xs, values]) => {
-      let nearest = -1;
-      xs.forEach((x, i) => {
-        if (values[i] !== null && (nearest < 0 || Math.abs(x - at) < Math.abs(xs[nearest] - at))) nearest = i;
-      });
-      return nearest < 0 ? null : `${name} ${short(values[nearest])}`;
+      const places = [...xs.keys()].filter((i) => values[i] !== null);
+      const nearest = places.reduce((best, i) => (Math.abs(xs[i] - at) < Math.abs(xs[best] - at) ? i : best), places[0]);
+      return nearest === undefined ? null : `${name} ${short(values[nearest])}`;
     });
     return `${axis} ${short(at)}: ${parts.filter(Boolean).slice(0, 8).join(", ")}`;
   }
@@ -102,20 +83,18 @@ class Curves {
 function showSteps(pictures) {
   const steps = [...new Set(Object.values(pictures).flatMap((found) => Object.keys(found).map(Number)))].sort((a, b) => a - b);
   const images = Object.keys(pictures).map((name) => [name, el("img", { alt: `validation picture of ${name}` })]);
-  const said = el("output", {});
-  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, step: 1, "aria-label": "step of the validation" });
+  const slider = byId("step");
   const show = () => {
     const step = steps[slider.value];
-    said.textContent = `step ${whole(step)}`;
+    byId("steps").querySelector("output").textContent = `step ${whole(step)}`;
     for (const [name, image] of images) {
       image.hidden = !(step in pictures[name]);
       if (!image.hidden) image.src = pictures[name][step];
     }
   };
   slider.addEventListener("input", show);
-  byId("steps").replaceChildren(slider, said);
   byId("over-time").replaceChildren(...images.map(([name, image]) => el("figure", {}, image, el("figcaption", {}, name))));
-  slider.value = steps.length - 1;
+  Object.assign(slider, { max: steps.length - 1, value: steps.length - 1 });
   show();
 }
 

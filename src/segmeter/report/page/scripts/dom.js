@@ -1,23 +1,20 @@
 // Elements. Text is always set as text, never as markup, so that no name can become code.
-const SVG = "http://www.w3.org/2000/svg";
-
-function fill(node, attributes, children) {
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") Object.assign(node.style, value);
+    if (name.startsWith("on")) node[name] = value;
+    else if (name === "style") for (const [key, each] of Object.entries(value)) node.style.setProperty(key, each);
     else node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.filter((child) => child !== null && child !== undefined));
   return node;
 }
 
-const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-const svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
-const swatchOf = (colour) => svg("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { width: 10, height: 10, rx: 2, fill: colour }));
 const byId = (id) => document.getElementById(id);
-const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const rgb = (colour) => `rgb(${colour.join(",")})`;
+const swatchOf = (colour) => el("span", { class: "swatch", style: { background: colour }, "aria-hidden": "true" });
+const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const whole = (value) => value.toLocaleString("en-US");
 const isolated = (name) => `\u2068${name}\u2069`; // its direction of writing changes nothing around it
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
@@ -32,7 +29,23 @@ function select(label, options, chosen, onchange) {
   return node;
 }
 
-function say(text) {
-  const place = byId("said");
-  if (place) place.textContent = text;
+// a button that stays pressed until it is clicked again
+function toggle(words, pressed, ontoggle, more = {}) {
+  const node = el("button", { type: "button", "aria-pressed": String(pressed), ...more }, ...words);
+  node.addEventListener("click", () => ontoggle(press(node, node.getAttribute("aria-pressed") === "false")));
+  return node;
+}
+
+function press(button, pressed) {
+  button.setAttribute("aria-pressed", String(pressed));
+  return pressed;
+}
+
+// a table whose first column names the rows; `kinds` is "n" for each column of numbers
+function tableOf(label, heads, kinds, rows) {
+  const head = heads.map((text, k) => el("th", { scope: "col", class: kinds[k] }, text));
+  const cells = (row) => row.map((text, k) => (k ? el("td", { class: kinds[k] }, text) : el("th", { scope: "row" }, text)));
+  const body = rows.map((row) => el("tr", {}, ...cells(row)));
+  const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
 }

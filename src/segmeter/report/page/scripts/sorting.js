@@ -1,35 +1,25 @@
 // Tables of the page that are sorted where they stand.
-const valueOf = (row, column) => row.cells[column].dataset.value ?? "";
+const natural = new Intl.Collator(undefined, { numeric: true });
 
-const numberOf = (text) => Number(text.replace(/inf$/, "Infinity")); // as Python writes it
-
-// numbers by size, before all texts, as settings hold both
-function compare(descending) {
-  return ([a], [b]) => {
-    if (a === "" || b === "") return (a === "") - (b === "");
-    const [x, y] = [numberOf(a), numberOf(b)];
-    const texts = Number.isNaN(x) - Number.isNaN(y);
-    const order = texts || (Number.isNaN(x) ? a.localeCompare(b, undefined, { numeric: true }) : (x > y) - (x < y));
-    return descending ? -order : order;
-  };
+// numbers by size, as Python writes them, then texts, as settings hold both; what is empty comes last either way
+function compare(a, b, sign) {
+  if (a === "" || b === "") return (a === "") - (b === "");
+  const [x, y] = [a, b].map((text) => Number(text.replace(/inf$/, "Infinity")));
+  const texts = Number.isNaN(x) - Number.isNaN(y);
+  return sign * (texts || (Number.isNaN(x) ? natural.compare(a, b) : (x > y) - (x < y)));
 }
 
-function sortBy(table, head, column) {
-  const descending = head.getAttribute("aria-sort") === "ascending";
+function sortBy(table, head) {
+  const sign = head.ariaSort === "ascending" ? -1 : 1;
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", descending ? "descending" : "ascending");
-  const body = table.tBodies[0];
-  const keyed = [...body.rows].map((row) => [valueOf(row, column), row]);
-  keyed.sort(compare(descending));
-  body.append(...keyed.map(([, row]) => row));
+  head.setAttribute("aria-sort", sign < 0 ? "descending" : "ascending");
+  const valueOf = (row) => row.cells[head.cellIndex].dataset.value ?? "";
+  table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => compare(valueOf(a), valueOf(b), sign)));
 }
 
-for (const table of document.querySelectorAll("table.sortable")) {
-  [...table.tHead.rows[0].cells].forEach((head, column) => {
-    if (!head.dataset.sort) return;
-    const button = document.createElement("button");
-    button.textContent = head.textContent;
-    button.addEventListener("click", () => sortBy(table, head, column));
-    head.replaceChildren(button);
-  });
+for (const head of document.querySelectorAll("table.sortable th[data-sort]")) {
+  const button = document.createElement("button");
+  button.append(head.textContent);
+  button.onclick = () => sortBy(head.closest("table"), head);
+  head.replaceChildren(button);
 }

@@ -16,30 +16,27 @@ class State extends URLSearchParams {
     return copy;
   }
 
-  without(name, value) {
-    return this.with({ [name]: this.getAll(name).filter((each) => each !== value) });
-  }
-
   get link() {
     return MARK + this;
   }
 
-  go(how) {
-    goTo(this.link, how);
+  // a new entry of the history, or a change of the present one, as while typing
+  go({ replace = false } = {}) {
+    if (this.link === location.hash) return;
+    history[replace ? "replaceState" : "pushState"](null, "", this.link);
+    dispatchEvent(new Event("hashchange"));
   }
 }
 
-// a new entry of the history, or a change of the present one, as while typing
-function goTo(link, { replace = false } = {}) {
-  if (link === location.hash) return;
-  history[replace ? "replaceState" : "pushState"](null, "", link);
-  dispatchEvent(new Event("hashchange"));
-}
-
-// The browser follows a link some time after its click, and keys that come before that are lost.
-function followAtOnce(event) {
-  const link = event.target.closest(`a[href^="${MARK}"]`);
+// A link to a section leaves the choice in the address. One to a choice is followed at once: the browser would do so
+// some time after the click, and keys that come before that are lost.
+function followLink(event) {
+  const link = event.target.closest('a[href^="#"]')?.getAttribute("href");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  goTo(link.getAttribute("href"));
+  if (link.startsWith(MARK)) return new State(link.slice(MARK.length)).go();
+  const head = document.querySelector(link);
+  head.tabIndex = -1; // so that the keyboard goes on from there
+  head.focus({ preventScroll: true });
+  head.scrollIntoView();
 }

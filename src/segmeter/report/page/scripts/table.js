@@ -2,22 +2,18 @@
 const ROW = 34; // pixels
 const SPARE = 8; // rows above and below those that are seen
 const PRINTED = 40; // rows on paper
+const KEY_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 
 const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0);
 
 class VirtualTable {
   constructor(place, { linkOf, onSort, onOpen }) {
     Object.assign(this, { linkOf, onSort, onOpen, order: [], columns: [] });
-    this.head = el("tr");
-    this.above = el("tr", { class: "gap", "aria-hidden": "true" });
-    this.below = el("tr", { class: "gap", "aria-hidden": "true" });
-    this.body = el("tbody");
-    this.table = el("table", { class: "cases" }, el("thead", {}, this.head), this.body);
-    this.box = el("div", { class: "rows", tabindex: "0", role: "region", "aria-label": "cases" }, this.table);
-    place.replaceChildren(this.box);
-    this.box.addEventListener("scroll", () => this.draw());
-    this.body.addEventListener("click", (event) => this.click(event));
-    this.body.addEventListener("keydown", (event) => this.key(event));
+    [this.box, this.table, this.head, this.body] = place.querySelectorAll(".rows, table, thead tr, tbody");
+    [this.above, this.below] = [1, 2].map(() => el("tr", { class: "gap", "aria-hidden": "true" }));
+    this.box.onscroll = () => this.draw();
+    this.body.onclick = ({ target }) => target.closest("a, .gap") || this.onOpen(Number(target.closest("tr").dataset.case));
+    this.body.onkeydown = (event) => this.key(event);
     addEventListener("beforeprint", () => this.draw(true));
     addEventListener("afterprint", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.box);
@@ -27,8 +23,13 @@ class VirtualTable {
     const same = this.order === order;
     Object.assign(this, { order, columns });
     this.named ??= longest(columns[0].raw);
-    this.head.replaceChildren(...columns.map((column) => this.heading(column, sorted, descending)));
-    this.table.style.width = `${columns.reduce((sum, column) => sum + this.width(column), 0)}px`;
+    const widths = columns.map((column) => this.width(column));
+    this.head.replaceChildren(...columns.map((column, k) => {
+      const button = el("button", { type: "button", title: column.title, onclick: () => this.onSort(column) }, column.title);
+      const order = column === sorted ? (descending ? "descending" : "ascending") : undefined;
+      return el("th", { scope: "col", class: column.isText ? "" : "n", "aria-sort": order, style: { width: `${widths[k]}px` } }, button);
+    }));
+    this.table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
     this.table.setAttribute("aria-rowcount", order.length + 1);
     if (!same) this.box.scrollTop = 0;
     this.draw();
@@ -41,27 +42,18 @@ class VirtualTable {
     return Math.max(150, Math.min(narrow ? 200 : 300, 8 * longest(column.names ?? []) + 28));
   }
 
-  heading(column, sorted, descending) {
-    const button = el("button", { type: "button", title: column.title, onclick: () => this.onSort(column) }, column.title);
-    const order = column === sorted ? (descending ? "descending" : "ascending") : undefined;
-    return el("th", { scope: "col", class: column.isText ? "" : "n", "aria-sort": order, style: { width: `${this.width(column)}px` } }, button);
-  }
-
   draw(all = false) {
     const seen = Math.ceil(this.box.clientHeight / ROW) || 20;
     const first = all ? 0 : Math.max(0, Math.floor(this.box.scrollTop / ROW) - SPARE);
-    const last = Math.min(this.order.length, all ? PRINTED : first + seen + 2 * SPARE);
+    const rows = this.order.slice(first, all ? PRINTED : first + seen + 2 * SPARE).map((i, k) => this.row(i, first + k));
     this.above.style.height = `${first * ROW}px`;
-    this.below.style.height = all ? "0" : `${(this.order.length - last) * ROW}px`;
-    const focused = document.activeElement?.closest?.("tr[data-case]")?.dataset.case;
-    const rows = [];
-    for (let place = first; place < last; place++) rows.push(this.row(place));
+    this.below.style.height = all ? "0" : `${(this.order.length - first - rows.length) * ROW}px`;
+    const focused = document.activeElement?.closest("tr[data-case]")?.dataset.case;
     this.body.replaceChildren(this.above, ...rows, this.below);
-    if (focused !== undefined) this.body.querySelector(`tr[data-case="${focused}"] a`)?.focus({ preventScroll: true });
+    if (focused) this.body.querySelector(`tr[data-case="${focused}"] a`)?.focus({ preventScroll: true });
   }
 
-  row(place) {
-    const i = this.order[place];
+  row(i, place) {
     const cells = this.columns.map((column, index) => {
       const text = column.text(i);
       if (index) return el("td", { class: column.isText ? "" : "n", title: column.isText ? text : undefined }, text);
@@ -70,25 +62,14 @@ class VirtualTable {
     return el("tr", { "data-case": i, "data-place": place, "aria-rowindex": place + 2 }, ...cells);
   }
 
-  click(event) {
-    const row = event.target.closest("tr[data-case]");
-    if (!row || event.target.closest("a")) return;
-    this.onOpen(Number(row.dataset.case));
-  }
-
+  // to the row some steps further, scrolled into view
   key(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
     const row = event.target.closest("tr[data-case]");
-    if (!step || !row) return;
+    if (!KEY_STEPS[event.key] || !row) return;
     event.preventDefault();
-    this.focus(Math.min(this.order.length - 1, Math.max(0, Number(row.dataset.place) + step)));
-  }
-
-  focus(place) {
-    const top = place * ROW;
-    const room = this.box.clientHeight - 2 * ROW;
-    if (top < this.box.scrollTop) this.box.scrollTop = top;
-    else if (top > this.box.scrollTop + room) this.box.scrollTop = top - room;
+    const place = Math.min(this.order.length - 1, Math.max(0, Number(row.dataset.place) + KEY_STEPS[event.key]));
+    const [top, room] = [place * ROW, this.box.clientHeight - 2 * ROW];
+    this.box.scrollTop = Math.min(top, Math.max(top - room, this.box.scrollTop));
     this.draw();
     this.body.querySelector(`tr[data-place="${place}"] a`)?.focus({ preventScroll: true });
   }

@@ -4,12 +4,11 @@ function csvCell(value) {
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-const plainNumber = (column, i) => (Number.isNaN(column.value(i)) ? "" : column.show(column.value(i)).replaceAll(",", ""));
-
 function csvOf(columns, order) {
-  const lines = [columns.map((column) => csvCell(column.title)).join(",")];
-  for (const i of order) lines.push(columns.map((column) => csvCell(column.isText ? column.text(i) : plainNumber(column, i))).join(","));
-  return lines.join("\n") + "\n";
+  const number = (column, i) => (Number.isNaN(column.value(i)) ? "" : column.show(column.value(i)).replaceAll(",", ""));
+  const line = (cells) => `${cells.map(csvCell).join(",")}\n`;
+  const rows = order.map((i) => line(columns.map((column) => (column.isText ? column.text(i) : number(column, i)))));
+  return line(columns.map((column) => column.title)) + rows.join("");
 }
 
 function save(name, text) {
@@ -18,92 +17,86 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+// a choice among columns that the address keeps under a name
+const pick = (label, columns, chosen, name) => select(label, optionsOf(columns), chosen.key, (value) => State.here().with({ [name]: value }).go({ replace: true }));
+
 const optionsOf = (columns) => columns.map((column) => ({ value: column.key, label: column.title, group: column.group }));
 
 class Toolbar {
   constructor(place, page) {
-    this.page = page;
-    this.numeric = page.columns.filter((column) => !column.isText);
-    this.search = el("input", { type: "search", id: "find", placeholder: "find a case", "aria-label": "find a case", autocomplete: "off" });
+    Object.assign(this, { page, search: byId("find"), chooser: place.querySelector(".chooser"), chips: place.querySelector(".chips") });
     this.search.addEventListener("input", () => State.here().with({ q: this.search.value || null }).go({ replace: true }));
-    this.chips = el("div", { class: "chips" });
-    this.count = el("p", { class: "count", role: "status", id: "count" });
-    this.chooser = el("details", { class: "chooser" }, el("summary", {}, "columns"), el("div", { class: "choices" }));
-    this.form = el("div", { class: "toolbar" }, this.search, ...this.choices(), this.numeric.length ? this.range() : null);
-    const buttons = [
-      el("button", { type: "button", id: "copy", onclick: () => this.copyIds() }, "copy ids"),
-      el("button", { type: "button", id: "save", onclick: () => save("cases.csv", csvOf(this.columns, this.order)) }, "save CSV"),
-      this.chooser,
-    ];
-    place.replaceChildren(this.form, this.chips, el("div", { class: "taken" }, this.count, ...buttons));
+    this.selects = this.pickers();
+    byId("range").before(...this.selects);
+    this.range(byId("range"), page.columns.filter((column) => !column.isText));
+    byId("copy").addEventListener("click", async () => {
+      await navigator.clipboard.writeText(this.order.map((i) => page.column.get("id").raw[i]).join("\n"));
+      byId("said").textContent = `${plural(this.order.length, "id")} copied`;
+    });
+    byId("save").addEventListener("click", () => save("cases.csv", csvOf(this.columns, this.order)));
+    this.chooser.addEventListener("toggle", () => this.choose());
+    this.chooser.addEventListener("change", () => {
+      const checked = [...this.chooser.querySelectorAll("input:checked")].map((input) => input.value);
+      State.here().with({ cols: checked }).go({ replace: true });
+    });
   }
 
   // cases by columns of few texts: what became of one class, the cluster, a slice
-  choices() {
-    const [statuses, others] = [true, false].map((status) => this.page.columns.filter((column) => column.kind === "choice" && column.key.startsWith("status/") === status));
+  pickers() {
+    const choices = this.page.columns.filter((column) => column.kind === "choice");
     const option = (column) => (word) => ({ value: `is.${column.key}=${word}`, label: word });
+    const [statuses, others] = [true, false].map((status) => choices.filter((column) => column.key.startsWith("status/") === status));
     const ofClass = (column) => {
-      const options = [{ value: `has=${column.key.slice("status/".length)}`, label: "in the target" }, ...["found", "missed", "false alarm", "absent"].map(option(column))];
+      const held = { value: `has=${column.key.slice("status/".length)}`, label: "in the target" };
+      const options = [held, ...["found", "missed", "false alarm", "absent"].map(option(column))];
       return options.map(({ value, label }) => ({ value, label: `${column.label}: ${label}`, group: column.label }));
     };
-    const pickers = others.map((column) => [column.label, column.names.map(option(column))]);
-    if (statuses.length) pickers.unshift(["class", statuses.flatMap(ofClass)]);
-    this.selects = pickers.map(([label, options]) => {
-      const own = new Set(options.map(({ value }) => value));
-      const set = (value) => {
-        const kept = [...State.here()].filter((pair) => !own.has(pair.join("=")));
-        new State(value ? [...kept, [value.slice(0, value.indexOf("=")), value.slice(value.indexOf("=") + 1)]] : kept).go();
-      };
-      const node = select(label, [{ value: "", label: `any ${label}` }, ...options], "", set);
-      return { node, show: (state) => (node.value = [...state].map((pair) => pair.join("=")).find((value) => own.has(value)) ?? "") };
+    const found = others.map((column) => this.picker(column.label, column.names.map(option(column))));
+    return statuses.length ? [this.picker("class", statuses.flatMap(ofClass)), ...found] : found;
+  }
+
+  picker(label, options) {
+    const own = new Set(options.map(({ value }) => value));
+    const node = select(label, [{ value: "", label: `any ${label}` }, ...options], "", (value) => {
+      const kept = [...State.here()].filter((pair) => !own.has(pair.join("=")));
+      const [, name, text] = /^([^=]*)=(.*)$/s.exec(value) ?? [];
+      new State(value ? [...kept, [name, text]] : kept).go();
     });
-    return this.selects.map(({ node }) => node);
+    node.follow = (state) => (node.value = [...state].map((pair) => pair.join("=")).find((value) => own.has(value)) ?? "");
+    return node;
   }
 
-  range() {
-    const measure = select("measure", optionsOf(this.numeric), this.page.sort, () => {});
-    const [low, high] = ["from", "to"].map((word) => el("input", { type: "text", inputmode: "decimal", placeholder: word, "aria-label": `${word} this value`, class: "end" }));
+  range(place, numeric) {
+    place.hidden = !numeric.length;
+    const measure = select("measure", optionsOf(numeric), this.page.sort, () => {});
+    const [low, high] = place.querySelectorAll(".end");
+    place.firstElementChild.append(measure);
     const set = () => State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
-    const onkeydown = (event) => event.key === "Enter" && set();
-    for (const end of [low, high]) end.addEventListener("keydown", onkeydown);
-    return el("span", { class: "pair" }, measure, low, high, el("button", { type: "button", id: "within", onclick: set }, "within"));
-  }
-
-  async copyIds() {
-    await navigator.clipboard.writeText(this.order.map((i) => this.page.column.get("id").raw[i]).join("\n"));
-    say(`${plural(this.order.length, "id")} copied`);
+    place.onkeydown = (event) => event.key === "Enter" && event.target.matches(".end") && set();
+    byId("within").onclick = set;
   }
 
   show(state, { order, filters }, columns) {
     Object.assign(this, { order, columns });
     if (document.activeElement !== this.search) this.search.value = state.get("q") ?? "";
-    for (const { show } of this.selects) show(state);
-    const chips = filters.map((filter) =>
-      el("a", { class: "chip", href: state.without(filter.name, filter.value).link, title: "take this filter away" }, filter.words, el("span", { "aria-hidden": "true" }, " ×")),
-    );
-    if (filters.length > 1) chips.push(el("a", { class: "chip clear", href: state.with(Object.fromEntries(filters.map(({ name }) => [name, null]))).link }, "clear all"));
-    this.chips.replaceChildren(...chips);
-    this.count.textContent = filters.length ? `${whole(order.length)} of ${plural(this.page.n, "case")}` : plural(this.page.n, "case");
-    this.choose(columns);
+    for (const node of this.selects) node.follow(state);
+    const without = ({ name, value }) => state.with({ [name]: state.getAll(name).filter((each) => each !== value) }).link;
+    const cross = () => el("span", { "aria-hidden": "true" }, " ×");
+    const chips = filters.map((filter) => el("a", { class: "chip", href: without(filter), title: "take this filter away" }, filter.words, cross()));
+    const clear = state.with(Object.fromEntries(filters.map(({ name }) => [name, null]))).link;
+    this.chips.replaceChildren(...chips, filters.length > 1 ? el("a", { class: "chip clear", href: clear }, "clear all") : "");
+    byId("count").textContent = filters.length ? `${whole(order.length)} of ${plural(this.page.n, "case")}` : plural(this.page.n, "case");
+    this.choose();
   }
 
-  choose(columns) {
-    const shown = new Set(columns.map((column) => column.key));
-    const box = this.chooser.querySelector(".choices");
-    const filled = () => {
-      const groups = new Map(this.page.columns.map((column) => [column.group, this.page.columns.filter((other) => other.group === column.group)]));
-      box.replaceChildren(...[...groups].map(([group, members]) => el("fieldset", {}, el("legend", {}, group), ...members.map((column) => this.choice(column, shown)))));
-    };
-    this.chooser.ontoggle = () => this.chooser.open && filled();
-    if (this.chooser.open) for (const input of box.querySelectorAll("input")) input.checked = shown.has(input.value);
-  }
-
-  choice(column, shown) {
-    const box = el("input", { type: "checkbox", value: column.key, checked: shown.has(column.key), disabled: column.key === "id" });
-    box.addEventListener("change", () => {
-      const checked = new Set([...this.chooser.querySelectorAll("input:checked")].map((input) => input.value));
-      State.here().with({ cols: this.page.columns.map((each) => each.key).filter((key) => checked.has(key)) }).go({ replace: true });
-    });
-    return el("label", {}, box, column.title);
+  // the columns as boxes by their groups
+  choose() {
+    if (!this.chooser.open) return;
+    const { columns } = this.page;
+    const box = (column) => el("label", {}, el("input", { type: "checkbox", value: column.key, disabled: column.key === "id" }), column.title);
+    const field = (group) => el("fieldset", {}, el("legend", {}, group), ...columns.filter((column) => column.group === group).map(box));
+    const place = this.chooser.querySelector(".choices");
+    if (!place.children.length) place.append(...[...new Set(columns.map((column) => column.group))].map(field));
+    for (const input of place.querySelectorAll("input")) input.checked = this.columns.some((column) => column.key === input.value);
   }
 }

@@ -2,9 +2,9 @@
 
 import pytest
 
-from segmeter.data.build import build_dataset, open_splits
+from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
-from tests.data.crafted import folder, make_folder, noise, put
+from tests.data.crafted import folder, make_folder, put
 
 
 def test_the_configured_split_is_opened_unless_another_is_asked_for(tmp_path):
@@ -23,27 +23,6 @@ def test_open_splits_reads_every_pixel_where_build_reads_headers_alone(tmp_path)
     assert len(build_dataset(folder(tmp_path), split="all")) == 3
     with pytest.raises(DataError, match=r"masks/b.png: .*truncated or damaged"):
         open_splits(folder(tmp_path), ["all"])
-
-
-def test_every_bad_file_of_a_split_is_named_at_once(tmp_path):
-    make_folder(tmp_path)
-    put(tmp_path / "masks" / "a.png", noise(12, 10, None) // 2 + 2)
-    put(tmp_path / "images" / "c.png", b"no image")
-    with pytest.raises(DataError) as refusal:
-        open_splits(folder(tmp_path), ["all"])
-    text = str(refusal.value)
-    assert "masks/a.png" in text
-    assert "images/c.png" in text
-
-
-def test_an_opened_data_set_refuses_a_file_that_changed_since(tmp_path):
-    make_folder(tmp_path)
-    ((dataset,), (report,)) = open_splits(folder(tmp_path), ["all"])
-    assert [pair.sha256 for pair in dataset.pairs] == list(report.file_sha256)
-    put(tmp_path / "images" / "a.png", noise(seed=9))
-    with pytest.raises(DataError, match=r"images/a.png: expected `file` to have the content that was checked"):
-        dataset[0]
-    dataset[1]
 
 
 def test_cases_of_a_split_that_is_not_read_are_in_no_other(tmp_path):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from segmeter.errors import ConfigError, DataError, RunError
-from segmeter.remote import fetch, upload
-from segmeter.remote.upload import check_target, find_files, upload_folder
+from segmeter.remote import fetch, stores
+from segmeter.remote.stores import check_target, find_files, upload_folder
 from tests.deadline import deadline
 
 
@@ -26,8 +26,8 @@ def run(tmp_path):
 
 
 def test_a_run_is_copied_with_what_its_links_lead_to_and_run_json_last(run, s3, monkeypatch):
-    written, write = [], upload.write_object
-    monkeypatch.setattr(upload, "write_object", lambda url, source: (written.append(url), write(url, source)))
+    written, write = [], stores.write_object
+    monkeypatch.setattr(stores, "write_object", lambda url, source: (written.append(url), write(url, source)))
     assert upload_folder(run, f"{s3.url}/runs/", name=run.name) == f"{s3.url}/runs/2026-11-21_a"
     assert s3.names() == [
         f"runs/2026-11-21_a/{name}" for name in ("checkpoints/best/model", "checkpoints/step-1/model", "run.json")

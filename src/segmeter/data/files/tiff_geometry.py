@@ -1,6 +1,7 @@
 """Reads where the pixels of a TIFF file lie, from GeoTIFF tags or from OME or ImageJ metadata."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.geometry import MILLIMETRES, PIXEL_NAMES, SET_SPACING, Geometry, find_unit, stated_geometry
+from segmeter.data.files.geometry import (
+    MILLIMETRES,
+    PIXEL_NAMES,
+    SET_SPACING,
+    Geometry,
+    find_unit,
+    stated_geometry,
+)
 from segmeter.data.files.sniff import show
 
 SOURCE = "GeoTIFF tags"
@@ -18,7 +26,8 @@ _RESOLUTION_UNITS = {2: "inch", 3: "cm"}  # values of the tag ResolutionUnit; 1 
 _PRINTING = "none (resolution tags are for printing)"
 _NODATA = 42113  # GDAL's tag
 
-_SCALE, _TIEPOINT, _MATRIX, _KEYS, _DOUBLES = 33550, 33922, 34264, 34735, 34736
+_SCALE, _TIEPOINT, _MATRIX, _KEYS, _DOUBLES = 33550, 33922, 34264, 34735, 34736  # GeoTIFF 1.1, section 7.1
+_TAGS = (_SCALE, _TIEPOINT, _MATRIX, _KEYS, _DOUBLES, 34737)  # the last one holds texts that the keys refer to
 _MODEL, _RASTER, _GEODETIC, _PROJECTED, _LINEAR, _LINEAR_SIZE = 1024, 1025, 2048, 3072, 3076, 3077  # its keys
 _GEOGRAPHIC, _POINT = 2, 2  # values of _MODEL and _RASTER
 _USER_DEFINED = 32767  # instead of a code: other tags describe the system
@@ -182,3 +191,46 @@ def read_nodata(page: Any) -> float | str | None:
     except ValueError:
         return str(text).strip("\0 ")
     return None if math.isnan(value) else value
+
+
+def repeatable_geometry(path: Path, tiff: Any, page: Any) -> Geometry:
+    """Return the geometry of a page that files made from it can repeat: its spacing, and copies of its GeoTIFF tags.
+
+    Metadata and tags describe the first level of a pyramid; pixels of other levels are larger.
+    """
+    first = tiff.pages.first
+    tags = {tag: first.tags[tag].value for tag in _TAGS if tag in first.tags}
+    down, across = first.imagelength / page.imagelength, first.imagewidth / page.imagewidth
+    if problem := _unrepeatable(first, tags, enlarged=(down, across) != (1, 1)):
+        return Geometry(spacing_problem=f"{show(path)}: {problem}")
+    found = metadata_geometry(path, tiff, "YX")
+    spacing = None if found.spacing is None else (found.spacing[0] * down, found.spacing[1] * across)
+    geotiff = tuple((tag, _stretched(tag, value, down, across)) for tag, value in tags.items())
+    return Geometry(spacing=spacing, unit=found.unit, geotiff=geotiff, spacing_problem=found.spacing_problem)
+
+
+def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:
+    """Return why the stored position does not hold for the pixels as read, or ""."""
+    if int(page.tags.valueof(274, 1)) != 1:
+        return "the picture is turned as its orientation says, which moves its pixels"
+    keys = tags.get(_KEYS, ())
+    entries = [tuple(keys[start : start + 4]) for start in range(4, len(keys), 4)]
+    if enlarged and any(key == _RASTER and value == _POINT for key, _, _, value in entries):
+        return "its coordinates are of pixels' centres, which are others on other levels of a pyramid"
+    return ""
+
+
+def _stretched(tag: int, value: Any, down: float, across: float) -> tuple[float, ...] | tuple[int, ...] | str:
+    """Return the value of a GeoTIFF tag for pixels `down` times as high and `across` times as wide."""
+    if isinstance(value, str):
+        return value
+    numbers: Sequence[Any] = value if isinstance(value, tuple) else (value,)
+    factors: dict[int, Sequence[float]] = {
+        _SCALE: (across, down, 1.0),
+        _TIEPOINT: (1 / across, 1 / down, 1.0, 1.0, 1.0, 1.0),
+        _MATRIX: (across, down, 1.0, 1.0),
+    }
+    if tag not in factors or (down, across) == (1, 1):
+        return tuple(numbers)
+    steps = factors[tag]
+    return tuple(number * steps[index % len(steps)] for index, number in enumerate(numbers))

@@ -1,6 +1,6 @@
 """Classes of known data sets against their own tools, and colours for all others."""
 
-from segmeter.data.known_classes import (
+from segmeter.data.classes_config import (
     CAMVID_CLASSES,
     CAMVID_COLOURS,
     CELL_CLASSES,

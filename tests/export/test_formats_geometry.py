@@ -7,17 +7,18 @@ import zarr
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import ArrayRows
-from segmeter.data.files.geometry import MILLIMETRES
-from segmeter.data.location import Location, read_location
+from segmeter.data.files.geometry import MILLIMETRES, Geometry
+from segmeter.data.files.opened import read_geometry
 from segmeter.export.config import ExportConfig
-from segmeter.export.formats import LinesOf, write_tiff, write_zarr
-from segmeter.export.labels import palette_of
+from segmeter.export.formats import LinesOf, palette_of, write_tiff, write_zarr
 from segmeter.export.writer import Writer
+from tests.data.files.test_opened_geometry import UTM
 from tests.data.formats_written import library
-from tests.data.test_location import UTM
 
 LABELS = np.random.default_rng(0).integers(0, 3, (300, 270)).astype(np.uint8)
-PALETTE = palette_of([(0, 0, 0), (1, 2, 3), (255, 0, 0)], 255)
+PALETTE = palette_of(
+    ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (1, 2, 3), (255, 0, 0)), ignore_index=255)
+)
 KEYS = (1, 1, 0, 3, 1024, 0, 1, 1, 1026, 34737, len(UTM), 0, 3072, 0, 1, 32633)
 GEOTIFF = (
     (33550, (1.5, 2.0, 0.0)),
@@ -25,7 +26,13 @@ GEOTIFF = (
     (34735, KEYS),
     (34737, UTM),
 )
-PLACE = Location(spacing=(0.5, 0.2521), unit="um", geotiff=GEOTIFF)
+STATED = ((0.5, 0.2521), "um", GEOTIFF)
+PLACE = Geometry(spacing=STATED[0], unit="um", geotiff=GEOTIFF)
+
+
+def place(path):
+    found = read_geometry(path)
+    return found.spacing, found.unit, found.geotiff
 
 
 def whole(path, array, location=PLACE):
@@ -40,7 +47,7 @@ def by_lines(path, array, location=PLACE):
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 def test_a_tiff_says_it_to_every_reader(tmp_path, write, dtype):
     write(tmp_path / "a.tif", LABELS.astype(dtype))
-    assert read_location(tmp_path / "a.tif") == PLACE
+    assert place(tmp_path / "a.tif") == STATED
     with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
         page, geo = tiff.pages.first, tiff.geotiff_metadata
         assert np.array_equal(tiff.asarray(), LABELS)
@@ -57,26 +64,26 @@ def test_a_tiff_says_it_to_every_reader(tmp_path, write, dtype):
 
 @pytest.mark.parametrize("unit", [None, *MILLIMETRES])
 def test_every_unit_is_read_back(tmp_path, unit):
-    place = Location(spacing=(2.0, 3.5), unit=unit)
+    place = Geometry(spacing=(2.0, 3.5), unit=unit)
     for write in (whole, by_lines):
         write(tmp_path / "a.tif", LABELS[:3, :4], place)
-        found = read_location(tmp_path / "a.tif")
+        found = read_geometry(tmp_path / "a.tif")
         assert (found.spacing, found.unit) == ((2.0, 3.5), unit)
 
 
-@pytest.mark.parametrize("place", [PLACE, Location(spacing=(2.0, 3.0))])
+@pytest.mark.parametrize("place", [PLACE, Geometry(spacing=(2.0, 3.0))])
 def test_a_zarr_says_it_too(tmp_path, place):
     write_zarr(tmp_path / "a.zarr", LABELS, locate=lambda: place)
     write_zarr(tmp_path / "b.zarr", LinesOf(ArrayRows(LABELS), LABELS.dtype), locate=lambda: place)
     for name in ("a.zarr", "b.zarr"):
-        found = read_location(tmp_path / name)
+        found = read_geometry(tmp_path / name)
         assert (found.spacing, found.unit) == (place.spacing, place.unit)
         assert zarr.open_array(str(tmp_path / name), mode="r").attrs["spacing"] == list(place.spacing)
 
 
 def test_nothing_is_said_where_nothing_is_known(tmp_path):
     for write in (whole, by_lines):
-        write(tmp_path / "a.tif", LABELS, Location())
+        write(tmp_path / "a.tif", LABELS, Geometry())
         with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
             assert not {270, 33550, 34735} & {tag.code for tag in tiff.pages.first.tags}
 
@@ -85,14 +92,14 @@ def test_the_files_of_a_case_take_the_place_of_its_image(tmp_path):
     spec = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0),) * 3)
     probs = np.full((3, 300, 270), 1 / 3, np.float32)
     config = ExportConfig(labels_format="tiff", confidence=True, probs=True, probs_format="tiff")
-    places = {"x": PLACE, "y": Location()}
+    places = {"x": PLACE, "y": Geometry()}
     writer = Writer(tmp_path, config, spec, locate=places.__getitem__)
     for case_id in places:
         arrays = {"instances": LABELS.astype(np.int32) * 70_000, "probs": probs, "predicted": LABELS}
         writer.write(case_id, LABELS, **arrays)
     for kind in ("labels", "confidence", "instances"):
-        assert read_location(tmp_path / kind / "x.tif") == PLACE
-        assert not read_location(tmp_path / kind / "y.tif").known
+        assert place(tmp_path / kind / "x.tif") == STATED
+        assert not read_geometry(tmp_path / kind / "y.tif").known
     assert np.array_equal(tifffile.imread(tmp_path / "probs" / "x.tif"), probs)
     rasterio = library("rasterio")
     for page in (1, 2, 3):

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from segmeter.errors import InputError
-from segmeter.export.labels import IGNORE_COLOUR, UNUSED_COLOUR, encode_labels_png
+from segmeter.export.formats import IGNORE_COLOUR, UNUSED_COLOUR, encode_labels_png
 
 COLOURS = [(0, 0, 0), (200, 10, 20), (30, 220, 40)]
 

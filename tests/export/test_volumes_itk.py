@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
-from segmeter.data.location import UNKNOWN, Location
+from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.masks.reading import read_values
 from segmeter.export.config import ExportConfig
-from segmeter.export.itk import ENCODERS
+from segmeter.export.volumes import ENCODERS
 from segmeter.export.writer import Writer
 from tests.data.formats_written import library
 
@@ -19,10 +19,10 @@ LABELS = np.random.default_rng(0).integers(0, 3, (30, 17))
 @pytest.mark.parametrize(
     ("location", "spacing"),
     [
-        (Location(spacing=(0.5, 0.2521), unit="mm"), (0.5, 0.2521)),
-        (Location(spacing=(500.0, 250.0), unit="um"), (0.5, 0.25)),
-        (Location(spacing=(500.0, 250.0)), None),
-        (UNKNOWN, None),
+        (Geometry(spacing=(0.5, 0.2521), unit="mm"), (0.5, 0.2521)),
+        (Geometry(spacing=(500.0, 250.0), unit="um"), (0.5, 0.25)),
+        (Geometry(spacing=(500.0, 250.0)), None),
+        (NOWHERE, None),
     ],
     ids=["mm", "um", "no unit", "nothing"],
 )
@@ -47,7 +47,7 @@ def test_label_maps_of_predictions_are_written(form, task, tmp_path):
     library("SimpleITK")
     spec = ClassSpec(task=task, names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)))
     given = np.stack([k == LABELS for k in range(3)]).astype(np.uint8) if spec.is_multilabel else LABELS
-    place = Location(spacing=(2.0, 3.0), unit="mm")
+    place = Geometry(spacing=(2.0, 3.0), unit="mm")
     Writer(tmp_path, ExportConfig(labels_format=form), spec, locate=lambda case: place).write("x", given)
     planes = zip(spec.names, given, strict=True) if spec.is_multilabel else [(".", LABELS)]
     for folder, plane in planes:

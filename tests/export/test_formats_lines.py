@@ -5,9 +5,9 @@ import pytest
 import tifffile
 import zarr
 
+from segmeter.classes import ClassSpec
 from segmeter.data.files.array import ArrayRows, Lines
-from segmeter.export.formats import LinesOf, write_tiff, write_zarr
-from segmeter.export.labels import palette_of
+from segmeter.export.formats import LinesOf, palette_of, write_tiff, write_zarr
 
 RNG = np.random.default_rng(0)
 SIZES = [(1, 1), (255, 256), (256, 300), (257, 255), (600, 300), (513, 1)]
@@ -53,7 +53,9 @@ def test_a_plane_of_several_is_written_in_the_dtype_that_is_asked_for(tmp_path):
 
 def test_labels_have_the_colours_of_their_classes(tmp_path):
     labels = RNG.integers(0, 3, (300, 40)).astype(np.uint8)
-    palette = palette_of([(0, 0, 0), (255, 0, 7), (1, 2, 3)], None)
+    palette = palette_of(
+        ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 7), (1, 2, 3)))
+    )
     write_tiff(tmp_path / "a.tif", lines_of(labels), palette=palette)
     with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
         assert np.array_equal(tiff.pages.first.colormap, palette)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from segmeter.distributed.place import Place, check_alone, find_place
+from segmeter.distributed.config import Place, check_alone, find_place
 from segmeter.errors import ConfigError
 
 

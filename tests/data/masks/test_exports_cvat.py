@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from segmeter.data.build import open_splits
 from segmeter.data.masks.annotations import annotated_images, read_annotated
+from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
 from tests.data.crafted import folder, noise, put
 from tests.data.formats_written import NAMES, draw_mask

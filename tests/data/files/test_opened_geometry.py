@@ -6,7 +6,7 @@ import tifffile
 import zarr
 from PIL import Image
 
-from segmeter.data.location import UNKNOWN, read_location
+from segmeter.data.files.opened import read_geometry
 from segmeter.errors import DataError
 
 IMAGE = np.zeros((64, 48, 3), np.uint8)
@@ -32,7 +32,7 @@ def write_pyramid(path, **options):
 
 def test_geotiff_tags_are_taken_as_they_stand(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", IMAGE, photometric="rgb", extratags=geotags(), metadata=None)
-    found = read_location(tmp_path / "a.tif")
+    found = read_geometry(tmp_path / "a.tif")
     tags = dict(found.geotiff)
     assert found.known
     assert found.spacing is None
@@ -47,32 +47,32 @@ def test_pixels_of_a_coarser_level_are_larger(tmp_path):
     tags = geotags()
     tags[1] = (33922, "d", 6, (8.0, 2.0, 0.0, 500000.0, 5000000.0, 0.0), True)
     write_pyramid(tmp_path / "a.tif", extratags=tags)
-    found = dict(read_location(tmp_path / "a.tif", level=1).geotiff)
+    found = dict(read_geometry(tmp_path / "a.tif", level=1).geotiff)
     assert found[33550] == (2.0, 4.0, 0.0)
     assert found[33922] == (4.0, 1.0, 0.0, 500000.0, 5000000.0, 0.0)
-    assert dict(read_location(tmp_path / "a.tif").geotiff)[33550] == (1.0, 2.0, 0.0)
+    assert dict(read_geometry(tmp_path / "a.tif").geotiff)[33550] == (1.0, 2.0, 0.0)
 
 
 def test_a_matrix_of_a_coarser_level_has_larger_columns(tmp_path):
     """It takes (column, row, 0, 1); column 1 of level 1 is column 2 of level 0."""
     matrix = np.array([[3.0, 0.5, 0, 100], [0.25, -2.0, 0, 200], [0, 0, 0, 0], [0, 0, 0, 1]])
     write_pyramid(tmp_path / "a.tif", extratags=[(34264, "d", 16, tuple(matrix.ravel()), True), *geotags()[2:]])
-    found = np.reshape(dict(read_location(tmp_path / "a.tif", level=1).geotiff)[34264], (4, 4))
+    found = np.reshape(dict(read_geometry(tmp_path / "a.tif", level=1).geotiff)[34264], (4, 4))
     np.testing.assert_array_equal(found @ [5, 7, 0, 1], matrix @ [10, 14, 0, 1])
 
 
 def test_centres_of_a_coarser_level_are_not_guessed(tmp_path):
     write_pyramid(tmp_path / "a.tif", extratags=geotags(raster_type=2))
-    assert read_location(tmp_path / "a.tif").known
-    found = read_location(tmp_path / "a.tif", level=1)
+    assert read_geometry(tmp_path / "a.tif").known
+    found = read_geometry(tmp_path / "a.tif", level=1)
     assert not found.known
-    assert "pixels' centres" in found.problem
+    assert "pixels' centres" in found.spacing_problem
 
 
 def test_a_turned_picture_is_not_placed(tmp_path):
     turned = [(274, "H", 1, 6, True), *geotags()]
     tifffile.imwrite(tmp_path / "a.tif", IMAGE, photometric="rgb", extratags=turned, metadata=None)
-    assert "turned as its orientation says" in read_location(tmp_path / "a.tif").problem
+    assert "turned as its orientation says" in read_geometry(tmp_path / "a.tif").spacing_problem
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -81,10 +81,10 @@ def test_spacing_of_ome_and_imagej_metadata(tmp_path, level):
     with tifffile.TiffWriter(tmp_path / "a.ome.tif", ome=True) as writer:
         writer.write(IMAGE, photometric="rgb", tile=(16, 16), subifds=1, metadata={**ome, "PhysicalSizeYUnit": "µm"})
         writer.write(IMAGE[::2, ::2], photometric="rgb", tile=(16, 16), subfiletype=1)
-    found = read_location(tmp_path / "a.ome.tif", level=level)
+    found = read_geometry(tmp_path / "a.ome.tif", level=level)
     assert (found.spacing, found.unit) == ((0.5 * 2**level, 0.25 * 2**level), "um")
     tifffile.imwrite(tmp_path / "b.tif", IMAGE, imagej=True, resolution=(4, 2), metadata={"unit": "mm"})
-    assert read_location(tmp_path / "b.tif").spacing == (0.5, 0.25)
+    assert read_geometry(tmp_path / "b.tif").spacing == (0.5, 0.25)
 
 
 def test_spacing_of_a_zarr_whose_channels_come_last_is_that_of_its_rows_and_columns(tmp_path):
@@ -95,7 +95,7 @@ def test_spacing_of_a_zarr_whose_channels_come_last_is_that_of_its_rows_and_colu
     }.items():
         array = zarr.create_array(str(tmp_path / f"{name}.zarr"), data=IMAGE, dimension_names=("y", "x", "c"))
         array.attrs.update(attributes)
-        found = read_location(tmp_path / f"{name}.zarr")
+        found = read_geometry(tmp_path / f"{name}.zarr")
         assert (found.spacing, found.unit) == ((3.0, 2.0), "mm")
 
 
@@ -116,25 +116,25 @@ def test_spacing_of_the_level_of_ome_zarr(tmp_path, axes, level):
     kinds["x"] = kinds["y"]
     entry = {"axes": [{"name": axis, **kinds[axis]} for axis in axes], "datasets": scales}
     group.attrs["ome"] = {"version": "0.5", "multiscales": [entry]}
-    found = read_location(tmp_path / "a.zarr", level=level)
+    found = read_geometry(tmp_path / "a.zarr", level=level)
     assert (found.spacing, found.unit) == ((0.5 * 2**level, 0.25 * 2**level), "um")
 
 
 def test_a_spacing_that_can_not_be_used_is_a_problem(tmp_path):
     array = zarr.create_array(str(tmp_path / "a.zarr"), data=IMAGE[..., 0])
     array.attrs["spacing"] = [0.0, 1.0]
-    found = read_location(tmp_path / "a.zarr")
+    found = read_geometry(tmp_path / "a.zarr")
     assert not found.known
-    assert "spacing" in found.problem
+    assert "spacing" in found.spacing_problem
 
 
 def test_other_files_say_nothing(tmp_path):
     Image.fromarray(IMAGE).save(tmp_path / "a.png", dpi=(300, 300))
     tifffile.imwrite(tmp_path / "b.tif", IMAGE, photometric="rgb", resolution=(300, 300), resolutionunit=2)
-    assert read_location(tmp_path / "a.png") == read_location(tmp_path / "b.tif") == UNKNOWN
+    assert not any(read_geometry(tmp_path / name).known for name in ("a.png", "b.tif"))
 
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "a.tif").write_bytes(b"II*\0\x08\0\0\0")
     with pytest.raises(DataError, match=r"a\.tif"):
-        read_location(tmp_path / "a.tif")
+        read_geometry(tmp_path / "a.tif")
