@@ -113,7 +113,7 @@ def shared_time(left: Sequence[tuple[float, float]], right: Sequence[tuple[float
 def build_predictor(context: Context) -> Any:
     from segmeter.inference.config import InferenceConfig
     from segmeter.inference.predictor import Predictor
-    from segmeter.models.build import build_segmenter
+    from segmeter.models.segmenter import build_segmenter
     from training import card_of
 
     torch.manual_seed(0)
@@ -133,7 +133,7 @@ def predict_cases(context: Context, *, cases: int, predictor: Any = None) -> Non
 
 def steps_without_a_wait(context: Context) -> None:
     """Take each batch from the host, resize, augment, learn: torch raises where anything of it waits for the device."""
-    from segmeter.models.build import build_segmenter
+    from segmeter.models.segmenter import build_segmenter
     from segmeter.training.data.augment import Augment
     from segmeter.training.data.augment_config import AugmentConfig
     from segmeter.training.data.batches import Batches

@@ -48,9 +48,9 @@ def plain(times: dict[str, Time]) -> dict[str, dict[str, float]]:
 def unet(classes: int = CLASSES) -> Any:
     from segmeter.classes import ClassSpec
     from segmeter.data.classes_config import default_colours
-    from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.config import UnetConfig
+    from segmeter.models.segmenter import build_segmenter
 
     torch.manual_seed(0)
     names = tuple(f"class_{k}" for k in range(classes))
@@ -72,7 +72,7 @@ def window(side: int, rounds: int, device: torch.device, *, folded: bool) -> dic
 
     from segmeter.data.sample import Sample
     from segmeter.inference.config import InferenceConfig
-    from segmeter.inference.precision import without_tf32
+    from segmeter.inference.device import without_tf32
     from segmeter.inference.predictor import Predictor
 
     segmenter = unet()

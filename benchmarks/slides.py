@@ -33,10 +33,10 @@ def small_model(folder: Path, classes: int) -> None:
     """A checkpoint of the smallest network that is registered, with random weights."""
     from segmeter.classes import ClassSpec
     from segmeter.data.classes_config import default_colours
-    from segmeter.models.build import build_segmenter
     from segmeter.models.card import ModelCard
     from segmeter.models.checkpoints.checkpoint import write_checkpoint
     from segmeter.models.config import UnetConfig
+    from segmeter.models.segmenter import build_segmenter
 
     torch.manual_seed(0)
     spec = ClassSpec(

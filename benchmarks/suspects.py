@@ -29,7 +29,7 @@ from scipy import ndimage
 
 from record import RESULTS, circumstances, update_record
 from segmeter.classes import ClassSpec
-from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.config.model_schema import EvalConfig
 from segmeter.data.synthetic import draw_scene
 from segmeter.evaluation.decisions.config import SuspectsKeys
 from segmeter.evaluation.decisions.held_out import open_held_out

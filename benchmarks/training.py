@@ -26,12 +26,11 @@ from torch import Tensor, nn
 from harness import Row, Spent, Time, compare, demand, publish, race
 from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
-from segmeter.inference.memory import keep_freed_memory
+from segmeter.inference.device import keep_freed_memory
 from segmeter.losses.focal import FocalLoss
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.layers import FoldedBlock
-from segmeter.models.segmenter import Segmenter
+from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.training.config import AdamWConfig, TrainingConfig
 from segmeter.training.data.batches import Batch, Windows
 from segmeter.training.data.windows import Resizing

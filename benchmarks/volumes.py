@@ -1,12 +1,13 @@
 """Trains on planes of drawn volumes beside a plain loop over the same planes, and measures the memory that planes take.
 
-    python benchmarks/volumes.py --work FOLDER [--steps 250] [--loss sum]
+    python benchmarks/volumes.py --work FOLDER
     python benchmarks/volumes.py --work FOLDER --memory CHECKPOINT
 
-Both train the same U-Net on planes that are drawn alike: `segmeter train` for `--steps`, and a plain loop (the losses
-of segmentation-models-pytorch, Adam, float32, no augmentation) for as many seconds of the processor. Start, checks,
-validation and reports count as ours. Each gets one thread. `--memory` instead measures the largest resident memory of
-`predict` and `eval` with a checkpoint of one channel and two classes, each in a process of its own.
+Both train the same U-Net on planes that are drawn alike. `segmeter train` has its own loss, schedule and augmentation
+for `--steps`. A plain loop (focal loss and Dice of segmentation-models-pytorch, Adam, float32, no augmentation) has
+as many seconds of the processor. Start, checks, validation and reports count as ours. Each gets one thread, and each
+seed has volumes of its own. `--memory` instead measures the largest resident memory of `predict` and `eval` with a
+checkpoint of one channel and three classes, each in a process of its own.
 """
 
 import argparse
@@ -29,13 +30,14 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.planes import VolumeSet
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.planes import PlaneCases
+from segmeter.training.data.cases import PlaneCases
 from segmeter.training.data.sampling import SampleSource
 
 CLASSES = ("background", "organ", "lesion")
-SHAPE, EDGES, SPLITS = (96, 96, 20), (1.0, 1.0, 4.0), {"train": 12, "val": 3, "test": 8}
+SHAPE, EDGES, SPLITS = (48, 48, 12), (1.0, 1.0, 4.0), {"train": 24, "val": 2, "test": 6}
 BATCH, MEAN, STD = 8, 60.0, 160.0
 DEPTH, DECODER = 3, (32, 16, 8)
+EDGE, DEPTHS = 192, (40, 400)  # of the volumes whose memory is measured
 DATA = ["data=folder", "data.planes=k", f"data.classes=[{','.join(CLASSES)}]", "data.in_channels=1", "data.lists=."]
 
 
@@ -48,19 +50,19 @@ def draw(number: int) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
         return smooth / smooth.std()
 
     centre = np.array(SHAPE) * rng.uniform(0.4, 0.6, 3)
-    far = (((np.indices(SHAPE) - centre[:, None, None, None]) / np.array([30, 24, 7])[:, None, None, None]) ** 2).sum(0)
-    organ = far + 0.25 * cloud(8) < 1
-    mask = organ.astype(np.uint8) + (organ & (cloud(4) > 1.6))
-    image = np.array([0, 120, 190])[mask] + 40 * cloud(24) + rng.normal(0, 40, SHAPE)
+    far = (((np.indices(SHAPE) - centre[:, None, None, None]) / np.array([17, 14, 4])[:, None, None, None]) ** 2).sum(0)
+    organ = far + 0.25 * cloud(6) < 1
+    mask = organ.astype(np.uint8) + (organ & (cloud(3) > 1.2))
+    image = np.array([0, 120, 210])[mask] + 40 * cloud(16) + rng.normal(0, 40, SHAPE)
     return image.round().astype(np.int16), mask
 
 
-def write_cases(root: Path) -> None:
-    affine, first = np.diag((*EDGES, 1.0)), 0
+def write_cases(root: Path, seed: int) -> None:
+    affine, first = np.diag((*EDGES, 1.0)), 100 * seed
     for folder in ("images", "masks"):
         (root / folder).mkdir(parents=True)
     for split, count in SPLITS.items():
-        names = [f"{number:02d}" for number in range(first, first + count)]
+        names = [f"{number:03d}" for number in range(first, first + count)]
         (root / f"{split}.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
         for name in names:
             for folder, pixels in zip(("images", "masks"), draw(int(name)), strict=True):
@@ -83,7 +85,7 @@ def dice_of(labels: NDArray[Any], target: NDArray[Any]) -> list[float]:
     return [float(2 * (a & b).sum() / (a.sum() + b.sum())) for a, b in pairs]
 
 
-def plain_loop(root: Path, seconds: float, loss: str) -> tuple[torch.nn.Module, int]:
+def plain_loop(root: Path, seconds: float, seed: int) -> tuple[torch.nn.Module, int]:
     """Train on the samples that `segmeter train` draws, until the processor has worked for `seconds`."""
     data = build_folder(
         FolderConfig(root=str(root), classes=CLASSES, planes="k", in_channels=1, lists="."), split="train"
@@ -91,11 +93,11 @@ def plain_loop(root: Path, seconds: float, loss: str) -> tuple[torch.nn.Module, 
     assert isinstance(data, VolumeSet)
     planes = PlaneCases(data, empty=0.5)
     source = SampleSource(
-        planes, AugmentConfig(crop=None, balance=1 / 3), batch_size=BATCH, seed=0, presence=planes.presence
+        planes, AugmentConfig(crop=None, balance=1 / 3), batch_size=BATCH, seed=seed, presence=planes.presence
     )
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     network = smp.Unet("resnet18", DEPTH, None, in_channels=1, classes=len(CLASSES), decoder_channels=DECODER)
-    parts = [smp.losses.FocalLoss("multiclass"), *([smp.losses.DiceLoss("multiclass")] if loss == "sum" else [])]
+    parts = [smp.losses.FocalLoss("multiclass"), smp.losses.DiceLoss("multiclass")]
     optimizer = torch.optim.Adam(network.parameters(), 1e-3)
     start, step = time.process_time(), 0
     while time.process_time() - start < seconds:
@@ -125,62 +127,68 @@ print("peak", re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text
 """
 
 
-def measure_memory(work: Path, checkpoint: str) -> dict[str, dict[str, int]]:
-    """Largest resident memory in MB of `predict` and `eval` for volumes of 512 x 512 with few and with many planes."""
-    found: dict[str, dict[str, int]] = {}
-    for depth in (8, 64, 256):
-        root, mask = work / f"deep{depth}", np.zeros((512, 512, depth), np.uint8)
-        mask[128:256, 128:256, depth // 4 : depth // 2] = 1
-        image = (200 * mask + np.random.default_rng(0).integers(-40, 40, (512, 512, 1))).astype(np.int16)
+def measure_memory(work: Path, checkpoint: str) -> dict[str, Any]:
+    """Largest resident memory in MB of `predict` and `eval` for a volume with few and for one with many planes."""
+    found: dict[str, Any] = {"plane": [EDGE, EDGE]}
+    for depth in DEPTHS:
+        root, mask = work / f"deep{depth}", np.zeros((EDGE, EDGE, depth), np.uint8)
+        mask[EDGE // 4 : EDGE // 2, EDGE // 4 : EDGE // 2, depth // 4 : depth // 2] = 1
+        image = (200 * mask + np.random.default_rng(0).integers(-40, 40, (EDGE, EDGE, 1))).astype(np.int16)
         for folder, pixels in (("images", image), ("masks", mask)):
-            (root / folder).mkdir(parents=True)
+            (root / folder).mkdir(parents=True, exist_ok=True)
             nibabel.save(nibabel.Nifti1Image(pixels, np.diag((*EDGES, 1.0))), root / folder / "a.nii.gz")
         lines = {"predict": [f"input={root / 'images'}"], "eval": [f"data.root={root}", "data.split=all"]}
+        lines["eval with surfaces"] = [*lines["eval"], "metrics.measures=[surface]"]
         for command, given in lines.items():
             given += [f"checkpoint={checkpoint}", f"run.root={work}", "report.html=false", "device=cpu"]
-            line = [sys.executable, "-c", RUN, command, *given]
-            said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+            line = [sys.executable, "-c", RUN, command.split()[0], *given]
+            said = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout
             found.setdefault(command, {})[f"{depth} planes"] = round(int(said.rpartition("peak ")[2]) / 1000)
+            print(command, depth, found[command], flush=True)
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--loss", choices=("focal", "sum"), default="focal")
-    parser.add_argument("--memory", metavar="CHECKPOINT")
-    given = parser.parse_args()
-    before, root = circumstances("segmentation-models-pytorch"), given.work / "data"
-    if given.memory:
-        update_record(RESULTS / "volumes.json", "memory_mb", before | measure_memory(given.work, given.memory))
-        return
-    torch.set_num_threads(1)
-    write_cases(root)
-    net = ["model.encoder=resnet18", "model.weights=null", f"model.depth={DEPTH}"]
+def race(work: Path, steps: int, seed: int) -> dict[str, Any]:
+    """Dice of each class on the test volumes, of both."""
+    root = work / "data"
+    write_cases(root, seed)
+    net = ["model.encoder=resnet18", "model.weights=null", f"model.depth={DEPTH}", f"training.batch_size={BATCH}"]
     net += [f"model.decoder_channels={list(DECODER)}".replace(" ", ""), f"data.mean=[{MEAN}]", f"data.std=[{STD}]"]
-    net += [
-        f"training.batch_size={BATCH}",
-        f"training.steps={given.steps}",
-        f"run.root={given.work}",
-        f"loss={given.loss}",
-    ]
-    ours_s = segmeter("train", *DATA, f"data.root={root}", *net)
-    (run,) = (given.work / "train").iterdir()
-    segmeter("eval", f"checkpoint={run}/checkpoints/best", f"run.root={given.work}", "report.html=false")
-    (evaluation,) = (given.work / "eval").iterdir()
-    network, steps = plain_loop(root, ours_s, given.loss)
+    net += [f"training.steps={steps}", f"training.seed={seed}", f"run.root={work}", "device=cpu"]
+    seconds = segmeter("train", *DATA, f"data.root={root}", *net)
+    (run,) = (work / "train").iterdir()
+    segmeter("eval", f"checkpoint={run}/checkpoints/best", f"run.root={work}", "report.html=false", "device=cpu")
+    (evaluation,) = (work / "eval").iterdir()
+    network, plain_steps = plain_loop(root, seconds, seed)
     ours, plain = [], []
     for name in (root / "test.txt").read_text().split():
         image, target = draw(int(name))
         written = nibabel.load(evaluation / "predictions" / "labels" / f"{name}.nii.gz")
         ours.append(dice_of(np.asarray(written.dataobj), target))
         plain.append(dice_of(predict(network, image), target))
-    found: dict[str, Any] = {"seconds_of_processor": round(ours_s, 1), "plain_steps": steps}
+    found: dict[str, Any] = {"seconds_of_processor": round(seconds, 1), "steps": steps, "plain_steps": plain_steps}
     for name, values in (("segmeter", ours), ("plain loop", plain)):
         found[name] = dict(zip(CLASSES[1:], np.round(np.mean(values, axis=0), 4).tolist(), strict=True))
-    print(found)
-    update_record(RESULTS / "volumes.json", f"{given.loss} loss, {given.steps} steps", before | found)
+    print(found, flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--memory", metavar="CHECKPOINT")
+    given = parser.parse_args()
+    before = circumstances("segmentation-models-pytorch")
+    if given.memory:
+        update_record(RESULTS / "volumes.json", "memory_mb", before | measure_memory(given.work, given.memory))
+        return
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {}
+    for seed in range(given.seeds):
+        found[f"seed {seed}"] = race(given.work / str(seed), given.steps, seed)
+        update_record(RESULTS / "volumes.json", "beside a plain loop", before | found)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands.train import draw_batch
 from segmeter.cli.main import main
-from segmeter.cli.runs.sweep_table import SweepJob, write_sweep
+from segmeter.cli.sweep import SweepJob, write_sweep
 from segmeter.data.classes_config import CAMVID_CLASSES, CAMVID_COLOURS
 from segmeter.data.synthetic import draw_scene
 from segmeter.files import remove, write_json

@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,8 @@ def test_compiling_is_said_once_and_so_is_that_nothing_can_be_kept(monkeypatch, 
 
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     caplog.set_level("INFO", "segmeter.jit")
-    for said in (jit._say_compiling, jit._warn_of_no_cache):
-        said.cache_clear()
+    monkeypatch.setattr(jit, "_SAID", jit.mmap(-1, 1))
+    jit._warn_of_no_cache.cache_clear()
     for _ in range(2):
         assert jit.kernel(lambda value: 3 * value)(2) == 6
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
@@ -37,6 +38,19 @@ def test_compiling_is_said_once_and_so_is_that_nothing_can_be_kept(monkeypatch, 
         jit.kernel(lambda value: value)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert caplog.records[0].shown
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there are processes forked")
+def test_what_a_forked_process_said_is_not_said_again(monkeypatch, caplog):
+    """Mutation seen to fail: a flag of each process."""
+    monkeypatch.setattr(jit, "_SAID", jit.mmap(-1, 1))
+    child = get_context("fork").Process(target=jit._say_compiling)
+    child.start()
+    child.join()
+    caplog.set_level("INFO", "segmeter.jit")
+    jit._say_compiling()
+    assert child.exitcode == 0
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("decorate", DECORATORS, ids=lambda decorate: decorate.__name__)

@@ -17,7 +17,7 @@ import pytest
 
 from segmeter import parallel, threads
 from segmeter.errors import RunError
-from segmeter.parallel import free_bytes, map_in_processes, map_in_threads
+from segmeter.parallel import free_bytes, map_in_processes, map_in_threads, run_parts
 
 KINDS = [
     pytest.param(partial(map_in_threads, threads=2), id="threads"),
@@ -251,3 +251,25 @@ def test_too_many_open_files_are_not_blamed_on_shared_memory(monkeypatch: pytest
     monkeypatch.setattr(parallel, "ProcessPoolExecutor", out_of_handles)
     with pytest.raises(OSError, match=r"Too many open files$"):
         list(map_in_processes(str, range(2), processes=2, describe=str))
+
+
+def test_parts_are_shared_among_threads_and_an_error_in_any_of_them_comes_out() -> None:
+    """Both threads get a part, as each waits for the other. Mutation seen to fail: no helper is waited for."""
+    both, done, main = threading.Barrier(2), [], threading.get_ident()
+
+    def part(number: int) -> None:
+        both.wait(10)
+        if threading.get_ident() != main:
+            time.sleep(0.05)  # so that the other one is done first
+        done.append(number)
+
+    run_parts([partial(part, number) for number in range(4)], 2)
+    assert sorted(done) == [0, 1, 2, 3]
+
+    def fail() -> None:
+        both.wait(10)
+        if threading.get_ident() != main:
+            raise ValueError("in the helper")
+
+    with pytest.raises(ValueError, match="in the helper"):
+        run_parts([fail, fail], 2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.uploader import Uploader
+from segmeter.bridge.host_copier import Uploader
 from segmeter.data.sample import Sample
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor

@@ -4,13 +4,13 @@ from segmeter.api.evaluation import Evaluation as Evaluation
 from segmeter.api.evaluation import evaluate as evaluate
 from segmeter.api.model import Model as Model
 from segmeter.api.model import load as load
+from segmeter.bridge.arrays import to_numpy as to_numpy
+from segmeter.bridge.arrays import to_torch as to_torch
 from segmeter.bridge.decode import labels_to_numpy as labels_to_numpy
 from segmeter.bridge.decode import probs_to_numpy as probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier as HostCopier
 from segmeter.bridge.host_copier import PendingArray as PendingArray
 from segmeter.bridge.host_copier import Transport as Transport
-from segmeter.bridge.to_numpy import to_numpy as to_numpy
-from segmeter.bridge.to_torch import to_torch as to_torch
 from segmeter.classes import ClassSpec as ClassSpec
 from segmeter.errors import SegmeterError as SegmeterError
 from segmeter.losses.focal import FocalLoss as FocalLoss

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
+from mmap import mmap
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -71,8 +72,13 @@ def _keep_on_disk(function: Function, compiled: Any) -> Function:
     return cast(Function, compiled)
 
 
-@cache
+_SAID = mmap(-1, 1)  # shared with forked processes and between threads, so that one of them says it
+
+
 def _say_compiling() -> None:
+    if _SAID[0]:
+        return
+    _SAID[0] = 1
     _LOG.info("compiling loops for this machine, which takes seconds; later runs find them.", extra={"shown": True})
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from itertools import islice
 from multiprocessing import resource_tracker
 from typing import TypeVar
@@ -61,6 +62,35 @@ def in_forked_child(function: Callable[[], object]) -> None:
     """Call a function in each process that is forked from this one, if the system can fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=function)
+
+
+def run_parts(parts: Iterable[Callable[[], None]], threads: int) -> None:
+    """Run parts of one computation in this thread and in up to `threads` - 1 others, which release the interpreter.
+
+    Each thread takes another part when it has finished one, as some may share a core with a spinning thread of torch.
+    The pool is ours, because numba's either forbids calls from two threads at once or kills a process that forks after
+    them, as data loaders do.
+    """
+    waiting = iter(list(parts))
+
+    def work() -> None:
+        for part in waiting:
+            part()
+
+    helpers = [_helpers().submit(work) for _ in range(threads - 1)]
+    work()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=count_cores(), thread_name_prefix="segmeter-parts")
+
+
+# A fork copies the pool but none of its threads: the child would wait for them forever.
+in_forked_child(_helpers.cache_clear)
 
 
 def map_in_threads(

@@ -12,9 +12,9 @@ from PIL import Image
 from segmeter.classes import ClassSpec
 from segmeter.cli.main import main
 from segmeter.export.formats import encode_labels_png
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.segmenter import build_segmenter
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 SPEC = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (255, 0, 0), (0, 255, 0)))

@@ -11,9 +11,9 @@ import segmeter
 from segmeter.data.sample import Sample
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.errors import SegmeterError
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import write_checkpoint
+from segmeter.models.segmenter import build_segmenter
 from tests.api.adapters.drawn import SPEC, draw
 from tests.differential.peers import quiet
 

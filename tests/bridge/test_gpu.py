@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from segmeter.bridge import read_scalars
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
 from segmeter.errors import InputError
 from tests.bridge.crossing import Crossing
 from tests.bridge.tensors import LAYOUTS, NATIVE, WIDE, laid_out, tensor, values

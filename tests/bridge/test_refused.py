@@ -2,10 +2,9 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.bridge.dtypes import check_device, check_tensor
 from segmeter.bridge.host_copier import HostCopier
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
 from segmeter.errors import InputError
 from tests.bridge.tensors import Labelled
 
@@ -77,7 +76,7 @@ def test_asking_for_cuda_where_there_is_none_names_the_build(monkeypatch, call):
     """Mutation seen to fail: check_device without its look at torch.cuda.is_available."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
-    with pytest.raises(InputError, match=r"got 'cuda': torch .* is built for CUDA 13.2 but finds no device"):
+    with pytest.raises(InputError, match=r"'cuda', with 0 GPUs found.* is built for CUDA 13.2 but sees no GPU"):
         ask_for("cuda")[call]()
 
 
@@ -86,7 +85,7 @@ def test_asking_for_cuda_of_a_cpu_build_says_to_install_another(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
-    with pytest.raises(InputError, match=r"is built without CUDA; install a CUDA build of torch. Or pass device"):
+    with pytest.raises(InputError, match=r"is built without CUDA: install a CUDA build, or set device=cpu"):
         check_device("here", "cuda:1")
 
 
@@ -95,7 +94,7 @@ def test_asking_for_a_device_that_the_machine_lacks_says_how_many_there_are(monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert check_device("here", "cuda:1") == torch.device("cuda:1")
-    with pytest.raises(InputError, match=r"got 'cuda:2': this machine shows 2 device"):
+    with pytest.raises(InputError, match=r"got 'cuda:2', with 2 GPUs found. Use cuda:0 to cuda:1"):
         check_device("here", "cuda:2")
 
 

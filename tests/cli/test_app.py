@@ -1,19 +1,21 @@
 import pytest
 
-from segmeter.cli.app import check, plugins_of, print_schema, read_arguments
+from segmeter.cli.app import check, plugins_of, print_schema, run_command
+from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Request, store_schemas
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
 
 
 @pytest.fixture(autouse=True, scope="module")
 def schemas():
-    store_schemas("train")
+    store_schemas(["train"])
 
 
 def test_flags_and_overrides_may_be_mixed():
-    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "-p", "loss", "--resolve"])
+    args = read_arguments("train", ["loss=dice", "--cfg", "job", "seed=3", "-p", "loss", "--resolve", "-cn", "own"])
     assert args.overrides == ["loss=dice", "seed=3"]
     assert (args.cfg, args.package, args.resolve, args.multirun) == ("job", "loss", True, False)
+    assert (args.config_name, args.config_dir) == ("own", None)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,29 @@ def test_what_only_follows_from_a_value_that_could_not_be_read_is_not_said(overr
     first, second = refused.value.problems
     assert says in first
     assert "unknown key 'nosuch'" in second
+
+
+def test_a_key_given_twice_is_warned_of_with_the_value_that_counts(caplog, capsys):
+    run_command("score", ["seed=1", "data.num_classes=2", "++seed=2", "--cfg", "job", "-p", "seed"])
+    assert [record.getMessage() for record in caplog.records] == ["config: `seed` is given 2 times; ++seed=2 counts."]
+    assert capsys.readouterr().out == "2\n"
+
+
+def test_a_group_that_the_command_lacks_is_named():
+    with pytest.raises(ConfigError, match=r"^config: this command has no group 'loss' to choose an option of\."):
+        run_command("score", ["predictions=a", "references=b", "data.num_classes=2", "loss=dice"])
+
+
+def test_an_installation_without_configurations_is_told_so(monkeypatch, tmp_path):
+    monkeypatch.setattr("segmeter.cli.config.compose.CONFIGS", tmp_path / "configs")
+    with pytest.raises(ConfigError, match=r"configurations are missing from .*configs\. Install it again\."):
+        check("score", Request("score", []))
+
+
+def test_runs_that_a_plan_can_not_read_are_said_to_be_its_own(tmp_path):
+    with pytest.raises(InputError) as caught:
+        run_command("plan", [f"run={tmp_path}", "width=0.1"])
+    assert caught.value.problems[0].startswith("plan: expected `runs` to hold metrics.json, got ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["train", "loss"]])

@@ -12,8 +12,7 @@ import pytest
 from segmeter.cli import completion
 from segmeter.cli.commands import COMMANDS
 from segmeter.cli.completion import complete, completion_index, suggestions
-from segmeter.cli.config.groups import schemas_of
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import ROOTS, schemas_of
 from segmeter.errors import ConfigError
 from segmeter.models.config import ENCODERS
 

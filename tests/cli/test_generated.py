@@ -8,11 +8,9 @@ import pytest
 import yaml
 
 from segmeter.cli.config.compose import Request, compose_jobs
-from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, PRESETS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.json_schema import json_schema, names
-from segmeter.cli.config.reference import PRESETS, groups_of, option
-from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
+from segmeter.cli.config.reference import option
 from segmeter.cli.main import main
 from segmeter.schema import Registry, defaults
 

@@ -12,9 +12,8 @@ from docs.reference_page import reference
 
 from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request
-from segmeter.cli.config.groups import GROUPS, load_plugins, schemas_of
-from segmeter.cli.config.reference import groups_of, keys_of, parts_of
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import GROUPS, ROOTS, groups_of, load_plugins, schemas_of
+from segmeter.cli.config.reference import keys_of, parts_of
 from segmeter.cli.help import help_text
 from segmeter.cli.main import main
 from segmeter.errors import ConfigError

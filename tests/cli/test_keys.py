@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from segmeter.cli.config.compose import Request, compose_jobs
-from segmeter.cli.config.groups import GROUPS
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import GROUPS, ROOTS
 from segmeter.cli.main import main
 from segmeter.schema.declared import node_of
 from tests.data.crafted import put

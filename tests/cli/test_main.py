@@ -49,7 +49,7 @@ def test_the_package_is_a_command_too() -> None:
 def test_one_start_composes_once_and_checks_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from segmeter.cli import app, launch
     from segmeter.cli.config import compose
-    from segmeter.cli.config.schema import TrainConfig
+    from segmeter.cli.config.model_schema import TrainConfig
 
     calls: list[str] = []
     composed, checked = compose.compose, TrainConfig.model_validate

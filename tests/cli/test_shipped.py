@@ -44,7 +44,7 @@ def ready(**values: Any) -> Shipped:
 
 
 def test_a_job_crosses_to_another_process_as_it_is(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from segmeter.cli.config.schema import CheckConfig
+    from segmeter.cli.config.model_schema import CheckConfig
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")

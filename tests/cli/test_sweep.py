@@ -5,8 +5,7 @@ import math
 import pytest
 
 from segmeter.cli.runs.run_folder import note_done
-from segmeter.cli.runs.sweep_table import best_job
-from segmeter.cli.sweep import job_name, read_sweep, summarised
+from segmeter.cli.sweep import best_job, job_name, read_sweep, summarised
 from segmeter.errors import RunError
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from segmeter.classes import ClassSpec
@@ -55,6 +56,23 @@ def test_check_says_what_the_volumes_hold(in_world, capsys):
     assert sum(split["cases"] for split in found.values()) == 10
     assert found["train"]["sizes"][0] | {"cases": 0} == {"height": 28, "width": 24, "cases": 0}
     assert "planes" in capsys.readouterr().out
+
+
+def test_two_processes_train_on_planes_what_one_does(in_world):
+    """But for rounding: each takes every other plane of a batch. Mutation seen to fail: the same part for both."""
+    steps = ["training.steps=4", "training.validate_every=2", "training.validate_unit=steps", "training.log_every=1"]
+    train = ["train", *DATA, *NET, *steps, "model.norm=group", "training.batch_size=8", "training.precision=float32"]
+    found = []
+    for name, launch in (("alone", []), ("both", ["launch=processes", "launch.devices=2"])):
+        assert run(*train, f"run.name={name}", *launch) == 0
+        (folder,) = Path("runs/train").glob(f"*_{name}")
+        lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+        losses = [line["loss"] if "loss" in line else line["val"]["loss"] for line in lines]
+        found.append((load_file(folder / "checkpoints/last/model.safetensors"), losses))
+    (weights, losses), (shared, shared_losses) = found
+    assert len(losses) == 6
+    assert shared_losses == pytest.approx(losses, rel=1e-3)
+    assert all(torch.allclose(shared[name], each, rtol=1e-3, atol=1e-4) for name, each in weights.items())
 
 
 @pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # the peer's own

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from segmeter.distributed.config import Place
 from segmeter.distributed.ranks import World, joined
+from segmeter.distributed.shards import Place
 
 AGENT = "TORCHELASTIC_USE_AGENT_STORE"  # "True" if the program that started the processes has the store
 Work = Callable[[World, Path], Any]

@@ -89,9 +89,9 @@ def fail(row: Row, folder: Path, forks: ForkServerContext) -> tuple[int, float]:
             cwd=folder, env=os.environ | environment | {"PYTHONPATH": path}, stdout=said, stderr=said, timeout=300,
             check=False,
         )  # fmt: skip
-    codes = re.findall(r"exitcode +: (\d+)", (folder / "said.txt").read_text())
-    code = int(codes[-1]) if codes else done.returncode  # torchrun lists the first process that failed last
-    return code, time.time() - float(mark.read_text())
+    codes = [int(code) for code in re.findall(r"exitcode +: (-?\d+)", (folder / "said.txt").read_text())]
+    code = codes[-1] if codes else done.returncode  # torchrun lists the first process that failed last
+    return 3 if code < 0 else code, time.time() - float(mark.read_text())
 
 
 @pytest.mark.fuzz

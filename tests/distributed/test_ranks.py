@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from segmeter.distributed.config import Place
 from segmeter.distributed.ranks import ALONE, Order, World, joined
+from segmeter.distributed.shards import Place
 from segmeter.errors import PeerError
 from tests.distributed.spawned import run_world
 from tests.distributed.validated import validate_each_way

@@ -4,7 +4,17 @@ import hashlib
 
 import pytest
 
-from segmeter.distributed.shards import Shard, check_filled, describe_shard, hash_names, parse_shard, part_warning
+from segmeter.distributed.shards import (
+    Place,
+    Shard,
+    check_alone,
+    check_filled,
+    describe_shard,
+    find_place,
+    hash_names,
+    parse_shard,
+    part_warning,
+)
 from segmeter.errors import ConfigError, InputError
 
 
@@ -51,3 +61,27 @@ def test_shards_that_would_be_empty_are_refused() -> None:
 
 def test_a_part_is_announced_as_one() -> None:
     assert part_warning(Shard(2, 3), 4, 11) == "shard 2/3: 4 of 11 cases; `segmeter merge` joins the shards."
+
+
+def test_variables_of_torchrun_and_srun_are_found() -> None:
+    srun = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}
+    found = find_place(srun)
+    assert found is not None
+    assert (found.rank, found.size, found.local) == (5, 8, 1)
+    here = {"SUBMITIT_LOCAL_GLOBALID": "1", "SUBMITIT_LOCAL_NTASKS": "2", "SUBMITIT_LOCAL_LOCALID": "1"}
+    assert find_place({**srun, **here}) == Place(1, 2, 1)
+    assert find_place({}) is None
+    assert find_place({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}) is None
+    for rank in ("4", "-1"):
+        with pytest.raises(ConfigError, match=f"RANK={rank}, WORLD_SIZE=4"):
+            find_place({"RANK": rank, "WORLD_SIZE": "4", "LOCAL_RANK": "1"})
+
+
+def test_several_processes_do_not_each_do_the_whole_job() -> None:
+    torchrun = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
+    check_alone("2/4", torchrun)
+    check_alone(None, {**torchrun, "RANK": "0", "WORLD_SIZE": "1"})
+    with pytest.raises(
+        ConfigError, match=r"`shard` to be set where .*, got null in process 2/4\. Set shard=2/4 in this"
+    ):
+        check_alone(None, torchrun)

@@ -105,7 +105,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     31: (
         "strides, byte order, read-only arrays",
-        ("bridge/test_to_torch.py::test_to_torch_takes_every_array_and_comes_back",),
+        ("bridge/test_arrays.py::test_to_torch_takes_every_array_and_comes_back",),
     ),
     32: (
         "a label that uint8 can't hold",
@@ -114,7 +114,7 @@ FAULTS: dict[int, tuple[str, tuple[str, ...]]] = {
     33: (
         "half precision, gradients, meta tensors",
         (
-            "bridge/test_to_numpy.py::test_to_numpy_keeps_value_dtype_and_layout",
+            "bridge/test_arrays.py::test_to_numpy_keeps_value_dtype_and_layout",
             "bridge/test_refused.py::test_to_numpy_refuses_what_has_no_dense_values",
         ),
     ),

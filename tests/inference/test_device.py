@@ -1,8 +1,18 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from segmeter.errors import ConfigError
-from segmeter.inference.device import pick_device
+from segmeter.inference.device import (
+    autocast,
+    has_bfloat16,
+    is_out_of_memory,
+    pick_device,
+    pick_dtype,
+    training_precision,
+)
 
 
 def pretend(monkeypatch, *, gpus, built="13.2"):
@@ -29,18 +39,6 @@ def test_another_name_is_refused(name):
         pick_device(name)
 
 
-def test_17_cuda_without_a_gpu_names_the_build_and_the_way_out(monkeypatch):
-    pretend(monkeypatch, gpus=0)
-    with pytest.raises(ConfigError, match=r"is built for CUDA 13.2 but sees no GPU: check the driver.*device=cpu"):
-        pick_device("cuda")
-
-
-def test_17_cuda_on_a_build_without_cuda_says_what_to_install(monkeypatch):
-    pretend(monkeypatch, gpus=0, built=None)
-    with pytest.raises(ConfigError, match=r"is built without CUDA: install a CUDA build, or set device=cpu"):
-        pick_device("cuda:0")
-
-
 def test_18_a_gpu_beyond_the_last_says_how_many_there_are(monkeypatch):
     pretend(monkeypatch, gpus=2)
     with pytest.raises(ConfigError, match=r"got 'cuda:9', with 2 GPUs found. Use cuda:0 to cuda:1"):
@@ -60,3 +58,189 @@ def test_an_apple_gpu_that_is_not_there_is_one_line(monkeypatch, built, why):
     monkeypatch.setattr(torch.backends.mps, "is_built", lambda: built)
     with pytest.raises(ConfigError, match=rf"`device` to be here, got 'mps'. This torch \(.*\) {why}: set device=cpu"):
         pick_device("mps")
+
+
+_PROBE = """
+import resource
+from segmeter.inference.device import keep_freed_memory
+kept = {keep} and keep_freed_memory()
+def touch():
+    for _ in range(5):
+        bytearray(b"x" * 2**26)
+touch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+touch()
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(keep: bool) -> tuple[bool, int]:
+    command = [sys.executable, "-c", _PROBE.format(keep=keep)]
+    kept, count = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return kept == "True", int(count)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    kept, few = faults(keep=True)
+    if not kept:
+        pytest.skip("this C library has no mallopt")
+    assert few < 200
+    assert faults(keep=False)[1] > 50 * few  # each 64 MiB is mapped anew
+
+
+_THREADS = """
+import re, threading, time
+from pathlib import Path
+from segmeter.inference.device import keep_freed_memory
+def used():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+kept, before, turn, end, done = keep_freed_memory(), used(), threading.Lock(), threading.Event(), []
+def work():
+    with turn:
+        bytearray(b"x") * 2**25
+        done.append(1)
+    end.wait()
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+while len(done) < len(threads):
+    time.sleep(0.001)
+end.set()
+for thread in threads:
+    thread.join()
+print(kept, used() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's, on Linux")
+def test_threads_use_what_others_freed() -> None:
+    """Of eight threads, each of which takes 32 MiB in its turn, one takes it from the system."""
+    command = [sys.executable, "-c", _THREADS]
+    kept, grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    if kept != "True":
+        pytest.skip("this C library has no mallopt")
+    assert int(grown) < 64
+
+
+_HOLES = """
+import re
+from pathlib import Path
+from segmeter.inference.device import give_back_freed_memory, keep_freed_memory
+def used():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+keep_freed_memory()
+blocks = [bytearray(b"x") * 2**24 for _ in range(16)]
+full = used()
+del blocks[:-1]
+kept = used()
+print(give_back_freed_memory(), full - kept, kept - used())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc_trim is glibc's, on Linux")
+def test_holes_below_a_block_that_stays_are_given_back() -> None:
+    """Of 16 blocks of 16 MiB the last one stays: freed, the others are kept, until they are given back."""
+    command = [sys.executable, "-c", _HOLES]
+    could, freed, given = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    if could != "True":
+        pytest.skip("this C library has no malloc_trim")
+    assert int(freed) < 16
+    assert int(given) > 220
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("MPS backend out of memory (MPS allocated: 18.1 GB)"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"), False),
+        (RuntimeError("shapes differ"), False),
+        (ValueError("can't allocate memory"), False),
+    ],
+    ids=range(10),
+)
+def test_only_errors_of_memory_are_recognised(error, expected):
+    assert is_out_of_memory(error) == expected
+
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("capable", "dtype"),
+    [({}, torch.float32), ({"avx512_bf16": True}, torch.bfloat16), ({"amx_bf16": True}, torch.bfloat16)],
+    ids=str,
+)
+def test_auto_on_a_cpu_is_bfloat16_only_where_it_computes_in_it(monkeypatch, capable, dtype):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False, "amx_bf16": False} | capable)
+    assert pick_dtype(CPU, "auto") == dtype
+    assert has_bfloat16(CPU) == (dtype is torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "amx", "asked", "taken"),
+    [
+        ("Intel Xeon", False, "auto", "float32"),
+        ("Intel Xeon", True, "auto", "auto"),
+        ("AMD EPYC", False, "auto", "auto"),
+        ("Intel Xeon", False, "bfloat16", "bfloat16"),
+    ],
+)
+def test_training_is_in_float32_where_bfloat16_is_slower(monkeypatch, cpu, amx, asked, taken):
+    """Mutation seen to fail: each of the three conditions left out."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": cpu, "amx_bf16": amx, "avx512_bf16": True})
+    assert training_precision(CPU, asked) == taken
+    assert training_precision(GPU, asked) == asked
+
+
+@pytest.mark.parametrize(("native", "dtype"), [(True, torch.bfloat16), (False, torch.float16)])
+def test_auto_on_a_gpu_is_bfloat16_or_float16(monkeypatch, native, dtype):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native)
+    assert pick_dtype(GPU, "auto") == dtype
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_a_convolution_computes_in_the_precision(precision, dtype):
+    layer = torch.nn.Conv2d(1, 1, 1)
+    with autocast(CPU, precision):
+        assert layer(torch.zeros(1, 1, 2, 2)).dtype == dtype
+    assert layer(torch.zeros(1, 1, 2, 2)).dtype == torch.float32
+
+
+def test_float16_on_a_cpu_is_refused():
+    with pytest.raises(ConfigError, match=r"expected `precision` that cpu computes in, got 'float16'. Use bfloat16"):
+        autocast(CPU, "float16")
+
+
+def tf32():
+    return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+
+def test_float32_on_a_gpu_is_not_tf32():
+    """cuDNN convolves float32 in TF32 unless told not to. Mutation seen to fail: nullcontext for every device."""
+    before = tf32()
+    with autocast(GPU, "float32"):
+        assert tf32() == (False, False)
+    assert tf32() == before == (True, False)
+    with autocast(CPU, "float32"):
+        assert tf32() == before
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
+def test_a_float32_convolution_on_a_gpu_is_that_of_the_cpu():
+    rng = torch.Generator().manual_seed(0)
+    image, weight = torch.randn(2, 64, 32, 32, generator=rng), torch.randn(64, 64, 3, 3, generator=rng)
+    exact = torch.nn.functional.conv2d(image.double(), weight.double())
+    with autocast(torch.device("cuda"), "float32"):
+        found = torch.nn.functional.conv2d(image.cuda(), weight.cuda()).cpu()
+    torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)

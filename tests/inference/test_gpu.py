@@ -8,8 +8,8 @@ from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
+from segmeter.models.segmenter import build_segmenter
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,7 +9,7 @@ import torch
 from segmeter.errors import ConfigError, InputError
 from segmeter.losses.config import FocalConfig
 from segmeter.losses.focal import choose_backend, focal_loss
-from segmeter.losses.focal_torch import Terms
+from segmeter.losses.focal_torch import FocalOptions
 from tests.losses.cases import TASKS, make_case, run
 
 
@@ -88,15 +88,15 @@ def test_nothing_the_size_of_the_logits_is_saved_but_the_logits(task):
 
 
 def test_choosing_without_a_gpu():
-    target, terms = torch.zeros(1, 256, 256, dtype=torch.uint8), Terms(softmax=True, gamma=2.0)
+    target, options = torch.zeros(1, 256, 256, dtype=torch.uint8), FocalOptions("multiclass")
     large = torch.zeros(1, 2, 256, 256)
-    assert choose_backend(large, target, terms, "auto") == "numba"
-    assert choose_backend(large.half(), target, terms, "auto") == "numba"
-    assert choose_backend(large.double(), target, terms, "auto") == "torch"
-    assert choose_backend(large, large.softmax(1), terms, "auto") == "torch"
-    assert choose_backend(large, target, terms._replace(smoothing=0.1), "auto") == "torch"
-    assert choose_backend(large[:, :, :8], target[:, :8], terms, "auto") == "torch"  # too little to load kernels for
-    assert choose_backend(large, target, terms, "reference") == "reference"
+    assert choose_backend(large, target, options) == "numba"
+    assert choose_backend(large.half(), target, options) == "numba"
+    assert choose_backend(large.double(), target, options) == "torch"
+    assert choose_backend(large, large.softmax(1), options) == "torch"
+    assert choose_backend(large, target, options._replace(label_smoothing=0.1)) == "torch"
+    assert choose_backend(large[:, :, :8], target[:, :8], options) == "torch"  # too little to load kernels for
+    assert choose_backend(large, target, options._replace(backend="reference")) == "reference"
 
 
 @pytest.mark.parametrize(("old", "new"), [("compiled", "numba"), ("closed", "torch")])

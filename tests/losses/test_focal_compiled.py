@@ -9,26 +9,12 @@ from segmeter.losses.additive import check_labels
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
 from segmeter.losses.focal import FocalLoss, focal_loss
-from segmeter.losses.focal_torch import Terms
 from tests.losses.cases import make_case, run
 
 
 @pytest.fixture(autouse=True)
 def fresh_dynamo():
     torch._dynamo.reset()
-
-
-# torch 2.11 instantiates the autograd function that it traces
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("backend", ["torch", "numba"])
-@pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_the_loss_is_one_graph(backend, task):
-    case = make_case(task)
-    loss = FocalLoss(task, gamma=1.5, ignore_index=255, backend=backend)
-    # aot_eager traces forward and backward as inductor does, without a C++ compiler.
-    graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    eager = run(lambda x: loss(x, case.target), case.logits.float())
-    torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
 
 
 def test_the_function_is_one_graph():
@@ -52,22 +38,6 @@ def test_every_registered_loss_is_one_graph(name, task):
     graph = torch.compile(loss, fullgraph=True, backend="aot_eager")
     eager = run(lambda x: loss(x, case.target), case.logits.float())
     torch.testing.assert_close(run(lambda x: graph(x, case.target), case.logits.float()), eager)
-
-
-@pytest.mark.parametrize("task", ["binary", "multiclass"])
-@pytest.mark.parametrize("elementwise", [False, True])
-def test_the_operators_are_declared_as_they_are(task, elementwise):
-    case = make_case(task)
-    target = case.target.unsqueeze(1) if task == "binary" else case.target
-    terms = Terms(softmax=task == "multiclass", gamma=2.0, elementwise=elementwise)
-    logits = case.logits.float().contiguous(memory_format=torch.channels_last)
-    options = ([float(number) for number in terms[:-1]], 255, "numba")
-    operator, checks = torch.ops.segmeter.focal.default, ("test_schema", "test_faketensor")
-    total = operator(logits, target, None, None, *options)[0]
-    torch.library.opcheck(operator, (logits, target, None, None, *options), test_utils=checks)
-    arguments = (logits, target, None, torch.ones_like(total), *options)
-    torch.library.opcheck(operator, arguments, test_utils=checks)
-    assert operator(*arguments)[0].stride() == logits.stride()
 
 
 def test_bad_labels_make_a_compiled_loss_nan_and_are_named_when_asked():

@@ -7,7 +7,7 @@ from scipy.special import log_softmax
 from scipy.special import softmax as scipy_softmax
 
 from segmeter.losses.focal import FocalLoss
-from segmeter.losses.focal_torch import Terms, compute
+from segmeter.losses.focal_torch import FocalOptions, compute
 from tests.losses.cases import make_case
 
 WEIGHTS = np.array([0.5, 2.0, 0.1, 1.0, 3.0])
@@ -20,8 +20,9 @@ def test_softmax_is_its_definition(gamma):
     valid = target != 255
     log_p = np.moveaxis(log_softmax(logits, axis=1), 1, -1)[valid][np.arange(valid.sum()), target[valid]]
     losses = -WEIGHTS[target[valid]] * (1 - np.exp(log_p)) ** gamma * log_p
-    terms = Terms(softmax=True, gamma=gamma, ignore_index=255, elementwise=True)
-    total, weight, bad = compute(case.logits, case.target, torch.from_numpy(WEIGHTS), terms)
+    weights = torch.from_numpy(WEIGHTS)
+    options = FocalOptions("multiclass", gamma, class_weights=weights, ignore_index=255, reduction="none")
+    total, weight, bad = compute(case.logits, case.target, options)
     np.testing.assert_allclose(total.numpy()[valid], losses, rtol=1e-9)
     assert not total.numpy()[~valid].any()
     assert weight.item() == pytest.approx(WEIGHTS[target[valid]].sum(), rel=1e-12)
@@ -34,8 +35,8 @@ def test_sigmoid_of_a_soft_target_is_the_mixture(gamma):
     logits, target = rng.normal(0, 2, (2, 3, 4, 5)), rng.uniform(0, 1, (2, 3, 4, 5))
     p = 1 / (1 + np.exp(-logits))
     up, down = -0.25 * (1 - p) ** gamma * np.log(p), -0.75 * p**gamma * np.log(1 - p)
-    terms = Terms(softmax=False, gamma=gamma, negative=0.75, positive=0.25)
-    total, weight, _ = compute(torch.from_numpy(logits), torch.from_numpy(target), None, terms)
+    options = FocalOptions("multilabel", gamma, alpha=0.25)
+    total, weight, _ = compute(torch.from_numpy(logits), torch.from_numpy(target), options)
     assert total.item() == pytest.approx((target * up + (1 - target) * down).sum(), rel=1e-12)
     assert weight == 120
 
@@ -44,15 +45,15 @@ def test_smoothing_spreads_its_share_over_all_classes():
     logits = np.array([2.0, 0.0, -1.0])
     p = scipy_softmax(logits)
     share = np.array([0.9 + 0.1 / 3, 0.1 / 3, 0.1 / 3])
-    terms = Terms(softmax=True, gamma=2.0, smoothing=0.1)
-    total, _, _ = compute(torch.from_numpy(logits).view(1, 3, 1), torch.tensor([[0]]), None, terms)
+    options = FocalOptions("multiclass", label_smoothing=0.1)
+    total, _, _ = compute(torch.from_numpy(logits).view(1, 3, 1), torch.tensor([[0]]), options)
     assert total.item() == pytest.approx(-(share * (1 - p) ** 2 * np.log(p)).sum(), rel=1e-12)
 
 
 def test_labels_that_are_no_class_are_counted():
     target = torch.tensor([[0, 2, 255, 7]])
-    terms = Terms(softmax=True, gamma=0.0, ignore_index=255, elementwise=True)
-    total, weight, bad = compute(torch.zeros(1, 2, 4), target, None, terms)
+    options = FocalOptions("multiclass", gamma=0.0, ignore_index=255, reduction="none")
+    total, weight, bad = compute(torch.zeros(1, 2, 4), target, options)
     assert (bad, weight) == (2, 1)
     np.testing.assert_allclose(total[0], [np.log(2), 0, 0, 0], rtol=1e-6)
 

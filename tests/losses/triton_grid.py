@@ -9,7 +9,7 @@ import sys
 import torch
 
 from segmeter.losses import focal_triton
-from segmeter.losses.focal_torch import Terms
+from segmeter.losses.focal_torch import FocalOptions
 from tests.losses.extreme import extreme
 
 GAMMAS = (0.0, 0.5, 1.0, 2.0, 3.7)
@@ -21,9 +21,9 @@ def check_digits(task: str, gamma: float, device: str) -> None:
     logits, target = case.logits.to(device), case.target.to(device)
     if task == "binary":
         target = target.unsqueeze(1)
-    terms = Terms(softmax=task == "multiclass", gamma=gamma, elementwise=True)
-    losses = focal_triton.compute(logits, target, None, terms)[0]
-    (gradient,) = focal_triton.compute(logits, target, None, terms, torch.ones_like(losses))
+    options = FocalOptions(task, gamma, reduction="none")
+    losses = focal_triton.compute(logits, target, options)[0]
+    (gradient,) = focal_triton.compute(logits, target, options, torch.ones_like(losses))
     case.check(losses.cpu(), gradient.cpu())
 
 
@@ -36,11 +36,12 @@ def check_extremes(device: str) -> int:
     for softmax, gamma, smoothing in itertools.product([True, False], [0.0, 0.5, 2.0, 8.0], [0.0, 0.1]):
         shape = (1, *logits.shape[2:]) if softmax else logits.shape
         target = torch.ones(shape, dtype=torch.uint8, device=device)
-        terms = Terms(softmax=softmax, gamma=gamma, smoothing=smoothing, elementwise=True)
-        total = focal_triton.compute(logits, target, None, terms)[0]
-        assert not total.isnan().any(), terms
-        (gradient,) = focal_triton.compute(logits, target, None, terms, torch.ones_like(total))
-        assert gradient.isfinite().all(), terms
+        task = "multiclass" if softmax else "multilabel"
+        options = FocalOptions(task, gamma, label_smoothing=smoothing, reduction="none")
+        total = focal_triton.compute(logits, target, options)[0]
+        assert not total.isnan().any(), options
+        (gradient,) = focal_triton.compute(logits, target, options, torch.ones_like(total))
+        assert gradient.isfinite().all(), options
         done += 1
     return done
 

@@ -3,8 +3,8 @@
 import pytest
 
 from segmeter.errors import CheckpointError, ConfigError
-from segmeter.models.build import build_segmenter
 from segmeter.models.config import UnetConfig
+from segmeter.models.segmenter import build_segmenter
 from tests.models.parts import make_card, make_spec
 
 

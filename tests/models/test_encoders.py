@@ -8,10 +8,9 @@ import torch
 from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoderBlock
 
 from segmeter.errors import ConfigError
-from segmeter.models.build import build_segmenter
 from segmeter.models.config import ENCODERS, UnetConfig
 from segmeter.models.layers import FoldedBlock
-from segmeter.models.segmenter import Segmenter
+from segmeter.models.segmenter import Segmenter, build_segmenter
 from tests.fuzzing import sampled
 from tests.models.parts import make_card
 

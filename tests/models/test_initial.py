@@ -8,10 +8,9 @@ import torch
 import torchvision
 
 from segmeter.errors import CheckpointError
-from segmeter.models.build import build_segmenter
 from segmeter.models.config import UnetConfig
-from segmeter.models.initial import start_from
-from segmeter.models.networks import build_network
+from segmeter.models.networks import build_network, start_from
+from segmeter.models.segmenter import build_segmenter
 from tests.models.parts import TINY, make_card, make_spec, make_tiny
 
 

@@ -16,7 +16,7 @@ from segmeter.bridge.argmax import winners
 from segmeter.bridge.transfer import measure
 from segmeter.distributed.ranks import World
 from segmeter.errors import ConfigError
-from segmeter.inference.precision import pick_dtype
+from segmeter.inference.device import pick_dtype
 from segmeter.losses import focal_torch
 from segmeter.losses.additive import additive, loss_terms
 from segmeter.losses.build import build_loss
@@ -99,7 +99,7 @@ def test_a_step_and_its_validation_need_no_float64(name, monkeypatch, apple_gpu)
 @pytest.mark.usefixtures("apple_gpu")
 def test_the_gradient_of_the_loss_and_the_labels_need_no_float64():
     logits, target = torch.empty(2, 3, 32, 32), torch.empty(2, 32, 32, dtype=torch.uint8)
-    total, weight, _ = focal_torch.compute(logits, target, None, focal_torch.Terms(softmax=True, gamma=2.0))
+    total, weight, _ = focal_torch.compute(logits, target, focal_torch.FocalOptions("multiclass"))
     assert total.device == weight.device == logits.device
     highs = logits.amax(dim=1)
     assert measure(~highs.isfinite(), logits.amin(dim=1), highs).device == logits.device

@@ -8,10 +8,9 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.verification.intensity import normalisation
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.config import UnetConfig
-from segmeter.models.segmenter import Segmenter
+from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.schema import as_plain
 from segmeter.training.config import AdamWConfig
 from segmeter.training.data.augment import Augment

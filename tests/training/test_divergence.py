@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from segmeter.errors import InputError, RunError
-from segmeter.training.step import DivergenceGuard, Seen, Taken
+from segmeter.training.step import DivergenceGuard, Taken
 
 
 def taken(step, loss, norm=1.0, indices=(0, 1)):
@@ -20,11 +20,11 @@ def test_figures_are_read_together_and_handed_out_once():
     watch = DivergenceGuard(case_id=str)
     for step, loss in ((1, 0.5), (2, 0.25)):
         watch.note(taken(step, loss, 2.0 * step))
-    assert watch.take() == Seen(losses=[], norms=[], skipped=0)
+    assert watch.take() == {}
     watch.read()
-    assert watch.take() == Seen(losses=[0.5, 0.25], norms=[2.0, 4.0], skipped=0)
+    assert watch.take() == {"loss": 0.375, "grad_norm": 3.0}
     watch.read()
-    assert watch.take() == Seen(losses=[], norms=[], skipped=0)
+    assert watch.take() == {}
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -50,7 +50,7 @@ def test_an_overflow_of_a_scaled_gradient_is_part_of_the_search_for_the_scale(ca
     watch.note(taken(3, 1.0, float("inf")))
     watch.note(taken(4, 2.0, 7.0))
     watch.read()
-    assert watch.take() == Seen(losses=[1.0, 2.0], norms=[7.0], skipped=1)
+    assert watch.take() == {"loss": 1.5, "grad_norm": 7.0, "skipped_updates": 1}
     assert "1 of the last 2 updates were skipped" in caplog.text
     watch.note(taken(5, float("inf")))
     with pytest.raises(RunError, match="finite loss"):
@@ -63,7 +63,7 @@ def test_updates_skipped_in_a_row_end_a_scaled_run_with_the_cases():
         watch.note(taken(step, 1.0, norm, indices=(step, step + 1)))
         if step == 4:  # the count outlives a reading, a line of the log and a resume
             watch.read()
-            assert watch.take().skipped == 3
+            assert watch.take()["skipped_updates"] == 3
             state, watch = watch.state(), DivergenceGuard(case_id=watch.case_id, scaled=True, max_skipped=3)
             watch.load(state)
     message = r"3 updates in a row were skipped .*, the last at step 6 \(lr 0.5, cases 'case6', 'case7'\)"

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from segmeter.losses.focal import FocalLoss
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
+from segmeter.models.segmenter import build_segmenter
 from segmeter.training.data.windows import Resizing, resize_batch
 from tests.training.tiny import SPEC
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch.amp import GradScaler
 
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
+from segmeter.models.segmenter import build_segmenter
 from segmeter.training import learner
 from segmeter.training.trainer import train
 from tests.fuzzing import rounds

@@ -18,9 +18,9 @@ from segmeter.losses import focal
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
 from segmeter.losses.focal import FocalLoss
-from segmeter.losses.focal_torch import Terms
-from segmeter.models.build import build_segmenter
+from segmeter.losses.focal_torch import FocalOptions
 from segmeter.models.card import ModelCard
+from segmeter.models.segmenter import build_segmenter
 from segmeter.training.clock import Limits
 from segmeter.training.config import AdamWConfig, CosineConfig, SgdConfig, TrainingConfig
 from segmeter.training.data import augment
@@ -146,8 +146,8 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch):
         values = [*step([batch]), *step([batch, batch])]
         Average(model, model, 0.9).update()
         logits = torch.empty(4, 3, 32, 32)
-        terms = Terms(softmax=True, gamma=2.0)
-        values += focal_triton.compute(logits, logits[:, 0].byte(), None, terms, torch.ones(()))
+        options = FocalOptions("multiclass")
+        values += focal_triton.compute(logits, logits[:, 0].byte(), options, torch.ones(()))
     assert {value.device.type for value in values} == {"cuda"}
     assert len(guarded) == 4, "the kernels of three losses and of a gradient run where their logits are"
 

@@ -14,11 +14,11 @@ import segmeter.training.validation as validator
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.models.segmenter import build_segmenter
 from segmeter.records import read_json_lines
 from segmeter.training.config import AdamWConfig, ConstantConfig
 from segmeter.training.trainer import train
@@ -218,6 +218,23 @@ def test_a_time_budget_ends_the_run_and_drives_the_schedule(tmp_path):
     assert max(rates) > 0.005
     assert rates[-1] < max(rates)  # how far it has fallen when the last step begins depends on how long steps take
     assert rows(tmp_path, validated=True)[-1]["step"] == result.steps
+
+
+def test_a_promise_that_a_busy_machine_breaks_is_taken_back_at_once_and_again_when_it_gets_worse(caplog):
+    """30 steps in a fifth of the time are 150 in all; 270 are near enough to 300."""
+    part, config = [0.0], SimpleNamespace(time_budget="4m")
+    run = SimpleNamespace(step=0, told=300.0, config=config, progress=lambda step: part[0])
+    for run.step, part[0] in ((3, 0.09), (27, 0.1), (30, 0.2), (32, 0.22), (40, 0.5)):
+        loop.Trainer._forecast(run)
+    said = "training: steps take longer than planned, so time_budget=4m will hold about {} of them, not {}".format
+    assert caplog.messages == [said(150, 300), said(80, 150)]
+
+
+def test_a_run_says_during_the_run_that_it_will_not_take_the_planned_steps(tmp_path, caplog):
+    for planned in (0, 10**9):
+        budget = {"epochs": None, "time_budget": 1, "validate_every": None}
+        train(tiny_job(tmp_path / str(planned), **budget, planned_steps=planned))
+        assert any("longer than planned" in each for each in caplog.messages) is bool(planned)
 
 
 def test_without_validation_the_last_checkpoint_is_all_there_is(tmp_path):

@@ -1,9 +1,8 @@
 """The only crossing between NumPy and torch: exact in dtype, complete on return. Logits become labels here."""
 
+from segmeter.bridge.arrays import read_scalars, to_numpy, to_torch
 from segmeter.bridge.decode import labels_to_numpy, probs_to_numpy
 from segmeter.bridge.host_copier import HostCopier, PendingArray
-from segmeter.bridge.to_numpy import read_scalars, to_numpy
-from segmeter.bridge.to_torch import to_torch
 
 __all__ = [
     "HostCopier",

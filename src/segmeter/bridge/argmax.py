@@ -4,10 +4,8 @@ torch's own argmax over the channels goes pixel by pixel, which is slow on the C
 would read the logits three times and write int64 indices. The first call that needs numba or Triton imports it.
 """
 
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from segmeter.parallel import run_parts
 
 SMALL = 1 << 16  # logits: up to here torch's argmax is done before the numba kernels would be loaded
 ALONE = 1 << 22  # logits: up to here one thread needs a few milliseconds, less than a second one may have to wait for
@@ -54,60 +54,33 @@ def winners(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Range | None]:
 
 
 def _winners_cpu(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, bool]:
-    """Decode in as many threads as torch would use; torch and the kernels release the GIL.
-
-    Each thread takes another part when it has finished one, as some may share a core with a spinning thread of torch.
-    """
+    """Decode in as many threads as torch would use; torch and the kernels release the GIL."""
     batch, channels, pixels = logits.shape
-    found = torch.empty(batch, pixels, dtype=dtype)
+    found, finite = torch.empty(batch, pixels, dtype=dtype), list[bool]()
     size = max(1, PART // channels)
     parts = [(image, slice(start, start + size)) for image in range(batch) for start in range(0, pixels, size)]
-    helpers = 0 if logits.numel() <= ALONE else min(torch.get_num_threads(), len(parts)) - 1
-    waiting = deque(parts)
 
-    def work() -> bool:
-        decode, finite = _Decoder(logits, min(size, pixels)), True
-        while waiting:
-            try:
-                image, span = waiting.popleft()
-            except IndexError:  # another thread took the last one
-                break
-            finite &= decode(logits[image, :, span], found[image, span].numpy())
-        return finite
+    def decode(image: int, span: slice) -> None:
+        finite.append(_decode(logits[image, :, span], found[image, span].numpy()))
 
-    if helpers < 1:
-        return found, work()
-    with ThreadPoolExecutor(helpers) as pool:
-        others = [pool.submit(work) for _ in range(helpers)]
-        finite = work()
-        return found, all(other.result() for other in others) and finite
+    threads = 1 if logits.numel() <= ALONE else min(torch.get_num_threads(), len(parts))
+    run_parts([partial(decode, *part) for part in parts], threads)
+    return found, all(finite)
 
 
-class _Decoder:
-    """Runs the kernel for the layout, on the logits in place or on a copy in its own buffer."""
+def _decode(part: Tensor, found: np.ndarray) -> bool:
+    """Write the winners of (K, n) to `found` (n,); return whether all values are finite."""
+    from segmeter.bridge import _argmax_numba as kernels  # numba: only where there is much to decode
 
-    def __init__(self, logits: Tensor, size: int) -> None:
-        from segmeter.bridge import _argmax_numba as kernels  # numba: only where there is much to decode
-
-        channels = logits.shape[1]
-        self._across = logits.stride(1) == 1 and channels > 1
-        self._kernel: Kernel = kernels.along_channels if self._across else kernels.along_pixels
-        adjacent = self._across or logits.stride(2) == 1
-        self._buffer = None
-        if not adjacent or logits.dtype not in _READ:
-            wide = torch.promote_types(logits.dtype, torch.float32)
-            self._buffer = torch.empty((size, channels) if self._across else (channels, size), dtype=wide)
-
-    def __call__(self, part: Tensor, found: np.ndarray) -> bool:
-        """Write the winners of (K, n) to `found` (n,); return whether all values are finite."""
-        channels, size = part.shape
-        lines = part.t() if self._across else part  # adjacent along the last axis
-        if self._buffer is not None:
-            room = self._buffer[:size] if self._across else self._buffer[:, :size]
-            lines = room.copy_(lines)
-        stride = lines.stride(0)
-        values = lines.as_strided(((len(lines) - 1) * stride + lines.shape[1],), (1,))
-        return self._kernel(values.numpy(), stride, channels, found)
+    across = part.stride(0) == 1 and len(part) > 1
+    kernel: Kernel = kernels.along_channels if across else kernels.along_pixels
+    lines = part.t() if across else part  # adjacent along the last axis
+    if lines.stride(1) != 1 or lines.dtype not in _READ:  # a copy, which is exact in a wider type
+        wide = torch.promote_types(lines.dtype, torch.float32)
+        lines = lines.to(wide, copy=True, memory_format=torch.contiguous_format)
+    stride = lines.stride(0)
+    values = lines.as_strided(((len(lines) - 1) * stride + lines.shape[1],), (1,))
+    return kernel(values.numpy(), stride, len(part), found)
 
 
 def fused_takes(logits: Tensor, *, channels: int = 1) -> bool:

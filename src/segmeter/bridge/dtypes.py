@@ -78,16 +78,14 @@ def check_device(where: str, device: str | torch.device) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (wanted.index or 0) < count:
         return wanted
-    build, remedy = f"this machine shows {count} device(s)", ""
-    if not count:
-        name, remedy = f"torch {torch.__version__}", 'Or pass device="cpu".'
+    name, remedy = f"This torch ({torch.__version__})", f"Use cuda:0 to cuda:{count - 1}."
+    if not count and torch.version.cuda is None and torch.version.hip is None:
+        remedy = f"{name} is built without CUDA: install a CUDA build, or set device=cpu."
+    elif not count:
         kind = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}"
-        build = (
-            f"{name} is built for {kind} but finds no device; check the driver (nvidia-smi) and CUDA_VISIBLE_DEVICES"
-        )
-        if torch.version.cuda is None and torch.version.hip is None:
-            build = f"{name} is built without CUDA; install a CUDA build of torch"
-    raise InputError(expected(where, "device", "to be available", f"{str(wanted)!r}: {build}", remedy))
+        hint = "check the driver with nvidia-smi and CUDA_VISIBLE_DEVICES, or set device=cpu."
+        remedy = f"{name} is built for {kind} but sees no GPU: {hint}"
+    raise InputError(expected(where, "device", "to be here", f"{str(wanted)!r}, with {count} GPUs found", remedy))
 
 
 def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:

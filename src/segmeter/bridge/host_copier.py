@@ -1,4 +1,4 @@
-"""Brings results to the host while the device continues: submit now, take the result when you need it."""
+"""Copies results to the host, and arrays to the device, while the device continues with its work."""
 
 import logging
 import threading
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
+from segmeter.bridge.arrays import pack
 from segmeter.bridge.decode import ProbsDtype, pack_labels, pack_probs
-from segmeter.bridge.dtypes import check_device, check_tensor, wanted_dtype
-from segmeter.bridge.to_numpy import pack
+from segmeter.bridge.dtypes import TORCH, check_device, check_tensor, wanted_dtype
 from segmeter.bridge.transfer import Transfer
 from segmeter.checks import expected
 from segmeter.classes import Task
@@ -252,3 +252,63 @@ class HostCopier:
 @cache
 def _warn_once(message: str) -> None:
     _LOG.warning(message)
+
+
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a small CPU tensor to a device without waiting for the device's earlier work."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class Uploader:
+    """Stacks arrays of one shape and dtype into a tensor on a device.
+
+    On CUDA the arrays are stacked in pinned memory and copied on a side stream, so neither the host nor the copy waits
+    for the device's earlier work. The current stream waits for the copy. torch reuses pinned memory only when the copy
+    out of it is complete. Elsewhere it is a plain copy.
+
+    Parameters
+    ----------
+    device
+        Where the tensors go.
+
+    Raises
+    ------
+    InputError
+        `device` is not there.
+    """
+
+    def __init__(self, device: str | torch.device) -> None:
+        self.device = check_device("Uploader", device)
+        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def __call__(self, arrays: Sequence[NDArray[Any]]) -> Tensor:
+        """Upload `arrays`, and return a new tensor (len(arrays), *shape) of their dtype.
+
+        Raises
+        ------
+        InputError
+            There are none, their shapes or dtypes differ, or torch has no such dtype.
+        """
+        kinds = {(np.shape(array), np.asarray(array).dtype.newbyteorder("=")) for array in arrays}
+        if len(kinds) != 1:
+            given = ", ".join(f"{dtype} {shape}" for shape, dtype in sorted(kinds, key=str)) or "none"
+            raise InputError(expected("Uploader", "arrays", "to be of one shape and dtype", given))
+        shape, dtype = kinds.pop()
+        if dtype not in TORCH:
+            raise InputError(expected("Uploader", "arrays", "to hold numbers or bools", f"dtype {dtype}"))
+        stacked = (len(arrays), *shape)
+        host = empty_pinned(stacked, TORCH[dtype]) if self._side else torch.empty(stacked, dtype=TORCH[dtype])
+        np.stack(arrays, out=host.numpy())
+        return self.move([host])[0]
+
+    def move(self, hosts: Sequence[Tensor]) -> list[Tensor]:
+        """Move CPU tensors to the device. On CUDA they have to be pinned for that not to wait."""
+        if self._side is None:
+            return [host.to(self.device) for host in hosts]
+        current = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self._side):
+            moved = [host.to(self.device, non_blocking=True) for host in hosts]
+        current.wait_stream(self._side)
+        for tensor in moved:
+            tensor.record_stream(current)  # its memory belongs to the side stream, which must not reuse it too early
+        return moved

@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.config.arguments import read_arguments
-from segmeter.cli.config.compose import Composed, Request, compose_jobs
+from segmeter.cli.commands import read_arguments
+from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, unknown_keys
-from segmeter.cli.config.groups import load_plugins
-from segmeter.cli.config.json_schema import json_schema, names
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.launch import run_job
+from segmeter.cli.messages import LOGGER
+from segmeter.cli.runs.masking import mask_override
 from segmeter.cli.runs.run_folder import Job
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError
 
 _UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
 
@@ -34,6 +34,7 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     if command == "plan":  # its pilot is a run, as in `report run=RUN`
         args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
     load_plugins(plugins_of(args.overrides))
+    _warn_of_repeats(args.overrides)
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
     request = Request(args.config_name or command, args.overrides, args.config_dir, sweep)
     if args.cfg:
@@ -43,8 +44,22 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     if sweep:
         return _sweep(command, request, jobs, typed)
     composed, config = jobs[0]
-    run_job(config, Job(command, composed.overrides, None, typed))
+    try:
+        run_job(config, Job(command, composed.overrides, None, typed))
+    except InputError as error:  # other commands read runs as `compare` does
+        error.problems = tuple(re.sub("^compare:", f"{command}:", line) for line in error.problems)
+        raise
     return None
+
+
+def _warn_of_repeats(overrides: Sequence[str]) -> None:
+    """Say which value of a key counts that is given several times, such as in a variable of a script and behind it."""
+    given: dict[str, list[str]] = {}
+    for line in overrides:
+        given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
+    for key, lines in given.items():
+        if len(lines) > 1 and key not in TEXTS:
+            LOGGER.warning("config: `%s` is given %d times; %s counts.", key, len(lines), mask_override(lines[-1]))
 
 
 def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
@@ -102,6 +117,8 @@ def print_schema(arguments: Sequence[str]) -> None:
     ConfigError
         There is not exactly one name, or no such command or group.
     """
+    from segmeter.cli.config.json_schema import json_schema, names
+
     load_plugins(plugins_of(arguments))
     asked = [argument for argument in arguments if not argument.startswith("plugins=")]
     if len(asked) != 1:

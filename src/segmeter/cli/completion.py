@@ -110,9 +110,8 @@ def completion_index() -> dict[str, Any]:
 
     The keys of a group are listed by option, or under "*" if all options have the same ones.
     """
-    from segmeter.cli.config.groups import schemas_of
-    from segmeter.cli.config.reference import PRESETS, default_option, groups_of, keys_of, options_of, own_keys
-    from segmeter.cli.config.schema import ROOTS
+    from segmeter.cli.config.groups import PRESETS, ROOTS, groups_of, schemas_of
+    from segmeter.cli.config.reference import default_option, keys_of, options_of, own_keys
     from segmeter.schema.declared import node_of
 
     def keys(group: str) -> dict[str, dict[str, Any]]:

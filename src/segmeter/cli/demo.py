@@ -1,6 +1,5 @@
 """`segmeter demo`: check, train, evaluate and predict on built-in data, with the commands a user would type."""
 
-import itertools
 import shlex
 import sys
 import time
@@ -11,9 +10,8 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.app import run_command
-from segmeter.cli.runs.lock import NOT_WRITABLE
+from segmeter.cli.runs.lock import NOT_WRITABLE, new_root
 from segmeter.errors import ConfigError
-from segmeter.files import make_folder, new_folder
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -54,11 +52,8 @@ def _step(command: str, *overrides: str) -> None:
 
 def _new_root(folder: Path) -> Path:
     """Make a folder for this demo alone, so that its runs are the only ones in it."""
-    name = f"demo-{datetime.now():%Y-%m-%d_%H%M%S}"
-    places = (folder / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
     try:
-        make_folder(folder)
-        return next(place for place in places if new_folder(place))
+        return new_root(folder, f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")
     except OSError as error:
         if error.errno not in NOT_WRITABLE:
             raise

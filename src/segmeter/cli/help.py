@@ -7,15 +7,12 @@ from pathlib import Path
 
 from segmeter.checks import close_name, nearest
 from segmeter.cli.app import plugins_of
-from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE
-from segmeter.cli.config.arguments import read_arguments
-from segmeter.cli.config.groups import CONFIGS, load_plugins
+from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE, read_arguments
+from segmeter.cli.config.groups import CONFIGS, PRESETS, TRAINED, groups_of, load_plugins
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (
-    PRESETS,
     Key,
     default_option,
-    groups_of,
     keys_of,
     option,
     options_of,
@@ -23,7 +20,6 @@ from segmeter.cli.config.reference import (
     parts_of,
     preset_summary,
 )
-from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
 from segmeter.schema.declared import node_of
 

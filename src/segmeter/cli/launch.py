@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.cli.commands import command_module
-from segmeter.cli.config.groups import load_plugins
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
 from segmeter.cli.messages import shown_warnings
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import Job, open_run, run_name
-from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig, check_alone
+from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
+from segmeter.distributed.shards import check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
 from segmeter.evaluation.manifest import NAME
 from segmeter.files import remove

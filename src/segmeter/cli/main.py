@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from segmeter import __version__
 from segmeter.checks import nearest
-from segmeter.cli.commands import COMMANDS, command_module
+from segmeter.cli.commands import COMMANDS, command_module, without_collector
 from segmeter.cli.messages import describe, lenient_streams, shown_warnings
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
 from segmeter.training.signals import Stopped, StopSignals
@@ -89,8 +89,8 @@ def _dispatch(arguments: list[str]) -> None:
 
         print_schema(rest)
     else:
-        from segmeter.cli.app import run_command
-
+        with without_collector():
+            from segmeter.cli.app import run_command
         run_command(command, rest)
     return None
 

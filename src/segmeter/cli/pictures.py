@@ -4,7 +4,7 @@ import logging
 from importlib.util import find_spec
 from pathlib import Path
 
-from segmeter.cli.config.schema import EvalConfig, PredictConfig
+from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.data.dataset import Dataset
 from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.metrics.cases.stored import open_cases

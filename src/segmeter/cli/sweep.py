@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from omegaconf import OmegaConf
 
@@ -14,15 +15,41 @@ from segmeter.cli.config.compose import Composed
 from segmeter.cli.engines import Outcome
 from segmeter.cli.launch import Jobs, run_jobs
 from segmeter.cli.runs.masking import mask, mask_override
+from segmeter.cli.runs.objective import better
 from segmeter.cli.runs.run_folder import Job, read_record
-from segmeter.cli.runs.sweep_table import SweepJob, print_sweep, write_sweep
 from segmeter.distributed.config import JoblibConfig, SlurmConfig
 from segmeter.errors import SweepError
-from segmeter.files import make_folder, safe_id, write_bytes
+from segmeter.files import csv_bytes, make_folder, safe_id, write_bytes
 from segmeter.records import RUN
+from segmeter.report.figures import quantity
+from segmeter.report.page.render import render
+from segmeter.report.tables import Printer, Table
 
 _NUMBER = "${hydra.job.num}"
 _LONGEST = 100  # characters of a folder's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepJob:
+    """One job of a sweep.
+
+    Parameters
+    ----------
+    number, folder
+        Its number in the sweep, and the name of its folder.
+    settings
+        The keys that vary, with their values as written.
+    result
+        Named numbers, None if undefined. The sweep compares the first. Empty if the job gave none.
+    state
+        "done", or how else it ended.
+    """
+
+    number: int
+    folder: str
+    settings: Mapping[str, str]
+    result: Mapping[str, float | None]
+    state: str
 
 
 class Sweep:
@@ -197,3 +224,57 @@ def read_sweep(folder: Path) -> list[SweepJob]:
 def _number(value: Any) -> float | None:
     """A number from run.json, where infinity is text."""
     return float(value) if value in ("inf", "-inf") else value
+
+
+def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
+    """The job with the best first result (highest or lowest, depending on its name), or None."""
+    objective = next(iter(_results(jobs)), None)
+    scored = [job for job in jobs if objective is not None and job.result.get(objective) is not None]
+    sign = -1.0 if better(objective) == "lower" else 1.0
+    return max(scored, key=lambda job: sign * (job.result[str(objective)] or 0.0), default=None)
+
+
+def print_sweep(jobs: Sequence[SweepJob], *, file: IO[str] | None = None) -> None:
+    """Print one row per job. The best is bold, and marked for terminals without bold.
+
+    Parameters
+    ----------
+    jobs
+        In the order of the table.
+    file
+        None means standard output.
+    """
+    best, names, rows = best_job(jobs), _results(jobs), []
+    for job in jobs:
+        state = "best" if job is best and job.state == "done" else job.state
+        rows.append([str(job.number), *_values(job, jobs), state, *(quantity(job.result.get(name)) for name in names)])
+    heads, strong = ["job", *_keys(jobs), "state"], [i for i, job in enumerate(jobs) if job is best]
+    Printer(file).table(Table(heads=[*heads, *names], rows=rows, names=len(heads), strong=strong))
+
+
+def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
+    """Write sweep.csv, with all digits, and sweep.html into the folder of a sweep."""
+    keys, names = _keys(jobs), _results(jobs)
+    rows = [
+        [job.number, *_values(job, jobs), *(job.result.get(name) for name in names), job.state, job.folder]
+        for job in jobs
+    ]
+    write_bytes(folder / "sweep.csv", csv_bytes([["job", *keys, *names, "state", "folder"], *rows]))
+    reported = {job.folder for job in jobs if (folder / job.folder / "report.html").is_file()}
+    page = render(
+        "sweep.html", title=folder.name, jobs=jobs, keys=keys, names=names, best=best_job(jobs), reported=reported
+    )
+    write_bytes(folder / "sweep.html", page)
+
+
+def _keys(jobs: Sequence[SweepJob]) -> list[str]:
+    return list(dict.fromkeys(key for job in jobs for key in job.settings))
+
+
+def _results(jobs: Sequence[SweepJob]) -> list[str]:
+    """The names of all results, the first job's first."""
+    return list(dict.fromkeys(name for job in jobs for name in job.result))
+
+
+def _values(job: SweepJob, jobs: Sequence[SweepJob]) -> list[str]:
+    return [job.settings.get(key, "") for key in _keys(jobs)]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from segmeter import __version__
+from segmeter.bridge.arrays import to_numpy
 from segmeter.bridge.decode import decision_level, labels_to_numpy
-from segmeter.bridge.to_numpy import to_numpy
 from segmeter.classes import ClassSpec, label_dtype
 from segmeter.deploy import onnx_file
 from segmeter.errors import DataError, RunError

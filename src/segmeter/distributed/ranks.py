@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from segmeter.distributed.config import Place
+from segmeter.distributed.shards import Place
 from segmeter.errors import Interrupted, PeerError
 
 _LOG = logging.getLogger(__name__)

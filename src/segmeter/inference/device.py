@@ -1,11 +1,17 @@
-"""Picks the device on which a model runs, or explains what this machine has instead."""
+"""Picks the device that a model runs on and the number format it computes in, and handles a lack of memory."""
 
+import ctypes
 import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
+from segmeter.bridge.dtypes import check_device
 from segmeter.checks import expected, shown
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, InputError, RunError
+from segmeter.inference.config import Precision
 
 _NAME = re.compile(r"cpu|mps|cuda(:\d+)?")
 
@@ -27,9 +33,10 @@ def pick_device(name: str = "auto") -> torch.device:
         raise ConfigError(expected("config", "device", 'to be "auto", "cpu", "cuda", "cuda:N" or "mps"', shown(name)))
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
-    if device.type == "cuda":
-        _check_cuda(name, device.index or 0)
+    try:
+        device = check_device("config", name)
+    except InputError as error:
+        raise ConfigError(error.problems) from error
     if device.type == "mps" and not torch.backends.mps.is_available():
         built = torch.backends.mps.is_built()
         why = "sees no Apple GPU" if built else "is built without Apple's Metal"
@@ -43,18 +50,127 @@ def count_gpus() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def _check_cuda(name: str, index: int) -> None:
-    found = count_gpus()
-    if index < found:
-        return
-    given = f"{name!r}, with {found} GPUs found"
-    if found:
-        remedy = f"Use cuda:0 to cuda:{found - 1}."
-    elif torch.version.cuda is None:
-        remedy = f"This torch ({torch.__version__}) is built without CUDA: install a CUDA build, or set device=cpu."
-    else:
-        remedy = (
-            f"This torch ({torch.__version__}) is built for CUDA {torch.version.cuda} but sees no GPU: "
-            "check the driver with nvidia-smi and CUDA_VISIBLE_DEVICES, or set device=cpu."
-        )
-    raise ConfigError(expected("config", "device", "to be here", given, remedy))
+# malloc.h of glibc: parameters of mallopt
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
+_KEPT = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 256 * 2**20, _ARENA_MAX: 1}
+
+# Messages of torch's CPU allocator, CUDA and Apple GPUs; cuBLAS and cuDNN take memory beside torch's
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+
+
+def keep_freed_memory() -> bool:
+    """Let freed memory stay in the process; glibc on Linux only. Returns whether the C library took the settings.
+
+    By default each large tensor is mapped anew, page by page, and returned to the system when it is freed: on two cores
+    that was a third of a training step. The memory that stays is the peak of one step, which the next step takes again.
+    All threads share one heap: separate ones would grow with every thread, the longer a run takes.
+    """
+    mallopt = _c_function("mallopt")
+    return mallopt is not None and all(mallopt(name, value) == 1 for name, value in _KEPT.items())
+
+
+def give_back_freed_memory() -> bool:
+    """Return freed pages to the system, wherever in the heap they lie; glibc on Linux only. Returns whether it could.
+
+    Blocks of different sizes leave holes between others that stay, so that the memory of a long run grows slowly.
+    """
+    trim = _c_function("malloc_trim")
+    return trim is not None and trim(0) == 1
+
+
+def _c_function(name: str) -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of torch or Python says that memory ran out, on a device or on the host."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+
+
+@contextmanager
+def advised(where: str, remedy: str) -> Iterator[None]:
+    """Turn a lack of memory within the block into a RunError of one line: where it was, and what to set."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError(f"{where}: out of memory. {remedy}") from error
+
+
+_CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16")
+_REFUSED = {"cpu": ("float16", "bfloat16"), "mps": ("bfloat16", "float16")}  # and the alternative
+
+
+def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
+    """The dtype that `precision` means on `device`.
+
+    "auto" is bfloat16 if the device computes in it (a CPU with avx512_bf16 or amx_bf16, a GPU since Ampere),
+    float16 on older GPUs, else float32.
+
+    Raises
+    ------
+    ConfigError
+        float16 on a CPU, bfloat16 on an Apple GPU.
+    """
+    if precision == "auto":
+        return _fastest(device)
+    refused, instead = _REFUSED.get(device.type, ("", ""))
+    if precision == refused:
+        remedy = f"Use {instead} or float32."
+        raise ConfigError(expected("inference", "precision", f"that {device.type} computes in", f"'{refused}'", remedy))
+    dtype: torch.dtype = getattr(torch, precision)
+    return dtype
+
+
+def training_precision(device: torch.device, precision: Precision) -> Precision:
+    """The meaning of `precision` in training: "auto" is float32 on Intel CPUs that have bfloat16 but no AMX.
+
+    There a step takes a quarter to a third less time in float32. Inference keeps bfloat16, in
+    which the labels of an image do not depend on how many others are in its batch.
+    """
+    capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    slow = str(capable.get("cpu_name")).startswith("Intel") and not capable.get("amx_bf16")
+    return "float32" if precision == "auto" and slow else precision
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """The context for forward passes (and losses) on `device`; float32 is float32 on a GPU too, not TF32.
+
+    Raises
+    ------
+    ConfigError
+        See `pick_dtype`.
+    """
+    dtype = pick_dtype(device, precision)
+    if dtype is not torch.float32:
+        return torch.autocast(device.type, dtype=dtype)
+    return without_tf32() if device.type == "cuda" else nullcontext()
+
+
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Keep all 23 bits of float32's mantissa. TF32, cuDNN's default on GPUs since Ampere, drops 13 of them."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
+    try:
+        cudnn.allow_tf32 = matmul.allow_tf32 = False
+        yield
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32 = before
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether a device computes in bfloat16 itself, rather than through float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return any(capable.get(name) for name in _CPU_BFLOAT16)
+
+
+def _fastest(device: torch.device) -> torch.dtype:
+    if has_bfloat16(device):
+        return torch.bfloat16
+    return torch.float16 if device.type == "cuda" else torch.float32

@@ -1,23 +1,23 @@
-"""Runs a segmenter over batches of images or tiles on the device, with smaller batches when memory runs out."""
+"""Runs a segmenter over batches of images or tiles, in several views, with smaller batches when memory runs out."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from segmeter.classes import Task
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.memory import is_out_of_memory
-from segmeter.inference.precision import autocast
-from segmeter.inference.tta import averaged_logits, choose_views
-from segmeter.models.ensemble import Ensemble
+from segmeter.inference.device import autocast, is_out_of_memory
+from segmeter.models.ensemble import Ensemble, mean_logits
 from segmeter.models.segmenter import Segmenter
 from segmeter.progress import Stages
 
 _LOG = logging.getLogger(__name__)
 _LEAST_TILE = 64
+_PLANE = (-2, -1)
 
 
 class Passes:
@@ -134,3 +134,63 @@ def _advice(height: int, width: int, *, tile: int | None) -> str:
         f"inference: out of memory for {what} of {height} x {width}. {remedy} and inference.tile_batch=1, "
         "or run on device=cpu."
     )
+
+
+View = tuple[bool, int]  # mirrored left-right or not, and then turned by quarters
+
+
+def choose_views(*, flips: bool, rotations: bool) -> tuple[View, ...]:
+    """The views that are averaged, the image itself first.
+
+    Examples
+    --------
+    >>> choose_views(flips=True, rotations=False)
+    ((False, 0), (True, 0), (False, 2), (True, 2))
+    >>> len(choose_views(flips=False, rotations=True)), len(choose_views(flips=True, rotations=True))
+    (4, 8)
+    """
+    quarters = (0, 1, 2, 3) if rotations else (0, 2) if flips else (0,)
+    return tuple((mirrored, turn) for turn in quarters for mirrored in ((False, True) if flips else (False,)))
+
+
+def see(image: Tensor, view: View) -> Tensor:
+    """Mirror and turn an image (..., H, W); an odd number of quarter turns swaps height and width."""
+    mirrored, quarters = view
+    image = image.flip(-1) if mirrored else image
+    return image.rot90(quarters, _PLANE) if quarters else image
+
+
+def undo(seen: Tensor, view: View) -> Tensor:
+    """Turn and mirror back."""
+    mirrored, quarters = view
+    seen = seen.rot90(-quarters, _PLANE) if quarters else seen
+    return seen.flip(-1) if mirrored else seen
+
+
+def averaged_logits(
+    image: Tensor, forward: Callable[[Tensor], Tensor], *, views: tuple[View, ...], task: Task
+) -> Tensor:
+    """Average the probabilities over the views of an image, and return them as logits.
+
+    Parameters
+    ----------
+    image : (B, C, H, W)
+        On the device.
+    forward
+        From (B, C, h, w) to (B, num_channels, h, w) float32.
+    views
+        From `choose_views`; with a single one the logits are unchanged.
+    task
+        Multiclass averages softmax, binary and multilabel average sigmoid.
+
+    Returns
+    -------
+    (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN if any view is NaN or
+    infinite.
+    """
+
+    def predictions() -> Iterator[Tensor]:
+        for view in views:
+            yield undo(forward(see(image, view)), view)
+
+    return next(predictions()) if len(views) == 1 else mean_logits(predictions(), task)

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.decode import ProbsDtype
-from segmeter.bridge.uploader import Uploader
+from segmeter.bridge.host_copier import Uploader
 from segmeter.checks import expected
 from segmeter.data.dataset import Indexed
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.memory import advised, give_back_freed_memory
+from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
 from segmeter.inference.passes import Passes
-from segmeter.inference.precision import pick_dtype
 from segmeter.inference.prefetch import one_behind, read_ahead, same_shape_groups
 from segmeter.inference.results import Band, BandLoss, Outbox, Prediction, not_finite, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands

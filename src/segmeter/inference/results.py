@@ -9,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from segmeter.bridge.arrays import to_numpy
 from segmeter.bridge.decode import ProbsDtype
-from segmeter.bridge.host_copier import HostCopier, PendingArray, open_transport
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.uploader import Uploader
+from segmeter.bridge.host_copier import HostCopier, PendingArray, Uploader, open_transport
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, OverflowedError, RunError

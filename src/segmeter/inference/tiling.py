@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.uploader import upload
+from segmeter.bridge.host_copier import upload
 from segmeter.inference.config import Blend
 
 _SIGMA = 0.125  # of a tile's edge, as nnU-Net and MONAI weigh tiles

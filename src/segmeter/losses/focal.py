@@ -3,7 +3,7 @@
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from segmeter.losses import focal_torch
 from segmeter.losses.additive import AdditiveLoss, nan_where
 from segmeter.losses.build import resolve_weights
 from segmeter.losses.config import Backend, CrossEntropyConfig, FocalConfig, Normalizer
-from segmeter.losses.focal_torch import FocalOptions, Terms, check_focal_options, count_normalizer
+from segmeter.losses.focal_torch import FocalOptions, check_focal_options, count_normalizer
 from segmeter.losses.targets import LABEL_DTYPES, check_tensors, refuse_bad_labels, widened
 
 Reduction = Literal["mean", "sum", "none"]
@@ -135,7 +135,8 @@ def focal_loss(
         these is 0 the sum is left as it is. Or a number > 0.
     backend
         "auto" or a forced one: "torch", "numba" (CPU, no smoothing) or "triton" (CUDA). They agree to rounding, but for
-        "torch" with a softmax, which loses digits where p is within 1e-5 of 1. "reference" is an older name of "torch".
+        "torch" with a softmax, which loses digits where p is within 1e-5 of 1. torch.compile always takes "torch". Only
+        "torch" has a second derivative. "reference" is an older name of "torch".
 
     Returns
     -------
@@ -185,14 +186,13 @@ def _compute(
     """Compute the loss and the number of bad labels."""
     task, weights, ignore_index = options.task, options.class_weights, options.ignore_index
     aligned = check_tensors(where, logits, target, task=task, ignore_index=ignore_index, class_weights=weights)
-    terms = options.terms()
-    chosen = choose_backend(logits, aligned, terms, options.backend)
+    chosen = choose_backend(logits, aligned, options)
     if chosen in ("numba", "triton"):
         x = widened(logits) if chosen == "numba" else logits
-        loss, weight, bad = _Fused.apply(x, aligned, weights, terms, chosen)
+        loss, weight, bad = _Fused.apply(x, aligned, options, chosen)
     else:
-        loss, weight, bad = focal_torch.compute(logits, aligned, weights, terms)
-    refuse_bad_labels(bad, logits, aligned, softmax=terms.softmax, ignore_index=ignore_index, where=where)
+        loss, weight, bad = focal_torch.compute(logits, aligned, options)
+    refuse_bad_labels(bad, logits, aligned, softmax=options.softmax, ignore_index=ignore_index, where=where)
     if options.reduction == "mean":
         number = options.normalizer
         if isinstance(number, str):
@@ -200,17 +200,20 @@ def _compute(
             loss = loss / torch.where(divisor > 0, divisor, 1.0)
         else:
             loss = loss / float(number)
-    return loss.view(target.shape) if terms.elementwise and task == "binary" else loss, bad
+    return loss.view(target.shape) if options.elementwise and task == "binary" else loss, bad
 
 
-def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, backend: str) -> str:
+def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOptions) -> str:
     """Choose the backend by name; InputError if a forced one does not take such tensors."""
+    if torch.compiler.is_compiling():  # it fuses the definition into loops of its own
+        return "torch"
+    backend = options.backend
     if backend == "auto":
-        if takes("triton", logits, target, terms):
+        if takes("triton", logits, target, options):
             return "triton"
         large = logits.numel() >= WORTH_LOADING
-        return "numba" if large and takes("numba", logits, target, terms) else "torch"
-    if not takes(backend, logits, target, terms):
+        return "numba" if large and takes("numba", logits, target, options) else "torch"
+    if not takes(backend, logits, target, options):
         given = f"{logits.dtype} logits and {target.dtype} target on {logits.device}"
         rules = {
             "numba": "'numba' with logits of at most 32 bits and an integer target on the CPU, without smoothing",
@@ -220,11 +223,11 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, terms: Terms, bac
     return backend
 
 
-def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, terms: Terms) -> bool:
+def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions) -> bool:
     """Whether a backend takes these; the compiled ones need hard labels and floats of at most 32 bits."""
     kernels = target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
     if backend == "numba":
-        return kernels and logits.device.type == "cpu" and not terms.smoothing
+        return kernels and logits.device.type == "cpu" and not options.label_smoothing
     if backend == "triton":
         fits = logits.device.type == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
         return kernels and fits and has_triton()
@@ -236,21 +239,21 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms, backend: str
+        ctx: Any, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, backend: str
     ) -> tuple[torch.Tensor, ...]:
-        ctx.save_for_backward(logits, target, weights)
-        ctx.terms, ctx.backend = terms, backend
-        total, weight, bad = _run(logits, target, weights, None, terms, backend)
+        ctx.save_for_backward(logits, target)
+        ctx.options, ctx.backend = options, backend
+        total, weight, bad = _kernels(backend)(logits, target, options)
         ctx.mark_non_differentiable(weight, bad)
         return total, weight, bad
 
     @staticmethod
     def backward(ctx: Any, scale: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
-        logits, target, weights = ctx.saved_tensors
-        (gradient,) = _run(logits, target, weights, scale, ctx.terms, ctx.backend)
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        logits, target = ctx.saved_tensors
+        (gradient,) = _kernels(ctx.backend)(logits, target, ctx.options, scale)
+        if torch.is_grad_enabled():
             gradient = _NoSecondDerivative.apply(gradient, logits, scale)
-        return gradient, None, None, None, None
+        return gradient, None, None, None
 
 
 class _NoSecondDerivative(torch.autograd.Function):
@@ -265,59 +268,12 @@ class _NoSecondDerivative(torch.autograd.Function):
         raise InputError('focal_loss: the closed form has no second derivative. Pass backend="torch", which has.')
 
 
-def _run(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weights: torch.Tensor | None,
-    scale: torch.Tensor | None,
-    terms: Terms,
-    backend: str,
-) -> list[torch.Tensor]:
-    """Run a backend's kernel; under torch.compile as one operator, which is not traced."""
-    if torch.compiler.is_compiling():
-        numbers = [float(number) for number in terms[:-1]]
-        found: Any = _operator(logits, target, weights, scale, numbers, terms.ignore_index, backend)
-        return list(found)
+def _kernels(backend: str) -> Callable[..., list[torch.Tensor]]:
+    """Load a compiled backend, which takes a moment."""
     if backend == "numba":
         from segmeter.losses import focal_numba
 
-        return focal_numba.compute(logits, target, weights, terms, scale)
+        return focal_numba.compute
     from segmeter.losses import focal_triton
 
-    return focal_triton.compute(logits, target, weights, terms, scale)
-
-
-@torch.library.custom_op("segmeter::focal", mutates_args=())
-def _operator(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weights: torch.Tensor | None,
-    scale: torch.Tensor | None,
-    numbers: list[float],
-    ignore_index: int | None,
-    backend: str,
-) -> list[torch.Tensor]:
-    return _run(logits, target, weights, scale, _terms(numbers, ignore_index), backend)
-
-
-@_operator.register_fake
-def _(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    weights: torch.Tensor | None,
-    scale: torch.Tensor | None,
-    numbers: list[float],
-    ignore_index: int | None,
-    backend: str,
-) -> list[torch.Tensor]:
-    if scale is not None:
-        return [torch.empty_like(logits)]
-    terms = _terms(numbers, ignore_index)
-    shape = (logits[:, 0] if terms.softmax else logits).shape if terms.elementwise else ()
-    total, weight = logits.new_empty(shape, dtype=torch.float32), logits.new_empty((), dtype=torch.float32)
-    return [total, weight, logits.new_empty((), dtype=torch.int64)]
-
-
-def _terms(numbers: list[float], ignore_index: int | None) -> Terms:
-    softmax, gamma, negative, positive, smoothing, elementwise = numbers
-    return Terms(bool(softmax), gamma, negative, positive, smoothing, bool(elementwise), ignore_index)
+    return focal_triton.compute

@@ -4,19 +4,16 @@ Importing this module loads numba, so it is imported on the first large call.
 """
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import torch
 
 from segmeter.losses.focal_kernels import Job, sigmoid, softmax
-from segmeter.losses.focal_torch import Terms
+from segmeter.losses.focal_torch import FocalOptions
 from segmeter.losses.targets import with_pixel_stride
-from segmeter.parallel import in_forked_child
-from segmeter.threads import count_cores
+from segmeter.parallel import run_parts
 
 BLOCK_FLOATS = 6144  # a block's rows take 24 KiB, so that they stay in a first-level cache of 32 KiB
 MOST_PIXELS = 1024
@@ -30,8 +27,7 @@ INT32 = 2**31 - 1
 def compute(
     logits: torch.Tensor,
     target: torch.Tensor,
-    weights: torch.Tensor | None,
-    terms: Terms,
+    options: FocalOptions,
     scale: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
     """Compute the total, the weight and the bad labels; with `scale`, the gradient of the total times `scale`.
@@ -42,18 +38,19 @@ def compute(
     target
         Labels, (B, N...) for softmax and (B, K, N...) for sigmoid.
     scale
-        The incoming gradient, 0-d, or one per element with ``terms.elementwise``.
+        The incoming gradient, 0-d, or one per element with ``reduction="none"``.
     """
     spaced, step = with_pixel_stride(logits)
     channels, pixels = logits.shape[1], logits[0, 0].numel() if logits.shape[0] else 0
-    labels, ignore = channels if terms.softmax else 2, terms.ignore_index
+    labels, ignore = channels if options.softmax else 2, options.ignore_index
     narrow = (target if target.dtype == torch.uint8 else target.long().clamp(-INT32, INT32).int()).contiguous()
-    weights = torch.ones(labels) if weights is None else weights.to(torch.float32).contiguous()
+    weights = torch.ones(labels) if options.class_weights is None else options.class_weights
+    negative, positive = options.target_weights
     block = max(16, min(MOST_PIXELS, BLOCK_FLOATS // channels // 16 * 16))
     blocks = logits.shape[0] * -(-pixels // block)
     sums = torch.zeros(blocks, 3, dtype=torch.float64)
     if scale is None:
-        shape = (logits[:, 0] if terms.softmax else logits).shape if terms.elementwise else ()
+        shape = (logits[:, 0] if options.softmax else logits).shape if options.elementwise else ()
         result, gradient, distance = torch.empty(()), None, 0
         losses = torch.empty(shape, dtype=torch.float32)
     else:
@@ -77,44 +74,16 @@ def compute(
         block=block,
         first=0,
         last=blocks,
-        elementwise=int(terms.elementwise),
-        gamma=np.float32(terms.gamma),
-        negative=np.float32(terms.negative),
-        positive=np.float32(terms.positive),
+        elementwise=int(options.elementwise),
+        gamma=np.float32(options.gamma),
+        negative=np.float32(negative),
+        positive=np.float32(positive),
     )
-    _run(softmax if terms.softmax else sigmoid, job, small=logits.numel() < SMALL_JOB)
+    threads = 1 if logits.numel() < SMALL_JOB or not blocks else min(torch.get_num_threads(), blocks)
+    pieces = 1 if threads == 1 else min(blocks, threads * PIECES)
+    edges, kernel = [blocks * i // pieces for i in range(pieces + 1)], softmax if options.softmax else sigmoid
+    run_parts([partial(kernel, job._replace(first=first, last=last)) for first, last in pairwise(edges)], threads)
     if gradient is not None:
         return [result if gradient is result else result.copy_(gradient)]
     total, weight, bad = (math.fsum(column) for column in sums.T.tolist())  # the same for any number of threads
-    return [losses if terms.elementwise else torch.tensor(total), torch.tensor(weight), torch.tensor(int(bad))]
-
-
-def _run(kernel: Callable[[Job], None], job: Job, *, small: bool) -> None:
-    """Distribute the blocks over as many threads as torch uses.
-
-    The pool is ours, because numba's either forbids calls from two threads at once or kills a process that forks after
-    them, as data loaders do.
-    """
-    threads = 1 if small or not job.last else min(torch.get_num_threads(), job.last)
-    pieces = 1 if threads == 1 else min(job.last, threads * PIECES)
-    edges = [job.last * i // pieces for i in range(pieces + 1)]
-    waiting = iter([partial(kernel, job._replace(first=first, last=last)) for first, last in pairwise(edges)])
-
-    def work() -> None:
-        for task in waiting:
-            task()
-
-    helpers = [_pool().submit(work) for _ in range(threads - 1)]
-    work()
-    for helper in helpers:
-        if not helper.cancel():
-            helper.result()
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=count_cores(), thread_name_prefix="segmeter-loss")
-
-
-# A fork copies the pool but none of its threads: the child would wait for them forever.
-in_forked_child(_pool.cache_clear)
+    return [losses if options.elementwise else torch.tensor(total), torch.tensor(weight), torch.tensor(int(bad))]

@@ -28,51 +28,35 @@ from segmeter.losses.targets import (
 LEAST_Q = 1e-30  # the slope of q^gamma is infinite at 0 where gamma < 1
 
 
-class Terms(NamedTuple):
-    """The options of one call, checked already.
-
-    `softmax` is True for multiclass and False for one sigmoid per channel, whose targets 0 and 1 weigh `negative` and
-    `positive`. `smoothing` is the share of the target that is spread over the classes. `elementwise` keeps one loss per
-    element instead of their sum.
-    """
-
-    softmax: bool
-    gamma: float
-    negative: float = 1.0
-    positive: float = 1.0
-    smoothing: float = 0.0
-    elementwise: bool = False
-    ignore_index: int | None = None
-
-
 class FocalOptions(NamedTuple):
     """The options of the focal loss, as `focal_loss` names them."""
 
     task: Task
-    gamma: float
-    alpha: float | tuple[float, float] | None
-    class_weights: torch.Tensor | None
-    ignore_index: int | None
-    label_smoothing: float
-    reduction: str
-    normalizer: str | float
-    backend: str
+    gamma: float = 2.0
+    alpha: float | tuple[float, float] | None = None
+    class_weights: torch.Tensor | None = None
+    ignore_index: int | None = None
+    label_smoothing: float = 0.0
+    reduction: str = "mean"
+    normalizer: str | float = "valid"
+    backend: str = "auto"
 
-    def terms(self) -> Terms:
-        """The options as the backends take them."""
+    @property
+    def softmax(self) -> bool:
+        """Whether the classes share a softmax; otherwise each channel has a sigmoid."""
+        return self.task == "multiclass"
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether each element keeps its loss, instead of their sum."""
+        return self.reduction == "none"
+
+    @property
+    def target_weights(self) -> tuple[float, float]:
+        """The weights of target 0 and of target 1 of a sigmoid."""
         alpha = self.alpha
-        negative, positive = (
-            alpha if isinstance(alpha, tuple) else (1.0, 1.0) if alpha is None else (1.0 - alpha, alpha)
-        )
-        return Terms(
-            softmax=self.task == "multiclass",
-            gamma=float(self.gamma),
-            negative=float(negative),
-            positive=float(positive),
-            smoothing=float(self.label_smoothing),
-            elementwise=self.reduction == "none",
-            ignore_index=self.ignore_index,
-        )
+        negative, positive = alpha if isinstance(alpha, tuple) else (1, 1) if alpha is None else (1 - alpha, alpha)
+        return float(negative), float(positive)
 
 
 def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_weights: Any, *rest: Any) -> FocalOptions:
@@ -106,7 +90,7 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
             problems.expect(ok, "normalizer", "to be valid, elements or a number for multiclass", number, remedy)
         else:
             check_number(problems, "normalizer", number, 0, above=True)
-    return found
+    return found._replace(gamma=float(gamma), label_smoothing=float(found.label_smoothing))
 
 
 def read_weights(where: str, weights: Any) -> torch.Tensor | None:
@@ -161,7 +145,7 @@ def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tenso
 
 
 def compute(
-    logits: torch.Tensor, target: torch.Tensor, weights: torch.Tensor | None, terms: Terms
+    logits: torch.Tensor, target: torch.Tensor, options: FocalOptions
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sum ``-t_k w_k (1 - p_k)^gamma log p_k`` over classes k and counted elements.
 
@@ -170,35 +154,37 @@ def compute(
     logits : (B, K, N...), floating
     target
         Labels (B, N...) for softmax and (B, K, N...) for sigmoid, or floating probabilities of the logits' shape.
-    weights : (K,) or None
-        Class weights (softmax).
+    options
+        Checked, with class weights on the device of the logits.
 
     Returns
     -------
-    The sum, 0-d, or one loss per element with ``terms.elementwise``; the summed class weight (softmax) or the number
+    The sum, 0-d, or one loss per element with ``reduction="none"``; the summed class weight (softmax) or the number
     (sigmoid) of the valid elements; and the number, int64, of labels that are neither a class nor ignore_index and of
     soft values outside 0 to 1. Floats are float32, or float64 for float64 logits.
     """
-    soft = target.is_floating_point()
-    classes, counted, bad = read_labels(logits, target, softmax=terms.softmax, ignore_index=terms.ignore_index)
+    soft, weights, smoothing = target.is_floating_point(), options.class_weights, options.label_smoothing
+    classes, counted, bad = read_labels(logits, target, softmax=options.softmax, ignore_index=options.ignore_index)
     # masked before anything else: 0 times the gradient of a NaN logit would be NaN
-    x = widened(torch.where(counted.unsqueeze(1) if terms.softmax else counted, logits, 0))
+    x = widened(torch.where(counted.unsqueeze(1) if options.softmax else counted, logits, 0))
     table = torch.ones(logits.shape[1], device=x.device) if weights is None else weights
     table = table.to(x.dtype)
-    if not terms.softmax:
-        hot = (target if soft else classes).to(x.dtype) * (1 - terms.smoothing) + terms.smoothing / 2
-        up, down = _modulated(-logsigmoid(x), terms.gamma), _modulated(-logsigmoid(-x), terms.gamma)
-        losses = terms.positive * hot * up + terms.negative * (1 - hot) * down
-    elif soft or terms.smoothing:
+    if not options.softmax:
+        hot = (target if soft else classes).to(x.dtype) * (1 - smoothing) + smoothing / 2
+        up, down = _modulated(-logsigmoid(x), options.gamma), _modulated(-logsigmoid(-x), options.gamma)
+        negative, positive = options.target_weights
+        losses = positive * hot * up + negative * (1 - hot) * down
+    elif soft or smoothing:
         kinds = torch.arange(x.shape[1], device=x.device).view(_beside(x))
         hot = (target if soft else classes.unsqueeze(1) == kinds).to(x.dtype)
-        mixed = (hot * (1 - terms.smoothing) + terms.smoothing / x.shape[1]) * table.view(_beside(x))
-        losses = (mixed * _modulated(-x.log_softmax(1), terms.gamma)).sum(1)
+        mixed = (hot * (1 - smoothing) + smoothing / x.shape[1]) * table.view(_beside(x))
+        losses = (mixed * _modulated(-x.log_softmax(1), options.gamma)).sum(1)
     else:
-        losses = table[classes] * _modulated(cross_entropy(x, classes, reduction="none"), terms.gamma)
+        losses = table[classes] * _modulated(cross_entropy(x, classes, reduction="none"), options.gamma)
     losses = torch.where(counted, losses, 0)
-    weight = torch.where(counted, table[classes], 0).sum() if terms.softmax and not soft else counted.sum().to(x.dtype)
-    return losses if terms.elementwise else losses.sum(), weight, bad.sum()
+    weighted = options.softmax and not soft
+    weight = torch.where(counted, table[classes], 0).sum() if weighted else counted.sum().to(x.dtype)
+    return losses if options.elementwise else losses.sum(), weight, bad.sum()
 
 
 def _modulated(nll: torch.Tensor, gamma: float) -> torch.Tensor:

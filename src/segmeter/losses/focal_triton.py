@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from segmeter.losses.focal_torch import Terms
+from segmeter.losses.focal_torch import FocalOptions
 from segmeter.losses.targets import with_pixel_stride
 
 TILE = 2048  # logits per program: 8 per thread with 8 warps, in 55 to 110 registers
@@ -23,17 +23,16 @@ LARGEST = tl.constexpr(3.4028234663852886e38)
 def compute(
     logits: torch.Tensor,
     target: torch.Tensor,
-    weights: torch.Tensor | None,
-    terms: Terms,
+    options: FocalOptions,
     scale: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
     """Compute what `focal_numba.compute` does, for floating logits of at most 32 bits on CUDA."""
     spaced, step = with_pixel_stride(logits)
-    channels, pixels = logits.shape[1], logits[0, 0].numel()
+    channels, pixels, weights = logits.shape[1], logits[0, 0].numel(), options.class_weights
     (blocks, images), sides = tiles(channels, pixels, logits.shape[0])
     sums = torch.empty((blocks * images, 3), dtype=torch.float32, device=logits.device)
     if scale is None:
-        shape = (logits[:, 0] if terms.softmax else logits).shape if terms.elementwise else ()
+        shape = (logits[:, 0] if options.softmax else logits).shape if options.elementwise else ()
         losses = torch.empty(shape, dtype=torch.float32, device=logits.device)
         result, gradient, strides = losses, losses, (0, 0, 0)
     else:
@@ -44,15 +43,15 @@ def compute(
     with torch.cuda.device_of(logits):  # Triton takes the current device, which `cuda:1` need not be
         focal[(blocks, images)](
             *(spaced, target.contiguous(), weights, losses, sums, gradient, channels, pixels),
-            *(*spaced.stride()[:2], step, *strides, 0 if terms.ignore_index is None else terms.ignore_index),
-            *(terms.smoothing, terms.negative, terms.positive),
-            GAMMA=terms.gamma,
-            SOFTMAX=terms.softmax,
+            *(*spaced.stride()[:2], step, *strides, 0 if options.ignore_index is None else options.ignore_index),
+            *(options.label_smoothing, *options.target_weights),
+            GAMMA=options.gamma,
+            SOFTMAX=options.softmax,
             BACKWARD=scale is not None,
-            SMOOTH=terms.smoothing > 0,
-            HAS_IGNORE=terms.ignore_index is not None,
+            SMOOTH=options.label_smoothing > 0,
+            HAS_IGNORE=options.ignore_index is not None,
             HAS_WEIGHTS=weights is not None,
-            ELEMENTWISE=terms.elementwise,
+            ELEMENTWISE=options.elementwise,
             num_warps=8,
             enable_fp_fusion=True,
             **sides,
@@ -60,7 +59,7 @@ def compute(
     if scale is not None:
         return [result if gradient is result else result.copy_(gradient)]
     whole = sums.sum(0, dtype=torch.float64)
-    return [losses if terms.elementwise else whole[0].float(), whole[1].float(), whole[2].long()]
+    return [losses if options.elementwise else whole[0].float(), whole[1].float(), whole[2].long()]
 
 
 def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dict[str, int]]:

@@ -1,4 +1,3 @@
-from .build import build_segmenter as build_segmenter
 from .card import ModelCard as ModelCard
 from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import read_checkpoint as read_checkpoint
@@ -6,3 +5,4 @@ from .checkpoints.checkpoint import write_checkpoint as write_checkpoint
 from .config import MODELS as MODELS
 from .foreign.registry import register_model as register_model
 from .segmenter import Segmenter as Segmenter
+from .segmenter import build_segmenter as build_segmenter

@@ -1,5 +1,7 @@
 """Runs a network on images of any size as they are stored: scales, normalises, pads, and crops the logits.
 
+The network's library is loaded only when a network is built.
+
 Axes: B batch, C channels of the image, H height, W width.
 """
 
@@ -10,6 +12,7 @@ from torch.nn import functional
 from segmeter.checks import expected
 from segmeter.errors import InputError
 from segmeter.models.card import ModelCard
+from segmeter.models.config import MODELS, model_config
 
 SIZE_MULTIPLE = 32  # of a network that does not say which sizes it takes
 _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
@@ -132,3 +135,27 @@ class AtNetworkSize(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         return self.segmenter.logits_at_network_size(image)
+
+
+def build_segmenter(card: ModelCard, *, initialise: bool = True) -> Segmenter:
+    """Build the segmenter that a card describes, on the CPU, in training mode.
+
+    Parameters
+    ----------
+    card
+        Network, classes, channels and normalisation.
+    initialise
+        False ignores ``model.weights`` (no download, no file): the caller loads weights next.
+
+    Raises
+    ------
+    ConfigError
+        The network is not registered, or can't be built.
+    CheckpointError
+        The file in ``model.weights`` can't be read or does not fit.
+    """
+    config = model_config(card.model)
+    if not initialise and getattr(config, "weights", None) is not None:
+        config = config.replace(weights=None)
+    network = MODELS.build(config, spec=card.spec, in_channels=card.in_channels)
+    return Segmenter(network, card)

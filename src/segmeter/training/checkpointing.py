@@ -22,7 +22,7 @@ from torch import Tensor
 
 from segmeter.errors import CheckpointError, InputError, RunError, SegmeterError
 from segmeter.files import clear_leftovers, make_folder, remove, rename
-from segmeter.inference.memory import is_out_of_memory
+from segmeter.inference.device import is_out_of_memory
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from segmeter.models.checkpoints.manifest import point

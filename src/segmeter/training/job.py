@@ -16,8 +16,7 @@ from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError, InputError
 from segmeter.files import write_json
 from segmeter.inference.config import InferenceConfig
-from segmeter.inference.device import pick_device
-from segmeter.inference.precision import pick_dtype, training_precision
+from segmeter.inference.device import pick_device, pick_dtype, training_precision
 from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import StepConfig
@@ -68,6 +67,8 @@ class TrainSettings:
         Post-processing that splits objects in validation, so that PQ is among its scores; empty: no objects.
     allow_changes
         Keys that may differ on resuming, such as "training.epochs". A group's name stands for all of its keys.
+    planned_steps
+        The steps that the plan expects the time budget to hold; 0 if nothing was planned.
     """
 
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -80,6 +81,7 @@ class TrainSettings:
     shown: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepConfig, ...] = ()
     allow_changes: tuple[str, ...] = ()
+    planned_steps: int = 0
 
     def monitor(self, spec: ClassSpec) -> str:
         """The score that decides which checkpoint is best."""

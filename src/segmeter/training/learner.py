@@ -19,11 +19,10 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.profiler import record_function
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.distributed.ranks import ALONE, Averaged, World
 from segmeter.inference.config import Precision
-from segmeter.inference.precision import pick_dtype
+from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import AdditiveLoss, CoreLoss, additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint

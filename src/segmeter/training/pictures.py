@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.arrays import to_numpy
 from segmeter.files import make_folder, remove
 from segmeter.inference.results import Prediction
 from segmeter.training.checkpointing import step_name

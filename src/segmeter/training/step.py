@@ -25,8 +25,7 @@ from segmeter.bridge import read_scalars
 from segmeter.checks import shorten
 from segmeter.distributed.ranks import ALONE, Order
 from segmeter.errors import RunError
-from segmeter.inference.memory import advised
-from segmeter.inference.precision import autocast, pick_dtype, training_precision, without_tf32
+from segmeter.inference.device import advised, autocast, pick_dtype, training_precision, without_tf32
 from segmeter.losses.additive import divide
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batch, Batches
@@ -148,15 +147,6 @@ class Taken:
     grad_norm: Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """The values since the last line of the log: losses, finite gradient norms, number of skipped updates."""
-
-    losses: list[float]
-    norms: list[float]
-    skipped: int
-
-
 @dataclass
 class DivergenceGuard:
     """Collects steps, reads their values in one transfer, and ends a run whose loss or gradient is not finite.
@@ -215,16 +205,20 @@ class DivergenceGuard:
         """The newest loss that was read, NaN without any."""
         return self._losses[-1] if self._losses else math.nan
 
-    def take(self) -> Seen:
-        """Return the values for a line of the log and forget them; a warning counts the skipped updates."""
-        seen = Seen(losses=self._losses, norms=self._norms, skipped=self._skipped)
+    def take(self) -> dict[str, Any]:
+        """Return the values for a line of the log and forget them, {} without a step; warn of skipped updates."""
+        losses, norms, skipped = self._losses, self._norms, self._skipped
         self._losses, self._norms, self._skipped = [], [], 0
-        if seen.skipped:
+        if skipped:
             _LOG.warning(
                 "training: %d of the last %d updates were skipped, as their float16 gradient was not finite",
-                *(seen.skipped, len(seen.losses)),
+                *(skipped, len(losses)),
             )
-        return seen
+        if not losses:
+            return {}
+        norm = math.fsum(norms) / len(norms) if norms else None
+        found = {"loss": math.fsum(losses) / len(losses), "grad_norm": norm}
+        return found | ({"skipped_updates": skipped} if self.scaled else {})
 
     def state(self) -> dict[str, Any]:
         """The plain values that `load` needs."""

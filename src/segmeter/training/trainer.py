@@ -32,6 +32,8 @@ from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
 FIRST_LOSS_S = 5.0  # a slow run shows the loss of its first steps, long before its first line of the history
+FORECAST_FROM = 0.1  # of the time budget, as the first steps are slower than the others
+FEWER = 0.8  # of the steps that the user was last told: a lower forecast is worth a line
 
 
 def train(job: TrainJob) -> TrainResult:
@@ -137,6 +139,7 @@ class Trainer:
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
         self.reserve = 0.0  # seconds of the last validation, kept free at the end of a time budget
+        self.told = float(job.settings.planned_steps)  # steps that the user expects from a time budget
         self.shown = {"train": "", "val": ""}  # the newest values on the progress line
         self._before = 0.0  # seconds spent by earlier processes
         self._start = self._saved_at = time.monotonic()
@@ -160,6 +163,7 @@ class Trainer:
             if self.stop and not reason:
                 self._leave()
             self.checkpoints.check()
+            self._forecast()
             self._show()
         self.checkpoints.wait()
         return self._result(reason)
@@ -185,26 +189,28 @@ class Trainer:
             self.guard.read()
             self.shown["train"] = f", loss {self.guard.newest:.4f}"
 
+    def _forecast(self) -> None:
+        """Warn when the time budget will hold far fewer steps than the plan, or the last warning, said."""
+        spent = self.progress(self.step)
+        expected = int(self.step / spent) if spent >= FORECAST_FROM else math.inf
+        if expected < FEWER * self.told:
+            _LOG.warning(
+                "training: steps take longer than planned, so time_budget=%s will hold about %d of them, not %d",
+                *(self.config.time_budget, expected, self.told),
+            )
+            self.told = expected
+
     def _log(self) -> None:
         """Write the mean loss since the last line, if there were steps. Reading it waits for the device."""
         self.guard.read()
-        seen = self.guard.take()
-        if not seen.losses:
+        row = self.guard.take()
+        if not row:
             return
         counts, stages = self.throughput.read()
-        loss = math.fsum(seen.losses) / len(seen.losses)
-        self._write(
-            {
-                "loss": loss,
-                "lr": self.lr,
-                "grad_norm": math.fsum(seen.norms) / len(seen.norms) if seen.norms else None,
-                **({"skipped_updates": seen.skipped} if self.guard.scaled else {}),
-                "images_per_second": counts.images_per_second,
-                "data_wait": counts.data_wait,
-                "stages": stages,
-                "peak_memory_mb": peak_memory_mb(self.learner.device),
-            }
-        )
+        loss = row.pop("loss")
+        speed = {"images_per_second": counts.images_per_second, "data_wait": counts.data_wait, "stages": stages}
+        memory = {"peak_memory_mb": peak_memory_mb(self.learner.device)}
+        self._write({"loss": loss, "lr": self.lr, **row, **speed, **memory})
         self.shown["train"] = f", loss {loss:.4f}, {counts.images_per_second:.1f} images/s"
 
     def _validate(self) -> None:

@@ -13,7 +13,8 @@ from segmeter.cli.config.schema import RunConfig
 from segmeter.cli.main import main
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.config import CellsConfig, FolderConfig
-from segmeter.distributed.config import DaskConfig, LocalConfig, Place, ProcessesConfig, SlurmConfig
+from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig, SlurmConfig
+from segmeter.distributed.shards import Place
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
 from segmeter.training.config import TrainingConfig

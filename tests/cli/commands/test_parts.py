@@ -16,7 +16,7 @@ from segmeter.cli.commands._parts import (
     open_device,
     take_shard,
 )
-from segmeter.cli.config.schema import EvalConfig, PredictConfig
+from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.data.config import CamvidConfig
 from segmeter.data.verification.report import build_dataset, check_dataset
 from segmeter.errors import ConfigError, DataError

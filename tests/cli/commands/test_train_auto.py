@@ -8,8 +8,8 @@ import torch
 import yaml
 
 from segmeter.cli.main import main
-from segmeter.models.build import build_segmenter
 from segmeter.models.config import UnetConfig
+from segmeter.models.segmenter import build_segmenter
 from tests.data.crafted import make_folder
 from tests.models.parts import make_card, make_spec
 

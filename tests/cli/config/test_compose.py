@@ -6,8 +6,7 @@ import pytest
 from hydra.core.config_store import ConfigStore
 
 from segmeter.cli.config import compose
-from segmeter.cli.config.compose import Request, _forced, compose_jobs
-from segmeter.cli.config.groups import CONFIGS
+from segmeter.cli.config.compose import Request, _as_it_is, compose_jobs
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED
 
@@ -114,7 +113,7 @@ def test_commas_without_multirun_are_refused():
         (["postprocess=cells"], ["config: this command has no group 'postprocess' to choose an option of. --help"]),
         *(
             ([f"{group}=null"], [f"config: expected `{group}` to be one of "])
-            for group in ("report", "data", "hydra/sweeper")
+            for group in ("training", "data", "hydra/sweeper")
         ),
         (["loss=[focal,dise]"], ["config: expected `loss` to be one of "]),
         (
@@ -159,8 +158,9 @@ def test_a_text_of_signs_that_hydra_has_none_for_needs_no_quotes():
 
 def test_keys_are_new_to_hydra_but_for_what_it_must_decide_itself():
     lines = ["seed=1", "loss=dice", "data@x=camvid", "+a=1", "++a=1", "~a", "hydra/launcher=joblib", "hydra.mode=RUN"]
-    assert _forced(lines, [CONFIGS]) == ["++seed=1", *lines[1:]]
-    assert _forced(["hydra.sweeper.params={a: 1}"], [CONFIGS]) == ["++hydra.sweeper.params={a: 1}"]
+    known = Request("train").options
+    assert [line for line in lines if not _as_it_is(line, known)] == ["seed=1"]
+    assert not _as_it_is("hydra.sweeper.params={a: 1}", known)
 
 
 def test_an_unknown_configuration_is_refused_with_the_nearest():
@@ -233,10 +233,10 @@ def test_a_launcher_whose_failures_would_not_be_seen_is_refused(way, tmp_path):
 
 
 def test_schemas_are_stored_anew_where_someone_emptied_the_store(monkeypatch):
-    compose.store_schemas("train")
+    compose.store_schemas(["train"])
     store = ConfigStore.instance()
     before = set(store.repo["loss"])
     monkeypatch.setattr(store, "repo", {})
-    compose.store_schemas("train")
+    compose.store_schemas(["train"])
     assert set(store.repo["loss"]) == before
     assert "schema_train.yaml" in store.repo

@@ -107,3 +107,19 @@ def test_a_line_names_what_there_is_instead(overrides: list[str], messages: list
 def test_a_whole_float_is_a_count() -> None:
     ((_, config),) = check("train", Request("train", ["training.steps=1e4"]))
     assert config.training.steps == 10_000
+
+
+@pytest.mark.parametrize(
+    ("more", "loss"),
+    [
+        ([], "focal"),
+        (["data.planes=k"], "sum"),
+        (["data.planes=k", "loss=focal"], "focal"),
+        (["data.planes=k", "loss.gamma=1"], "focal"),
+        (["data.planes=k", "resume=auto"], "sum"),
+    ],
+)
+def test_planes_of_volumes_are_trained_with_dice_too_unless_a_loss_is_chosen(more: list[str], loss: str) -> None:
+    request = Request("train", ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", *more])
+    ((_, config),) = check("train", request)
+    assert config.loss.name == loss

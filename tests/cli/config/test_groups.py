@@ -1,9 +1,31 @@
 """What can be chosen in each group, by schemas and YAML files, and the plugins that add to it."""
 
+import subprocess
+import sys
+
 import pytest
 
-from segmeter.cli.config.groups import CONFIGS, GROUPS, load_plugins, options, schemas_of
+from segmeter.cli.commands import COMMANDS
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, groups_of, load_plugins, options, schemas_of
 from segmeter.errors import ConfigError
+
+
+def test_each_command_with_a_configuration_has_its_own():
+    assert set(ROOTS) < set(COMMANDS)
+    assert len(set(ROOTS.values())) == len(ROOTS)
+
+
+def test_a_command_loads_only_the_configurations_that_it_uses():
+    code = "import sys, segmeter.cli.app as app; app.ROOTS['score']\n"
+    code += "print({f'segmeter.{room}.config' for room in ('losses', 'models', 'training')} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_a_group_is_a_command_s_own_only_where_the_key_is_of_its_kind():
+    """Mutation seen to fail: every key whose name is that of a group."""
+    assert groups_of("score") == ["launch", "metrics", "report"], "data there is what masks hold"
+    assert "model" not in groups_of("eval"), "it is the card of a model that others trained"
+    assert {"data", "model", "experiment"} < set(groups_of("train"))
 
 
 def test_options_are_those_of_the_schemas_and_of_the_files(tmp_path):

@@ -1,10 +1,9 @@
 import pytest
 
-from segmeter.cli.config.groups import CONFIGS, GROUPS, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
 from segmeter.cli.config.reference import (
     as_yaml,
     default_option,
-    groups_of,
     keys_of,
     option,
     options_of,
@@ -12,8 +11,6 @@ from segmeter.cli.config.reference import (
     parts_of,
     preset_summary,
 )
-from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
 from segmeter.data.config import FolderConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.schema.declared import node_of

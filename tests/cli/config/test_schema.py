@@ -1,23 +1,15 @@
-"""The root configuration of each command: what goes together, and what is refused with its line."""
+"""The root configurations of commands without a model: what goes together, and what is refused with its line."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from segmeter.cli.commands import COMMANDS
-from segmeter.cli.config.schema import (
-    ROOTS,
-    CompareConfig,
-    PredictConfig,
-    RunConfig,
-    ScoreConfig,
-)
+from segmeter.cli.config.schema import CompareConfig, RunConfig, ScoreConfig
 from segmeter.errors import ConfigError
 from segmeter.schema import Config, defaults
 
 SCORE = {"predictions": "p", "references": "r", "data": {"num_classes": 2}}
-PREDICT = {"checkpoint": "net", "input": "images"}
 COMPARE = {"runs": ["a", "b"], "metrics": {"bootstrap": 10}}
 
 
@@ -40,11 +32,6 @@ def problem_of(schema: type[Config], values: dict[str, Any]) -> str:
     return line
 
 
-def test_each_command_with_a_configuration_has_its_own():
-    assert set(ROOTS) < set(COMMANDS)
-    assert len(set(ROOTS.values())) == len(ROOTS)
-
-
 @pytest.mark.parametrize("name", ["a/b", "a\\b", "", "a\nb", "a\0"])
 def test_a_runs_name_is_one_part_of_a_path(name):
     with pytest.raises(ConfigError, match="`name` to be a plain name without slashes"):
@@ -56,18 +43,12 @@ def test_a_runs_name_is_one_part_of_a_path(name):
     ("shard", "taken"), [("2/7", True), ("7/7", True), (None, True), ("8/7", False), ("0/7", False)]
 )
 def test_a_shard_is_one_of_so_many(shard, taken):
-    values = PREDICT | {"shard": shard}
+    values = SCORE | {"shard": shard}
     if taken:
-        assert made(PredictConfig, values).shard == shard
+        assert made(ScoreConfig, values).shard == shard
     else:
-        line = problem_of(PredictConfig, values)
+        line = problem_of(ScoreConfig, values)
         assert f"`shard` to be NUMBER/COUNT, the number being at most the count: 2/7, got {shard!r}" in line
-
-
-def test_one_or_several_checkpoints():
-    assert made(PredictConfig, PREDICT).checkpoints == (Path("net"),)
-    several = made(PredictConfig, PREDICT | {"checkpoint": ["a", "b"]})
-    assert several.checkpoints == (Path("a"), Path("b"))
 
 
 def test_labels_carry_no_probabilities_to_calibrate():

@@ -2,14 +2,14 @@ import pytest
 import yaml
 
 from segmeter.cli.config.compose import Request, compose_jobs, store_schemas
-from segmeter.cli.config.schema import ROOTS
+from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.show import yaml_text
 from segmeter.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
 def job():
-    store_schemas("train")
+    store_schemas(["train"])
     problems = []
     (job,) = compose_jobs(Request("train", ["loss=focal", "loss.gamma=1.5", "run.name=run-${seed}"]), problems)
     assert problems == []

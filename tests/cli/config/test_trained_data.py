@@ -9,14 +9,14 @@ import torch
 
 from segmeter.cli.app import check
 from segmeter.cli.config.compose import Request
-from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.config.model_schema import EvalConfig
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import CamvidConfig, FolderConfig, InstancesConfig
 from segmeter.errors import ConfigError
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import write_checkpoint
 from segmeter.models.config import UnetConfig
+from segmeter.models.segmenter import build_segmenter
 from segmeter.schema import as_plain
 
 NUCLEI = FolderConfig(

@@ -4,11 +4,11 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.cli.runs.objective import better, find_objective, results
-from segmeter.cli.runs.sweep_table import best_job
+from segmeter.cli.sweep import best_job
 from segmeter.errors import ConfigError
 from segmeter.metrics.config.measures import BoundaryConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from tests.cli.runs.test_sweep_table import job
+from tests.cli.test_sweep_table import job
 
 SPEC = ClassSpec(task="multiclass", names=("sky", "car", "road"), colours=((0, 0, 0), (9, 9, 9), (1, 2, 3)))
 METRICS = MetricsConfig(measures=(SurfaceConfig(), BoundaryConfig()))

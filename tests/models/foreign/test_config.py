@@ -2,7 +2,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.models.foreign.config import ForeignConfig, SizeConfig, class_numbers, leaves, overlay, propose
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig, class_numbers, overlay, propose
 
 DATA = ClassSpec(task="multiclass", names=("Sky", "Road", "Pedestrian"), colours=((0, 0, 0),) * 3)
 
@@ -11,7 +11,6 @@ def test_what_is_not_said_hides_nothing():
     below = {"classes": ("a",), "input": {"mean": (1.0,), "order": "rgb"}}
     found = overlay(below, {"classes": None, "input": {"order": "bgr", "mean": None}, "options": {}})
     assert found == {"classes": ("a",), "input": {"mean": (1.0,), "order": "bgr"}, "options": {}}
-    assert leaves(found) == {"classes": ("a",), "input.mean": (1.0,), "input.order": "bgr"}
 
 
 def test_classes_are_proposed_by_equal_names_and_synonyms():

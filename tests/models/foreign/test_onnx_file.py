@@ -109,10 +109,17 @@ def test_objects_of_ultralytics_become_instances(tmp_path, chosen):
     assert np.array_equal(one.instances, np.where(wanted == 1, 2, np.where(wanted == 2, 1, 0)))
 
 
-def test_weights_outside_the_folder_are_refused(tmp_path):
-    path = save(tmp_path / "m.onnx", [CONV], {"logits": (FLOAT, [1, 5, "h", "w"])}, KERNEL)
+@pytest.mark.parametrize("where", ["weights", "branch"])
+def test_weights_outside_the_folder_are_refused(tmp_path, where):
+    make = onnx.helper
+    inner = make.make_graph([], "inner", [], [make.make_tensor_value_info("w", FLOAT, [5, 3, 1, 1])])
+    inner.initializer.append(onnx.numpy_helper.from_array(KERNEL["w"], "w"))
+    branch = make.make_node("If", ["yes"], ["w"], then_branch=inner, else_branch=inner)
+    nodes, constants = ([CONV], KERNEL) if where == "weights" else ([branch, CONV], {"yes": np.array(True)})
+    path = save(tmp_path / "m.onnx", nodes, {"logits": (FLOAT, [1, 5, "h", "w"])}, constants)
     model = onnx.load(path)
-    tensor = model.graph.initializer[0]
+    graph = model.graph if where == "weights" else model.graph.node[0].attribute[0].g
+    tensor = graph.initializer[0]
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="../secret.bin")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from segmeter.classes import ClassSpec
-from segmeter.cli.runs.sweep_table import SweepJob, write_sweep
+from segmeter.cli.sweep import SweepJob, write_sweep
 from segmeter.evaluation.finished.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError

@@ -6,8 +6,7 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.classes import ClassSpec
 from segmeter.training.data.windows import (
     Resizing,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.bridge.to_numpy import to_numpy
+from segmeter.bridge.arrays import to_numpy
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError

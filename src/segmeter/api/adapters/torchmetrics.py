@@ -6,8 +6,7 @@ import torch
 from torchmetrics import Metric
 
 from segmeter.api.adapters.counting import count_batch, score_counts
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import known_kind
 from segmeter.classes import ClassSpec
 

@@ -1,10 +1,17 @@
-"""The commands: one module each, and here what help and completion say about them.
+"""The commands: one module each, and here their flags, and what help and completion say about them.
 
 A command's module is imported when it runs, as most of them import torch, which takes seconds.
 """
 
+import argparse
+import gc
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
+
+from segmeter.errors import ConfigError
 
 COMMANDS = {
     "train": "train a model on images and masks",
@@ -57,7 +64,48 @@ FLAGS = {
 }
 
 
+def read_arguments(command: str, argv: Sequence[str]) -> argparse.Namespace:
+    """Read the flags and overrides of a command.
+
+    Raises
+    ------
+    ConfigError
+        A flag is unknown or not allowed.
+    """
+    parser = _Parser(prog=f"segmeter {command}", add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--cfg", "-c", choices=["job"])
+    parser.add_argument("--package", "-p")
+    parser.add_argument("--config-name", "-cn")
+    parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("--config-path", "-cp")
+    for flag in (("--multirun", "-m"), ("--resolve",)):
+        parser.add_argument(*flag, action="store_true")
+    args = parser.parse_intermixed_args(list(argv))
+    if args.config_path:
+        raise ConfigError("config: --config-path is not allowed. Add your own folder of YAML files with --config-dir.")
+    return args
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{self.prog}: {message}. See: {self.prog} --help.")
+
+
 def command_module(name: str) -> Any:
     """Import the module of a command; its `run` runs it."""
-    room = "decisions" if name in DECISIONS else "commands"
-    return import_module(f"segmeter.cli.{room}.{name}")
+    module = f"segmeter.cli.{'decisions' if name in DECISIONS else 'commands'}.{name}"
+    if module not in sys.modules:
+        with without_collector():
+            import_module(module)
+    return sys.modules[module]
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Import without the garbage collector: its walks over all modules take a tenth of a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

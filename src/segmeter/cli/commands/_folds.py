@@ -4,7 +4,6 @@ Every fold is trained and evaluated on the cases that it did not see; the joined
 each case once.
 """
 
-import itertools
 import json
 import logging
 import subprocess
@@ -13,15 +12,15 @@ import time
 from pathlib import Path
 
 from segmeter.checks import expected
-from segmeter.cli.config.arguments import read_arguments
-from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.commands import read_arguments
+from segmeter.cli.config.model_schema import TrainConfig
+from segmeter.cli.runs.lock import new_root
 from segmeter.cli.runs.resume import CHECKPOINTS
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folds import find_pairs
-from segmeter.distributed.config import find_place
+from segmeter.distributed.shards import find_place
 from segmeter.errors import ConfigError
-from segmeter.files import make_folder, new_folder
 from segmeter.schema import as_plain, defaults
 
 _LOG = logging.getLogger(__name__)
@@ -43,7 +42,11 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     """
     _check(config, count)
     name = config.run.name or config.data.name
-    root = Path(config.resume) if config.resume is not None else _new_root(config.run.root / "folds", name)
+    root = (
+        Path(config.resume)
+        if config.resume is not None
+        else new_root(config.run.root / "folds", f"{time.strftime('%Y-%m-%d_%H%M%S')}_{name}")
+    )
     dropped = ("folds", "resume", "run.root", "run.name")
     given = [line for line in job.overrides if line.lstrip("+~").partition("=")[0] not in dropped]
     place, flags, evaluated = _override("run.root", root), _flags(job), _evaluated(config)
@@ -97,14 +100,6 @@ def _check(config: TrainConfig, count: int) -> None:
 def _is_ours(folder: Path) -> bool:
     """Whether a folder is that of a cross-validation, which may have been killed before it wrote anything."""
     return folder.is_dir() and ((folder / "train").is_dir() or not any(folder.iterdir()))
-
-
-def _new_root(folder: Path, name: str) -> Path:
-    """Make the folder of all runs; another cross-validation may have begun in the same second."""
-    make_folder(folder)
-    wanted = f"{time.strftime('%Y-%m-%d_%H%M%S')}_{name}"
-    names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
-    return next(folder / each for each in names if new_folder(folder / each))
 
 
 def _flags(job: Job) -> list[str]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from segmeter.checks import shorten
 from segmeter.classes import ClassSpec
-from segmeter.cli.config.schema import CheckConfig
+from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import DataReport
@@ -24,9 +24,10 @@ from segmeter.inference.results import Prediction
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import mean_interval
-from segmeter.models.foreign.config import class_numbers, leaves, propose
+from segmeter.models.foreign.config import class_numbers, propose
 from segmeter.models.foreign.opened import CARD, Described, describe, find_source, open_foreign
 from segmeter.models.trained import Checkpoints
+from segmeter.provenance import flatten
 from segmeter.report.pictures.flatten import draw_overlay, write_overlay
 from segmeter.schema import as_plain
 
@@ -73,8 +74,8 @@ def _known(described: Described) -> Table:
     table = Table(title=f"{described.source.text}: what is known of it", show_header=False)
     for column in ("key", "value", "guessed"):
         table.add_column(column, overflow="fold")
-    for key, value in leaves(as_plain(described.config)).items():
-        if key != "class_map":
+    for key, value in flatten(as_plain(described.config)).items():
+        if value not in (None, {}) and not key.startswith("class_map"):
             text = shorten([str(each) for each in value], most=24) if isinstance(value, list) else str(value)
             table.add_row(f"model.{key}", text, "guessed" if key in described.guessed else "")
     table.add_section()

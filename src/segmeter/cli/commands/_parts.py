@@ -9,7 +9,7 @@ import torch
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.config.schema import ImagesConfig, Trained
+from segmeter.cli.config.model_schema import ImagesConfig, Trained
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
@@ -22,8 +22,7 @@ from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.export.config import ExportConfig
 from segmeter.export.series import Series, find_series
-from segmeter.inference.device import pick_device
-from segmeter.inference.memory import keep_freed_memory
+from segmeter.inference.device import keep_freed_memory, pick_device
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.records import read_run

@@ -93,7 +93,7 @@ def _folder() -> str | None:
 def _torch_facts() -> dict[str, str]:
     import torch
 
-    from segmeter.inference.precision import has_bfloat16
+    from segmeter.inference.device import has_bfloat16
 
     return {
         "torch build": "CUDA " + torch.version.cuda if torch.version.cuda else "CPU only",

@@ -8,7 +8,7 @@ from pathlib import Path
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.cli.commands._parts import keep_threads, open_device, open_series, run_identity, take_shard
-from segmeter.cli.config.schema import EvalConfig
+from segmeter.cli.config.model_schema import EvalConfig
 from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed

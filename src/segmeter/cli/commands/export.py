@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from segmeter.cli.commands._parts import open_card_images
-from segmeter.cli.config.schema import DeployConfig
+from segmeter.cli.config.model_schema import DeployConfig
 from segmeter.cli.config.trained_data import own_data
 from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.data.dataset import Dataset

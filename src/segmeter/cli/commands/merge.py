@@ -8,7 +8,8 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.cli.config.schema import ROOTS, MergeConfig
+from segmeter.cli.config.groups import ROOTS
+from segmeter.cli.config.schema import MergeConfig
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place

@@ -16,7 +16,7 @@ from segmeter.checks import expected
 from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import choose_threads, model_card, open_device
-from segmeter.cli.config.schema import TrainConfig
+from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.runs.masking import mask
 from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
@@ -24,8 +24,8 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
 from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.report import DataReport, open_splits
-from segmeter.distributed.config import find_place
 from segmeter.distributed.ranks import World, joined
+from segmeter.distributed.shards import find_place
 from segmeter.errors import ConfigError
 from segmeter.inference.results import Prediction
 from segmeter.losses.build import build_loss
@@ -33,7 +33,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.summary.scoreboard import build_scoreboard
-from segmeter.models.build import build_segmenter
+from segmeter.models.segmenter import build_segmenter
 from segmeter.postprocess.config import SEPARATING, StepConfig
 from segmeter.report.figures import number
 from segmeter.report.html import write_report
@@ -44,10 +44,9 @@ from segmeter.schema import as_plain
 from segmeter.training.clock import FOLDER, TABLE, TRACE
 from segmeter.training.config import TrainingConfig, find_monitor
 from segmeter.training.data.augment import Augment
-from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches
+from segmeter.training.data.cases import Budget, CachedDataset, FixedBatches, PlaneCases
 from segmeter.training.data.epoch import Sources
 from segmeter.training.data.parts import PartReader
-from segmeter.training.data.planes import PlaneCases
 from segmeter.training.data.sampling import SampleSource
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainResult, TrainSettings, check_job
 from segmeter.training.pictures import spread_evenly
@@ -94,6 +93,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
     if not world.leads:
         follow(training)
         return None
+    training = replace(training, settings=replace(training.settings, planned_steps=plan.steps))
     check_job(training)
     start = getattr(training.model.segmenter.network, "start", None)
     facts = {
@@ -108,9 +108,11 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         _say(plan)
         advise(config, train_data, val_data)
         result = train(replace(training, folder=folder))
-        note_done(folder, {**_scores(result), "steps": result.steps, "seconds": round(result.seconds, 1)})
+        planned = {"planned_steps": plan.steps} if plan.steps else {}
+        done = {"steps": result.steps, **planned, "seconds": round(result.seconds, 1)}
+        note_done(folder, {**_scores(result), **done})
         write_report(folder)
-    _show(folder, config.training, result)
+    _show(folder, config.training, result, plan.steps)
     return result.score
 
 
@@ -264,14 +266,15 @@ def _scores(result: TrainResult) -> dict[str, float | None]:
     return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 
-def _show(folder: Path, config: TrainingConfig, result: TrainResult) -> None:
+def _show(folder: Path, config: TrainingConfig, result: TrainResult, planned: int) -> None:
     """Print how the training ended, its best checkpoint, and what debug=overfit and debug=profile were run for."""
     checkpoint = f"last      not validated   {folder / 'checkpoints' / 'last'}"
     if result.score is not None:
         scores = ", ".join(f"{name} {number(value)}" for name, value in _scores(result).items())
         checkpoint = f"best      {scores}   {folder / 'checkpoints' / 'best'}"
+    steps = f"{result.steps} of {planned} planned steps" if planned else f"{result.steps} steps"
     sys.stdout.write(
-        f"{result.steps} steps, {result.epochs:.1f} epochs in {result.seconds:.0f} s "
+        f"{steps}, {result.epochs:.1f} epochs in {result.seconds:.0f} s "
         f"({result.images_per_second:.1f} images/s), ended by: {result.reason}\n"
         f"{checkpoint}\n"
         f"report    {folder / 'report.html'}\n"

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
-from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     LAUNCHERS,
+    NO_GROUP,
     OPTUNA,
     PLUGINS,
     OwnFolders,
@@ -32,14 +34,12 @@ from segmeter.cli.config.hydra_rules import (
     package_fault,
     setting_fault,
 )
-from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Config, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
-_TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
+TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
@@ -63,6 +63,16 @@ class Request:
         """All folders of YAML files, ours first."""
         return [CONFIGS, *self.own_folders]
 
+    @property
+    def roots(self) -> list[str]:
+        """The commands whose configuration this may be: a root file of the user's may start from any."""
+        return [self.config_name] if self.config_name in ROOTS else [*ROOTS]
+
+    @cached_property
+    def options(self) -> dict[str, list[str]]:
+        """The options of each group that the command has; none of the other groups."""
+        return {group: [] for group in GROUPS} | options(self.folders, _groups_of(self.roots))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
@@ -74,16 +84,11 @@ class Composed:
     hydra: DictConfig | None = None
 
 
-def store_schemas(config_name: str) -> None:
-    """Give Hydra the defaults of the schemas that a root file can choose: they need no YAML files.
-
-    Storing a schema takes 2 ms, so the groups of other commands are left out.
-    """
+def store_schemas(roots: Sequence[str]) -> None:
+    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    roots = [config_name] if config_name in ROOTS else list(ROOTS)  # a root file of the user's may start from any
     schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
-    groups = [group for group in GROUPS if any(group in ROOTS[name].model_fields for name in roots)]
-    schemas |= {(group, name): schema for group in groups for name, schema in schemas_of(group).items()}
+    schemas |= {(group, name): schema for group in _groups_of(roots) for name, schema in schemas_of(group).items()}
     store = ConfigStore.instance()
     for (group, name), schema in schemas.items():
         if (
@@ -97,6 +102,10 @@ def store_schemas(config_name: str) -> None:
 
 
 _stored: dict[tuple[str, str], type[Config]] = {}
+
+
+def _groups_of(roots: Sequence[str]) -> list[str]:
+    return [group for group in dict.fromkeys(group for name in roots for group in groups_of(name)) if group in GROUPS]
 
 
 def _environment(name: str, default: str | None = None) -> str | None:
@@ -133,6 +142,8 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
 
 
 def _check_names(request: Request) -> None:
+    if not CONFIGS.is_dir():
+        raise ConfigError(f"config: segmeter's own configurations are missing from {CONFIGS}. Install it again.")
     for folder in request.own_folders:
         if not folder.is_dir():
             raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
@@ -146,7 +157,7 @@ def _check_names(request: Request) -> None:
 
 @contextmanager
 def _hydra(request: Request) -> Iterator[None]:
-    store_schemas(request.config_name)
+    store_schemas(request.roots)
     Plugins.instance().register(OwnFolders)
     for name, node in LAUNCHERS.items():  # in the place of those that installed plugins bring
         ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
@@ -184,7 +195,7 @@ def _several_loggers(lines: Sequence[str]) -> Iterator[str]:
 def _with_quotes(line: str) -> str:
     """Quote text with signs that Hydra's grammar lacks, such as "a >= b", alone or in a list."""
     key, _, value = line.partition("=")
-    if key.lstrip("+") not in _TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
+    if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
         return line
     if value.startswith("[") and value.endswith("]"):
         return f"{key}=[{','.join(map(_quoted, value[1:-1].split(',')))}]" if value[1:-1].strip() else line
@@ -201,11 +212,11 @@ def _sound(request: Request, overrides: list[Override], problems: list[str]) -> 
 
     A second `require` is refused too: Hydra takes the last value of a key, and a gate would lose the first one.
     """
-    known = {**options(request.folders), **PLUGINS}
+    known = {**request.options, **PLUGINS}
     keys = [override.key_or_group for override in overrides]
     problems.extend(
         f"config: `{key}` is given {keys.count(key)} times, and only the last would count. Write a list: '{key}=[A,B]'."
-        for key in _TEXTS
+        for key in TEXTS
         if keys.count(key) > 1
     )
     return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
@@ -221,6 +232,8 @@ def _problem(override: Override, known: dict[str, list[str]], sweep: bool, probl
         problems.append(f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}.")
     elif "/" in key and not key.startswith("hydra/") and key not in known:
         problems.append(f"config: unknown group {key!r}. {nearest(key, known)}")
+    elif key in known and not known[key]:
+        problems.append(f"config: {NO_GROUP.format(key)}")
     elif override.is_sweep_override() and not sweep:
         problems.append(
             f"config: {line!r} gives several values. Add --multirun to run each; write a list as '{key}=[1,2]', "
@@ -276,7 +289,7 @@ def _is_searched(job: Composed) -> bool:
 
 
 def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed:
-    lines = _forced(overrides, request.folders)
+    lines = [line if _as_it_is(line, request.options) else f"++{line}" for line in overrides]  # Hydra accepts any key
     try:
         config = _compose(request, lines)
     except _FAULTS as error:
@@ -291,12 +304,6 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
     return compose(request.config_name, overrides=[*overrides], return_hydra_config=True)
-
-
-def _forced(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Let Hydra accept any key: the schema reports all unknown ones at once, with the nearest names."""
-    known = options(folders)
-    return [line if _as_it_is(line, known) else f"++{line}" for line in overrides]
 
 
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:

@@ -4,7 +4,7 @@ Two sources complete the values first: the run that a job resumes, and what a ch
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,11 @@ from pydantic import ValidationError
 
 from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
-from segmeter.cli.config.groups import GROUPS
-from segmeter.cli.config.reference import PRESETS
-from segmeter.cli.config.schema import EvalConfig, PredictConfig, TuneConfig
-from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA, fill_data, fill_steps
+from segmeter.cli.config.groups import GROUPS, PRESETS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError, InputError
+from segmeter.provenance import flatten
 from segmeter.records import read_yaml
-from segmeter.schema import REQUIRED, Config
+from segmeter.schema import REQUIRED, Config, defaults
 from segmeter.schema.declared import name_of
 from segmeter.schema.invalid import problems_by_key, required
 
@@ -42,8 +40,12 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
     values, told = job.values, []
     try:
         values = fill_resumed(job)
-        values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
-        values = fill_steps(values, job.overrides) if root in (EvalConfig, PredictConfig, TuneConfig) else values
+        if command in (*WITH_TRAINED_DATA, "predict"):
+            from segmeter.cli.config.trained_data import fill_data, fill_steps
+
+            values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
+            values = fill_steps(values, job.overrides)
+        values = fill_loss(values, job.overrides) if command == "train" else values
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)
@@ -166,16 +168,19 @@ def _given(value: Any, saved: Any) -> Any:
     return saved if value == REQUIRED else value
 
 
+def fill_loss(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Train planes of volumes with focal loss and Dice, as small lesions are missed without it; a chosen loss stays."""
+    from segmeter.losses.config import FocalConfig, SumConfig
+
+    usual, data = defaults(FocalConfig), values.get("data") or {}
+    chosen = any(line.lstrip("+~").startswith("loss") for line in overrides) or values.get("loss") != usual
+    if chosen or not data.get("planes") or values.get("resume") not in (None, AUTO):
+        return values
+    return {**values, "loss": defaults(SumConfig)}
+
+
 def _followers(config: DictConfig | None, keys: Iterable[str]) -> list[str]:
     """The keys that take their value from one of `keys`, such as training.seed from seed."""
-    raw = OmegaConf.to_container(config, resolve=False) if config is not None else {}
+    raw: Any = OmegaConf.to_container(config, resolve=False) if config is not None else {}
     followed = {f"${{{key}}}" for key in keys}
-    return [key for key, value in _leaves(raw) if isinstance(value, str) and value in followed]
-
-
-def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(values, Mapping):
-        for key, value in values.items():
-            yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, values
+    return [key for key, value in flatten(raw).items() if isinstance(value, str) and value in followed]

@@ -1,48 +1,97 @@
-"""The configuration groups with their options. Plugins add options by registering components."""
+"""The configuration of each command and group by its name, the options of groups, and plugins that add to them."""
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
-from segmeter.cli.config.trained_data import TRAINED
-from segmeter.data.config import DATA
-from segmeter.distributed.config import LAUNCHES
 from segmeter.errors import ConfigError
-from segmeter.export.config import ExportConfig
-from segmeter.inference.config import InferenceConfig
-from segmeter.losses.config import LOSSES
-from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.models.config import MODELS
-from segmeter.postprocess.config import PostprocessConfig
-from segmeter.report.config import ReportConfig
 from segmeter.schema import Config, Registry
-from segmeter.training.config import LOGGERS, OPTIMIZERS, SCHEDULES, TrainingConfig
-from segmeter.training.data.augment_config import AugmentConfig
 
 # A wheel holds the configurations inside the package; a checkout keeps them in its top folder
 _PACKAGE = Path(__file__).parents[2]
-CONFIGS = next(path for path in (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs") if path.is_dir())
+_PLACES = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
+CONFIGS = next((path for path in _PLACES if path.is_dir()), _PLACES[0])
 
-GROUPS: dict[str, Registry | type[Config]] = {
-    "data": DATA,
-    "model": MODELS,
-    "loss": LOSSES,
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "training": TrainingConfig,
-    "augment": AugmentConfig,
-    "inference": InferenceConfig,
-    "export": ExportConfig,
-    "postprocess": PostprocessConfig,
-    "metrics": MetricsConfig,
-    "report": ReportConfig,
-    "logger": LOGGERS,
-    "launch": LAUNCHES,
-}
+
+class Declared(Mapping[str, Any]):
+    """Configurations by name. Each is imported when it is looked up, so that a command loads only those it uses.
+
+    Parameters
+    ----------
+    places
+        "module:name" within the package, by name.
+    """
+
+    def __init__(self, **places: str) -> None:
+        self._places = {name: f"segmeter.{place}" for name, place in places.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = self._places[name].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def declares(self, name: str, schema: Any) -> bool:
+        """Whether a schema is the one of that name."""
+        return self._places.get(name) == f"{schema.__module__}:{schema.__qualname__}"
+
+
+ROOTS = Declared(
+    train="cli.config.model_schema:TrainConfig",
+    eval="cli.config.model_schema:EvalConfig",
+    predict="cli.config.model_schema:PredictConfig",
+    export="cli.config.model_schema:DeployConfig",
+    check="cli.config.model_schema:CheckConfig",
+    score="cli.config.schema:ScoreConfig",
+    compare="cli.config.schema:CompareConfig",
+    merge="cli.config.schema:MergeConfig",
+    agree="cli.config.decision_schema:AgreeConfig",
+    suspects="cli.config.decision_schema:SuspectsConfig",
+    plan="cli.config.decision_schema:PlanConfig",
+    tune="cli.config.decision_schema:TuneConfig",
+)
+GROUPS = Declared(
+    data="data.config:DATA",
+    model="models.config:MODELS",
+    loss="losses.config:LOSSES",
+    optimizer="training.config:OPTIMIZERS",
+    schedule="training.config:SCHEDULES",
+    training="training.config:TrainingConfig",
+    augment="training.data.augment_config:AugmentConfig",
+    inference="inference.config:InferenceConfig",
+    export="export.config:ExportConfig",
+    postprocess="postprocess.config:PostprocessConfig",
+    metrics="metrics.config.metrics:MetricsConfig",
+    report="report.config:ReportConfig",
+    logger="training.config:LOGGERS",
+    launch="distributed.config:LAUNCHES",
+)
+PRESETS = ("experiment", "debug")  # groups of training whose options set keys of several groups
+TRAINED = "checkpoint"  # the default option of data there: the set that the checkpoint was trained on
+WITH_TRAINED_DATA = ("eval", "tune")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def groups_of(command: str) -> list[str]:
+    """The configuration groups of a command; training has presets too."""
+    fields = ROOTS[command].model_fields
+    named = [
+        name
+        for name, field in fields.items()
+        if name in GROUPS and (field.annotation is Any or GROUPS.declares(name, field.annotation))
+    ]
+    return [*named, *PRESETS] if command == "train" else named
 
 
 def schemas_of(group: str) -> dict[str, type[Config]]:
@@ -53,12 +102,14 @@ def schemas_of(group: str) -> dict[str, type[Config]]:
     return {"none" if group == "postprocess" else "default": choice}
 
 
-def options(folders: Sequence[Path] = (CONFIGS,)) -> dict[str, list[str]]:
-    """All options of each group: YAML files in the given folders, and schemas."""
-    found: dict[str, set[str]] = {group: set(schemas_of(group)) for group in GROUPS}
-    found["data"].add(TRAINED)
+def options(folders: Sequence[Path] = (CONFIGS,), groups: Iterable[str] = tuple(GROUPS)) -> dict[str, list[str]]:
+    """The options of groups: YAML files in the given folders, and schemas."""
+    found = {group: set(schemas_of(group)) if group in GROUPS else set[str]() for group in groups}
+    if "data" in found:
+        found["data"].add(TRAINED)
     for path in (path for folder in folders for path in folder.glob("*/*.yaml")):
-        found.setdefault(path.parent.name, set()).add(path.stem)
+        if path.parent.name not in GROUPS or path.parent.name in found:
+            found.setdefault(path.parent.name, set()).add(path.stem)
     return {group: sorted(names) for group, names in found.items()}
 
 

@@ -49,6 +49,10 @@ _REMEDIES = {
     "Could not delete from config": "--cfg job shows all keys.",
 }
 _NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
+NO_GROUP = (
+    "this command has no group {!r} to choose an option of. --help lists its groups, and its keys, which are set as "
+    "KEY=VALUE."
+)
 _SUBDIR = re.compile(r"([\w.=,+-]|\$\{hydra\.job\.num\})+")
 
 
@@ -206,10 +210,7 @@ def one_line(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     text = str(cause or error)
     if group := _NO_GROUP.match(text):
-        return (
-            f"config: this command has no group {group[1]!r} to choose an option of. --help lists its groups, and its "
-            "keys, which are set as KEY=VALUE."
-        )
+        return f"config: {NO_GROUP.format(group[1])}"
     kept = [
         line.strip()
         for line in text.splitlines()

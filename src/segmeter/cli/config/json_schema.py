@@ -5,9 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from segmeter.checks import nearest
-from segmeter.cli.config.groups import GROUPS
-from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA
+from segmeter.cli.config.groups import GROUPS, ROOTS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError
 from segmeter.schema import Registry
 from segmeter.schema.declared import CHOICES, json_schema_of

@@ -8,14 +8,20 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from segmeter.cli.config.groups import CONFIGS, GROUPS, options, schemas_of
-from segmeter.cli.config.schema import ROOTS
-from segmeter.cli.config.trained_data import TRAINED, WITH_TRAINED_DATA
+from segmeter.cli.config.groups import (
+    CONFIGS,
+    GROUPS,
+    ROOTS,
+    TRAINED,
+    WITH_TRAINED_DATA,
+    groups_of,
+    options,
+    schemas_of,
+)
 from segmeter.data.config import DataConfig
 from segmeter.schema import REQUIRED, Registry
 from segmeter.schema.declared import MISSING, Choice, Node, name_of, node_of, text_of
 
-PRESETS = ("experiment", "debug")  # groups of training whose options set keys of several groups
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
 
 
@@ -73,14 +79,6 @@ def own_keys(command: str) -> Iterator[Key]:
     """The keys of a command that belong to no configuration group."""
     groups = groups_of(command)
     return (key for key in keys_of(node_of(ROOTS[command]), {}) if key.path.partition(".")[0] not in groups)
-
-
-def groups_of(command: str) -> list[str]:
-    """The configuration groups of a command; training has presets too."""
-    fields = ROOTS[command].model_fields
-    components = [name for name, key in node_of(ROOTS[command]).keys.items() if key.choice]
-    named = [name for name in fields if name in components or fields[name].annotation is GROUPS.get(name)]
-    return [*named, *PRESETS] if command == "train" else named
 
 
 def default_option(command: str, group: str) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.config.schema import ImagesConfig
+from segmeter.cli.config.groups import TRAINED
+from segmeter.cli.config.model_schema import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
 from segmeter.data.folders.folds import check_dealing
 from segmeter.errors import ConfigError, InputError
@@ -21,8 +22,6 @@ from segmeter.postprocess.config import SEPARATING
 from segmeter.records import read_run
 from segmeter.schema import REQUIRED, as_plain, defaults
 
-TRAINED = "checkpoint"  # the default option of data there: the set that the checkpoint was trained on
-WITH_TRAINED_DATA = ("eval", "tune")
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
 _USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from segmeter.cli.config.schema import AgreeConfig
+from segmeter.cli.config.decision_schema import AgreeConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.files.sniff import known_place
 from segmeter.data.masks.options import Reading

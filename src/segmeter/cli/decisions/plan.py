@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from segmeter.cli.config.schema import PlanConfig
+from segmeter.cli.config.decision_schema import PlanConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.evaluation.decisions.plan import plan_runs, write_points
 from segmeter.files import write_json

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.cli.config.schema import EvalConfig, SuspectsConfig
+from segmeter.cli.config.decision_schema import SuspectsConfig
+from segmeter.cli.config.model_schema import EvalConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import ConfigError, DataError

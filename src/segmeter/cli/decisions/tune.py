@@ -1,6 +1,6 @@
 """`segmeter tune`: chooses threshold and post-processing on the validation split, with an honest interval."""
 
-from segmeter.cli.config.schema import TuneConfig
+from segmeter.cli.config.decision_schema import TuneConfig
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over

@@ -4,6 +4,7 @@ import errno
 import os
 import platform
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -45,6 +46,13 @@ def owner_of(folder: Path) -> str:
         return read_own(folder / OWNER).decode().strip() or "another process"
     except (OSError, ValueError):
         return "another process"
+
+
+def new_root(folder: Path, name: str) -> Path:
+    """Make a new folder for several runs; another command may make one of the same name in the same second."""
+    make_folder(folder)
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(folder / each for each in names if new_folder(folder / each))
 
 
 def claim_new(folder: Path, *, adopt: bool) -> FileLock | None:

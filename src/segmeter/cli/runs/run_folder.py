@@ -28,7 +28,7 @@ from segmeter.files import (
     write_json,
 )
 from segmeter.metrics.arrays import say
-from segmeter.provenance import hardware, source, versions
+from segmeter.provenance import flatten, hardware, source, versions
 from segmeter.records import RUN, read_run, seal_run
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
@@ -227,7 +227,7 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "overrides": overrides,
         "start": start or _now(),
         **({"resumed": _now()} if start else {}),
-        "seeds": _seeds(as_plain(config)),
+        "seeds": {key: value for key, value in flatten(as_plain(config)).items() if key.endswith("seed")},
         **facts,
         "versions": versions(),
         "hardware": hardware(),
@@ -303,17 +303,6 @@ def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -
         for above in (folder.parent, config.run.root):  # if they are empty
             above.rmdir()
     return error
-
-
-def _seeds(values: dict[str, Any], prefix: str = "") -> dict[str, int]:
-    """Every seed of the configuration, by its key."""
-    found: dict[str, int] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found |= _seeds(value, f"{prefix}{name}.")
-        elif str(name).endswith("seed"):
-            found[f"{prefix}{name}"] = value
-    return found
 
 
 def _now() -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_file, shown
 from segmeter.classes import ClassSpec
-from segmeter.data.config import ClassesConfig
+from segmeter.data.classes_config import ClassesConfig
 from segmeter.data.files.sniff import show, stem_of
 from segmeter.data.nnunet import Region, as_region, members_of
 from segmeter.errors import DataError, InputError

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from scipy.optimize import isotonic_regression
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray
@@ -157,6 +156,8 @@ def calibrate(scores: FloatArray, planted: FloatArray, rounds: int) -> tuple[Flo
     steps, place = np.unique(every[order], return_inverse=True)  # equal scores have one chance
     total = np.bincount(place, weights[order])
     shares = np.bincount(place, weights[order] * errors[order]) / total
+    from scipy.optimize import isotonic_regression  # takes a sixth of a second to load, and is seldom needed
+
     fitted = isotonic_regression(shares, weights=total).x
     return steps, np.minimum(1, fitted / np.maximum(1 - fitted, 1e-9))
 

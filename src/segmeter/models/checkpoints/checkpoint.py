@@ -20,7 +20,6 @@ from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
 from segmeter.files import atomic_write, fresh_folder, write_bytes, write_json
-from segmeter.models.build import build_segmenter
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.manifest import (
     FORMAT,
@@ -33,7 +32,7 @@ from segmeter.models.checkpoints.manifest import (
     verify_file,
 )
 from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors, real_path
-from segmeter.models.segmenter import Segmenter
+from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.records import seal
 from segmeter.remote import fetch
 

@@ -128,17 +128,6 @@ def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values by dotted key, without nulls."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict) and key in ("input", "size", "output"):
-            found |= leaves(value, f"{key}.")
-        elif value is not None and value != {}:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
 SYNONYMS = (  # names of one thing in the data sets that segmeter knows
     ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
     ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),

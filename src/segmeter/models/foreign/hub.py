@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from torch.nn import functional
 from segmeter.checks import expected, shorten
 from segmeter.errors import CheckpointError, ConfigError
 from segmeter.models.foreign.config import Facts, ForeignConfig
+from segmeter.models.foreign.network import Picked
 from segmeter.records import read_json
 
 _FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 _HEADS = ("ForSemanticSegmentation", "ForUniversalSegmentation")
 _MASK2FORMER = (384, 384)  # the size at which it multiplies classes and masks, whatever the image's
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _WANTED = ["*.json", "*.safetensors"]
 
 
@@ -93,73 +96,57 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
 
     folder = find_folder(place)
     universal = read_json(folder / "config.json").get("model_type") == "mask2former"
-    loader = (
-        transformers.AutoModelForUniversalSegmentation if universal else transformers.AutoModelForSemanticSegmentation
-    )
-    with _quiet():
-        try:
-            network, info = loader.from_pretrained(
-                folder,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-                dtype=torch.float32,
-            )
-        except Exception as error:  # transformers has errors of many kinds
-            reason = " ".join(str(error).split())[:200]
-            raise CheckpointError(
-                f"{folder}: transformers can't load it ({type(error).__name__}: {reason})."
-            ) from error
+    loader: Any = transformers.AutoModelForUniversalSegmentation
+    loader = loader if universal else transformers.AutoModelForSemanticSegmentation
+    options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
+    options |= {"ignore_mismatched_sizes": True}  # they are listed instead, and refused below
+    try:
+        with _quiet():
+            network, info = loader.from_pretrained(folder, **_LOCAL, **options)
+    except Exception as error:  # transformers has errors of many kinds
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise CheckpointError(f"{folder}: transformers can't load it ({reason}).") from error
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
-        problem = f"lacks weights, which would be random: {shorten(lost, most=4)}"
-        raise CheckpointError(f"{folder}: {problem}. Take a checkpoint that was trained for segmentation.")
-    return _Universal(network, instances=config.output.kind == "instances") if universal else _Semantic(network)
+        problem = f"lacks weights or has them in another shape, so these would be random: {shorten(lost, most=4)}"
+        remedy = "Take a checkpoint that was trained for segmentation, with the classes of its config.json."
+        raise CheckpointError(f"{folder}: {problem}. {remedy}")
+    if not universal:
+        return Picked(network, attrgetter("logits"))
+    return Picked(network, _objects if config.output.kind == "instances" else _scores)
 
 
-class _Semantic(nn.Module):
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, image: Tensor) -> Tensor:
-        logits: Tensor = self.network(pixel_values=image).logits
-        return logits
+def _scores(found: Any) -> Tensor:
+    """Scores (1, K, h, w) of the classes from Mask2Former's queries, each with a class and a mask."""
+    classes, masks = _queries(found)
+    return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
 
 
-class _Universal(nn.Module):
-    """Mask2Former: N queries, each with a class and a mask, as scores of the classes or as objects."""
+def _objects(found: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (N,), classes (N,) and masks (N, h, w) of Mask2Former's queries."""
+    classes, masks = _queries(found)
+    scores, places = classes[0].flatten().topk(len(classes[0]), sorted=False)
+    masks = masks[0][places // classes.shape[-1]]
+    inside = (masks > 0).float()
+    certain = (masks.sigmoid() * inside).flatten(1).sum(1) / (inside.flatten(1).sum(1) + 1e-6)
+    return scores * certain, places % classes.shape[-1], inside > 0
 
-    def __init__(self, network: nn.Module, *, instances: bool) -> None:
-        super().__init__()
-        self.network, self.instances = network, instances
 
-    def forward(self, image: Tensor) -> Any:
-        found = self.network(pixel_values=image)
-        masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
-        classes = found.class_queries_logits.softmax(-1)[..., :-1]  # without "no object"
-        if not self.instances:
-            return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
-        flat = classes[0].flatten()
-        scores, places = flat.topk(len(classes[0]), sorted=False)
-        masks = masks[0][places // classes.shape[-1]]
-        inside = (masks > 0).float()
-        certain = (masks.sigmoid() * inside).flatten(1).sum(1) / (inside.flatten(1).sum(1) + 1e-6)
-        return scores * certain, places % classes.shape[-1], inside > 0
+def _queries(found: Any) -> tuple[Tensor, Tensor]:
+    """Probabilities (1, Q, K), without "no object", and logits of the masks (1, Q, h, w)."""
+    masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
+    return found.class_queries_logits.softmax(-1)[..., :-1], masks
 
 
 def _processor(folder: Path) -> dict[str, Any]:
     """The model's image processor as the keys of a card."""
     import transformers
 
-    with _quiet():
-        try:
-            found = transformers.AutoImageProcessor.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            ).to_dict()
-        except Exception:  # there is none: the card must say how images are prepared
-            return {}
+    try:
+        with _quiet():
+            found = transformers.AutoImageProcessor.from_pretrained(folder, **_LOCAL).to_dict()
+    except Exception:  # there is none: the card must say how images are prepared
+        return {}
     refused = [key for key in ("do_center_crop", "do_pad", "keep_aspect_ratio", "do_thumbnail") if found.get(key)]
     if refused:
         raise ConfigError(f"{folder}: its image processor has {', '.join(refused)}, which is not supported. {EXPORT}")

@@ -3,6 +3,7 @@
 Axes: B batch, C channels, H height, W width, K the model's classes, N objects.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +16,17 @@ from segmeter.models.foreign.config import ForeignConfig
 from segmeter.models.foreign.sizing import Fitted, fit
 
 _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+
+
+class Picked(nn.Module):
+    """A network whose result still has to be turned into logits, probabilities or instances."""
+
+    def __init__(self, network: nn.Module, pick: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.network, self.pick = network, pick
+
+    def forward(self, image: Tensor) -> Any:
+        return self.pick(self.network(image))
 
 
 class ForeignModel(nn.Module):
@@ -32,7 +44,7 @@ class ForeignModel(nn.Module):
         The model's card, complete.
     """
 
-    def __init__(self, network: nn.Module, card: ModelCard, config: ForeignConfig) -> None:
+    def __init__(self, network: Callable[[Tensor], Any], card: ModelCard, config: ForeignConfig) -> None:
         super().__init__()
         self.network, self.card, self.config = network, card, config
         kind, _, number = str(config.size.fit).partition(":")

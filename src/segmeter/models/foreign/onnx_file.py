@@ -6,6 +6,7 @@ The metadata of ultralytics that is read here: `names`, `imgsz`, `task`, `stride
 
 import json
 from ast import literal_eval
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from segmeter.bridge.to_numpy import to_numpy
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError
 from segmeter.models.checkpoints.weights import find_placeholder, real_path
@@ -50,9 +50,7 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     except Exception as error:  # protobuf's own
         fault = find_placeholder(path) or "is no ONNX file, or is damaged or truncated. Fetch it again."
         raise CheckpointError(f"{path}: {fault}") from error
-    outside = {
-        entry.value for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"
-    }
+    outside = {entry.value for tensor in _tensors(model) for entry in tensor.external_data if entry.key == "location"}
     wrong = [name for name in sorted(outside) if (path.parent / name).resolve().parent != path.parent.resolve()]
     if wrong or not all((path.parent / name).is_file() for name in outside):
         text = f"keeps weights in {', '.join(wrong or sorted(outside))}, which is not a file of its folder"
@@ -156,6 +154,19 @@ class _Objects(nn.Module):
         chosen = nms(boxes + numbers[:, None] * _APART, best, self.overlap)[:_OBJECTS]
         parts = (boxes, best[:, None], numbers[:, None].float(), rows[:, 4 + self.classes :])
         return torch.cat(parts, 1)[chosen]
+
+
+def _tensors(model: Any) -> Iterator[Any]:
+    """All tensors of a file, also those of constants, of branches and loops, and of functions."""
+    graphs, nodes = [model.graph], [node for function in model.functions for node in function.node]
+    while graphs or nodes:
+        for graph in graphs:
+            yield from graph.initializer
+            yield from (each for sparse in graph.sparse_initializer for each in (sparse.values, sparse.indices))
+            nodes += graph.node
+        attributes = [each for node in nodes for each in node.attribute]
+        yield from (tensor for each in attributes for tensor in (each.t, *each.tensors))
+        graphs, nodes = [graph for each in attributes for graph in (each.g, *each.graphs)], []
 
 
 def _of_graph(graph: Any, told: ForeignConfig) -> tuple[dict[str, Any], dict[str, Any]]:

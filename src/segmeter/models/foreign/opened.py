@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
@@ -17,9 +16,10 @@ from segmeter.errors import ConfigError
 from segmeter.files import sha256_file
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.models.foreign import hub, libraries, onnx_file
-from segmeter.models.foreign.config import Facts, ForeignConfig, class_numbers, leaves, overlay
+from segmeter.models.foreign.config import Facts, ForeignConfig, class_numbers, overlay
 from segmeter.models.foreign.network import ForeignModel
 from segmeter.models.foreign.registry import PLUGINS
+from segmeter.provenance import flatten
 from segmeter.records import read_yaml
 from segmeter.remote import fetch
 from segmeter.schema import as_plain
@@ -104,7 +104,8 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     facts = _FAMILIES[source.family][0](source.place, told)
     values = overlay(overlay(facts.values, _read_card(source, told)), told.model_dump(mode="json"))
     guesses = overlay(_GUESSED, facts.guesses)
-    guessed = sorted(leaves(guesses).keys() - leaves(values).keys())
+    known = {key for key, value in flatten(values).items() if value is not None}
+    guessed = sorted(flatten(guesses).keys() - known)
     config = ForeignConfig(**overlay(overlay(_USUAL, guesses), values))
     if config.output.kind in ("labels", "instances"):
         guessed = [key for key in guessed if key != "output.activation"]  # which these have none of
@@ -206,19 +207,10 @@ def _describe_plugin(place: str, told: ForeignConfig) -> Facts:
     return Facts(values=overlay(stored, plugin.card.model_dump(mode="json")), guesses={}, files=(plugin.file,))
 
 
-class _Called(nn.Module):
-    def __init__(self, place: str, config: ForeignConfig) -> None:
-        super().__init__()
-        self.call = PLUGINS[place].call
-
-    def forward(self, image: Tensor) -> Any:
-        return self.call(image)
-
-
-_FAMILIES: dict[str, tuple[Callable[[str, ForeignConfig], Facts], Callable[[str, ForeignConfig], nn.Module]]] = {
+_FAMILIES: dict[str, tuple[Callable[[str, ForeignConfig], Facts], Callable[[str, ForeignConfig], Any]]] = {
     "hf": (hub.describe, hub.load),
     "torchvision": (libraries.describe_torchvision, libraries.load_torchvision),
     "smp": (libraries.describe_smp, libraries.load_smp),
     "onnx": (onnx_file.describe, onnx_file.load),
-    "plugin": (_describe_plugin, _Called),
+    "plugin": (_describe_plugin, lambda place, config: PLUGINS[place].call),
 }

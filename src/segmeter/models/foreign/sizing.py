@@ -12,7 +12,7 @@ from torch.nn import functional
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as vision
 
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_torch
 from segmeter.models.foreign.config import SizeConfig
 from segmeter.models.segmenter import pad_to_multiple
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_torch
 from segmeter.classes import ClassSpec
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Draws

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from segmeter.bridge.to_torch import to_torch
+from segmeter.bridge.arrays import to_torch
+from segmeter.bridge.host_copier import Uploader
 from segmeter.errors import RunError, SegmeterError
 from segmeter.parallel import map_in_threads
 from segmeter.training.data.windows import Resizing, resize_batch
@@ -122,9 +123,8 @@ class Batches:
         draw: Draw | None = None,
     ) -> None:
         self._source = source
-        self._device = device
         self._draw = draw
-        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._uploader = Uploader(device)
         places = ((number, progress(number)) for number in count(first))
         self._batches: Generator[Batch, None, None] = (
             map_in_threads(
@@ -159,18 +159,7 @@ class Batches:
         start = time.perf_counter()
         batch = next(self._batches)
         self.waited += time.perf_counter() - start
-        if self._side is not None:
-            return self._upload(batch, self._side)
-        return batch.with_tensors([tensor.to(self._device) for tensor in batch.tensors()])
-
-    def _upload(self, batch: Batch, side: torch.cuda.Stream) -> Batch:
-        current = torch.cuda.current_stream(self._device)
-        with torch.cuda.stream(side):
-            moved = [tensor.to(self._device, non_blocking=True) for tensor in batch.tensors()]
-        current.wait_stream(side)
-        for tensor in moved:
-            tensor.record_stream(current)  # its memory is the side stream's, which must not reuse it too early
-        return batch.with_tensors(moved)
+        return batch.with_tensors(self._uploader.move(batch.tensors()))
 
     def _prepare(self, place: tuple[int, float]) -> Batch:
         number, progress = place
@@ -196,7 +185,8 @@ class Batches:
                 f"training: batch {index} of epoch {epoch} could not be prepared: {type(error).__name__}: {error}."
             )
             raise RunError(message) from error
-        return batch if self._side is None else batch.with_tensors([each.pin_memory() for each in batch.tensors()])
+        on_gpu = self._uploader.device.type == "cuda"
+        return batch.with_tensors([each.pin_memory() for each in batch.tensors()]) if on_gpu else batch
 
 
 def _compute_alone(others: int) -> None:

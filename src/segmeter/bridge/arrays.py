@@ -1,4 +1,4 @@
-"""Turns tensors into arrays: complete on return, exact, and clear about who owns the memory."""
+"""Turns tensors into arrays and arrays into tensors: complete on return, exact, and clear about who owns the memory."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,11 @@ import torch
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, cast, check_tensor, comparable, wanted_dtype
+from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, cast, check_device, check_tensor, comparable, wanted_dtype
 from segmeter.bridge.transfer import Rule, Transfer, fetch, measure
 from segmeter.checks import expected
 from segmeter.errors import InputError
 
-_WHERE = "to_numpy"
 _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
@@ -57,14 +56,14 @@ the first at index (1,). Pass a wider dtype.
         view = _view(tensor)
         if view is not None:
             return view.copy() if copy else view
-    source = check_tensor(_WHERE, "tensor", tensor)
-    transfer = pack(_WHERE, source, None if dtype is None else wanted_dtype(_WHERE, dtype))
+    source = check_tensor("to_numpy", "tensor", tensor)
+    transfer = pack("to_numpy", source, None if dtype is None else wanted_dtype("to_numpy", dtype))
     fresh = transfer.private or source.device.type != "cpu" or transfer.payload.dtype not in NUMPY
     if copy is False and fresh:
         given = f"{source.dtype} on {source.device}, strides {source.stride()}"
         given += "" if dtype is None else f", for {np.dtype(dtype)}"
         rule = "to be a contiguous CPU tensor of the same dtype for copy=False"
-        raise InputError(expected(_WHERE, "tensor", rule, given, "Pass copy=None or copy=True."))
+        raise InputError(expected("to_numpy", "tensor", rule, given, "Pass copy=None or copy=True."))
     array: np.ndarray = fetch(transfer).numpy()
     if not fresh:
         array = array.copy() if copy else array
@@ -144,3 +143,46 @@ def _view(tensor: Tensor) -> np.ndarray | None:
         return None
     flags.writeable = False
     return array
+
+
+def to_torch(array: np.ndarray, *, device: str | torch.device = "cpu") -> Tensor:
+    """Copy an array into a new contiguous tensor.
+
+    Parameters
+    ----------
+    array
+        Any shape, strides (negative ones too), byte order; read-only or not. It is never aliased.
+    device
+        Where the tensor goes.
+
+    Returns
+    -------
+    Tensor of the array's shape and dtype.
+
+    Raises
+    ------
+    InputError
+        Not an array of numbers (masked arrays, objects, strings, dates, long double), or a device that is not there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from segmeter import to_torch
+    >>> to_torch(np.arange(3, dtype=">u2")[::-1])
+    tensor([2, 1, 0], dtype=torch.uint16)
+    """
+    where = check_device("to_torch", device)
+    rule = "to be a NumPy array of numbers or bools"
+    if isinstance(array, np.ma.MaskedArray):
+        remedy = "Its mask would be lost: pass array.filled(value)."
+        raise InputError(expected("to_torch", "array", rule, "a masked array", remedy))
+    if not isinstance(array, (np.ndarray, np.generic)):
+        raise InputError(expected("to_torch", "array", rule, type(array).__name__, "Pass numpy.asarray(...)."))
+    native = array.dtype.newbyteorder("=")
+    if native not in TORCH:
+        raise InputError(expected("to_torch", "array", rule, f"dtype {array.dtype}"))
+    if where.type != "cpu" and array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative:
+        return torch.from_numpy(np.asarray(array)).to(where)
+    host = torch.empty(array.shape, dtype=TORCH[native])
+    np.copyto(host.numpy(), array, casting="equiv")
+    return host.to(where)

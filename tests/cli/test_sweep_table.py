@@ -2,7 +2,7 @@ import csv
 import io
 import re
 
-from segmeter.cli.runs.sweep_table import SweepJob, best_job, print_sweep, write_sweep
+from segmeter.cli.sweep import SweepJob, best_job, print_sweep, write_sweep
 
 
 def job(number, *, state="done", **result):

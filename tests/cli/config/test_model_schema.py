@@ -1,0 +1,12 @@
+"""The root configurations of commands that train, run or try a model."""
+
+from pathlib import Path
+
+from segmeter.cli.config.model_schema import PredictConfig
+from tests.cli.config.test_schema import made
+
+
+def test_one_or_several_checkpoints():
+    values = {"checkpoint": "net", "input": "images"}
+    assert made(PredictConfig, values).checkpoints == (Path("net"),)
+    assert made(PredictConfig, values | {"checkpoint": ["a", "b"]}).checkpoints == (Path("a"), Path("b"))
