@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from segmeter.data.known_classes import default_colours
 
 from record import RESULTS, circumstances, update_record
 from scale import RECORD, peak_mb
 from segmeter.classes import ClassSpec
+from segmeter.data.classes_config import default_colours
 from segmeter.data.masks.options import Reading
 from segmeter.evaluation.finished.compare import compare
 from segmeter.evaluation.manifest import Entry, Manifest

@@ -76,6 +76,8 @@ def test_masks_are_scored_compared_and_reported_without_torch(scored):
     assert (one / "report.html").is_file()
     assert run(scored, "compare", f"runs=[{one},{two}]").returncode == 0
     assert run(scored, "report", f"run={one}").returncode == 0
+    done = run(scored, "check", "data=cells")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,22 @@
 """Builds a loss from its configuration, and checks the options that depend on the data set's classes."""
 
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
-from torch import nn
 
 from segmeter.checks import collecting, expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
-from segmeter.losses.additive import SumLoss, additive
 from segmeter.losses.config import LOSSES, LossConfig, Scheme, SumConfig
+
+if TYPE_CHECKING:  # `segmeter check` suggests class weights where torch isn't installed
+    from torch import nn
 
 _LOG_OFFSETS = {"auto": 1.02, "log": 1.02, "mild": 1.1}  # ENet's c, which is 1.02 there
 
 
-def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None = None) -> nn.Module:
+def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None = None) -> "nn.Module":
     """Build the loss that a configuration names.
 
     Parameters
@@ -39,6 +40,8 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
         An option does not go with the task or the number of classes.
     """
     module = LOSSES.build(config, spec=spec, class_counts=class_counts)
+    from torch import nn
+
     if not isinstance(module, nn.Module):
         raise ConfigError(f"loss: expected the builder of {config.name!r} to give a torch module, got {type(module)}.")
     return module
@@ -75,8 +78,10 @@ def resolve_weights(
     return tuple(given)
 
 
-def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> nn.Module:
+def build_sum(config: SumConfig, *, spec: ClassSpec, class_counts: npt.NDArray[np.int64] | None) -> "nn.Module":
     """Build the sum of every part whose weight is above 0."""
+    from segmeter.losses.additive import SumLoss, additive
+
     weights = {name: weight for name, weight in config.weights if weight > 0}
     parts = {name: additive(build_loss(getattr(config, name), spec, class_counts), spec) for name in weights}
     return SumLoss(parts, weights)

@@ -85,7 +85,8 @@ def power(q, GAMMA: tl.constexpr):
         return q
     if GAMMA == 2.0:
         return q * q
-    return tl.where(q == 0.0, 0.0, tl.exp(GAMMA * tl.log(tl.maximum(q, 1e-38, propagate_nan=tl.PropagateNan.ALL))))
+    least = 1.2e-38  # below the normal float32 numbers Triton 3.6 would compute in float64
+    return tl.where(q == 0.0, 0.0, tl.exp(GAMMA * tl.log(tl.maximum(q, least, propagate_nan=tl.PropagateNan.ALL))))
 
 
 @triton.jit

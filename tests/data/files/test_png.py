@@ -135,6 +135,8 @@ def test_other_chunks_change_nothing_and_are_never_accepted_where_pillow_refuses
     samples, accepted = draw(rng, 5, 9, bits), set()
     for name in CHUNKS:
         for length in (*range(12), 26, 31, 32, 33, 255, 256, 257, 768, 769):
+            if name == b"cHRM" and length > 32 and length % 4:
+                continue  # refused by Pillow 12 alone, which reads all of it as whole numbers
             body = rng.choice([0, 1, 255, 65], length).astype(np.uint8).tobytes()
             for where in ("before", "after"):
                 content = encode(samples, colour, bits, np.zeros(5, int), **{where: chunk(name, body)})
