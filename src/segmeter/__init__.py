@@ -36,7 +36,7 @@ _PUBLIC = {
     "Calibration": "segmeter.metrics.probabilities.calibration",
     "CalibrationScores": "segmeter.metrics.probabilities.calibration",
     "Reliability": "segmeter.metrics.probabilities.calibration",
-    "PrecisionRecallCurve": "segmeter.metrics.probabilities.calibration",
+    "PrecisionRecallCurve": "segmeter.metrics.probabilities.precision_recall",
     "bootstrap": "segmeter.metrics.statistics.bootstrap",
     "Resampled": "segmeter.metrics.statistics.bootstrap",
     "Influence": "segmeter.metrics.statistics.intervals",

@@ -27,9 +27,9 @@ from segmeter.metrics.pixels.overlap import OverlapScores as OverlapScores
 from segmeter.metrics.pixels.overlap import overlap_scores as overlap_scores
 from segmeter.metrics.probabilities.calibration import Calibration as Calibration
 from segmeter.metrics.probabilities.calibration import CalibrationScores as CalibrationScores
-from segmeter.metrics.probabilities.calibration import PrecisionRecallCurve as PrecisionRecallCurve
 from segmeter.metrics.probabilities.calibration import Reliability as Reliability
 from segmeter.metrics.probabilities.calibration import calibration as calibration
+from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
 from segmeter.metrics.statistics.bootstrap import MeanInterval as MeanInterval
 from segmeter.metrics.statistics.bootstrap import Resampled as Resampled
 from segmeter.metrics.statistics.bootstrap import bootstrap as bootstrap

@@ -23,9 +23,9 @@ from .pixels.overlap import OverlapScores as OverlapScores
 from .pixels.overlap import overlap_scores as overlap_scores
 from .probabilities.calibration import Calibration as Calibration
 from .probabilities.calibration import CalibrationScores as CalibrationScores
-from .probabilities.calibration import PrecisionRecallCurve as PrecisionRecallCurve
 from .probabilities.calibration import Reliability as Reliability
 from .probabilities.calibration import calibration as calibration
+from .probabilities.precision_recall import PrecisionRecallCurve as PrecisionRecallCurve
 from .statistics.bootstrap import Resampled as Resampled
 from .statistics.bootstrap import bootstrap as bootstrap
 from .statistics.paired_tests import holm as holm

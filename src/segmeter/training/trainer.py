@@ -134,8 +134,7 @@ class Trainer:
             max_skipped=self.config.max_skipped,
             check_labels=partial(check_labels, learner.loss),
         )
-        self.throughput = Throughput()
-        self.step, self.lr = 0, 0.0
+        self.throughput, self.step, self.lr = Throughput(), 0, 0.0
         self.stale = 0  # validations since the best one
         self.due = False  # a signal cut a validation short, so it is repeated first
         self.reserve = 0.0  # seconds of the last validation, kept free at the end of a time budget
@@ -194,10 +193,8 @@ class Trainer:
         spent = self.progress(self.step)
         expected = int(self.step / spent) if spent >= FORECAST_FROM else math.inf
         if expected < FEWER * self.told:
-            _LOG.warning(
-                "training: steps take longer than planned, so time_budget=%s will hold about %d of them, not %d",
-                *(self.config.time_budget, expected, self.told),
-            )
+            text = "training: steps take longer than planned, so time_budget=%s will hold about %d of them, not %d"
+            _LOG.warning(text, self.config.time_budget, expected, self.told)
             self.told = expected
 
     def _log(self) -> None:
@@ -209,8 +206,9 @@ class Trainer:
         counts, stages = self.throughput.read()
         loss = row.pop("loss")
         speed = {"images_per_second": counts.images_per_second, "data_wait": counts.data_wait, "stages": stages}
-        memory = {"peak_memory_mb": peak_memory_mb(self.learner.device)}
-        self._write({"loss": loss, "lr": self.lr, **row, **speed, **memory})
+        self._write(
+            {"loss": loss, "lr": self.lr, **row, **speed, "peak_memory_mb": peak_memory_mb(self.learner.device)}
+        )
         self.shown["train"] = f", loss {loss:.4f}, {counts.images_per_second:.1f} images/s"
 
     def _validate(self) -> None:

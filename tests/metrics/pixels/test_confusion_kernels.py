@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-from segmeter.metrics import _kernels as kernels
+from segmeter.metrics.pixels import _kernels as kernels
 
 
 def test_numba_is_not_imported_before_something_is_counted():

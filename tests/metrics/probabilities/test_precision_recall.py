@@ -5,7 +5,8 @@ import pytest
 from sklearn.metrics import average_precision_score, f1_score, precision_recall_curve
 
 from segmeter.metrics import _kernels as tallies
-from segmeter.metrics.probabilities.calibration import calibration, compute_precision_recall
+from segmeter.metrics.probabilities.calibration import calibration
+from segmeter.metrics.probabilities.precision_recall import compute_precision_recall
 from tests.metrics.probabilities.test_kernels import steps_of
 
 LOWER = tallies.lower_ends()

@@ -226,12 +226,8 @@ class CaseTable(Sequence[CaseRow]):
             return self._rows(self.read(places, places + 1))[0]
         if places.step != 1:
             return self.take(list(places))
-        first = places.start
-        return CaseTable(
-            self.case_ids[first : places.stop],
-            lambda start, stop: self.read(first + start, first + stop),
-            self.counts_shape,
-        )
+        first, ids = places.start, self.case_ids[places.start : places.stop]
+        return CaseTable(ids, lambda start, stop: self.read(first + start, first + stop), self.counts_shape)
 
     def __iter__(self) -> Iterator[CaseRow]:
         for part in self.parts():

@@ -155,7 +155,7 @@ def _count(
 
 def _table(target: LabelArray, labels: LabelArray, num_classes: int, ignore_index: int | None) -> IntArray:
     """Counts (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
-    from segmeter.metrics import _kernels as kernels  # numba: only where something is counted
+    from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is counted
 
     rows, ignore = _narrow(target, num_classes, ignore_index)
     columns, _ = _narrow(labels, num_classes, None)

@@ -112,7 +112,7 @@ def _count_types(
     counts = np.zeros((num_classes, 2, 3), np.int64)
     if not truth.size:
         return counts, counts[:, 0, 0]
-    from segmeter.metrics import _kernels as kernels  # numba: only where something is measured
+    from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is measured
 
     shift = max(_LEAST_SHIFT, (width - 1).bit_length() - 1)
     right, wrong, has_right, has_other = kernels.survey(truth, found, num_classes, shift)

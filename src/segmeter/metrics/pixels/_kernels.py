@@ -1,0 +1,238 @@
+"""Compiled loops that count pixels and sort errors by type. Import them on first use: numba takes a moment to load."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from segmeter.jit import inlined_part, kernel
+from segmeter.metrics.arrays import BoolArray, IntArray
+
+Map = NDArray[Any]
+
+BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
+WAYS = 8  # sub-histograms: neighbours are mostly equal, and one counter would wait for itself
+LEAST_EQUAL = BLOCK // 8 * 5 // 8  # eights of a block that have to be equal for runs to pay: measured
+AGAIN = 8  # of so many blocks one is asked whether runs pay, while they do not
+MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
+
+_LOW = np.uint64(0xFFFF)
+_REPEAT = np.uint64(0x0001_0001_0001_0001)
+
+
+@kernel
+def encode_pairs(target: Map, labels: Map, pairs: Map, num_classes: int, ignore: int) -> None:
+    """Write row * (K + 1) + column per pixel; row K is ignored, row K + 1 and column K are outside the classes."""
+    classes, void, width = np.uint16(num_classes), np.uint16(ignore), np.uint16(num_classes + 1)
+    for i in range(pairs.size):
+        row, column = np.uint16(target[i]), np.uint16(labels[i])
+        if row >= classes:
+            row = classes if row == void else width
+        pairs[i] = row * width + min(column, classes)
+
+
+@kernel
+def _tally_each(first: Any, second: Any, table: Map, size: Any) -> None:
+    """Count two words of four pairs each, every pair in the sub-histogram of its place."""
+    for j in range(4):
+        table[((first >> np.uint64(16 * j)) & _LOW) + np.uint64(j) * size] += np.uint32(1)
+    for j in range(4):
+        table[((second >> np.uint64(16 * j)) & _LOW) + np.uint64(j + 4) * size] += np.uint32(1)
+
+
+@kernel
+def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> int:
+    """Count two words; eight equal pairs cost one addition. Whether they were equal, 0 or 1."""
+    pair = first & _LOW
+    if first == second and first == pair * _REPEAT:
+        table[pair] += np.uint32(8)
+        return 1
+    _tally_each(first, second, table, size)
+    return 0
+
+
+@kernel
+def tally_runs(words: Map, table: Map, size: np.uint64) -> int:
+    """Count sixteen pairs a turn; sixteen equal ones, the rule inside an object, cost one addition.
+
+    Returns how many of the eights were equal.
+    """
+    equal = 0
+    for i in range(words.size // 4):
+        first, second, third, fourth = words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]
+        pair = first & _LOW
+        same = pair * _REPEAT
+        if ((first ^ same) | (second ^ same) | (third ^ same) | (fourth ^ same)) == np.uint64(0):
+            table[pair + np.uint64(i % WAYS) * size] += np.uint32(16)
+            equal += 2
+        else:
+            equal += _tally_eight(first, second, table, size) + _tally_eight(third, fourth, table, size)
+    return equal
+
+
+@kernel
+def tally_plain(words: Map, table: Map, size: np.uint64) -> None:
+    """Count without looking for runs: where few are found, guessing wrong costs more than they save."""
+    for i in range(words.size // 2):
+        _tally_each(words[2 * i], words[2 * i + 1], table, size)
+
+
+@kernel
+def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
+    """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
+
+    Flat arrays, both uint8 or both uint16. Returns int64 ((K + 2) * (K + 1),).
+    """
+    size = (num_classes + 2) * (num_classes + 1)
+    table = np.zeros(WAYS * size, np.uint32)
+    words = np.empty(BLOCK // 4, np.uint64)
+    pairs = words.view(np.uint16)
+    whole = target.size - target.size % BLOCK
+    runs_pay = True
+    for start in range(0, whole, BLOCK):
+        stop = start + BLOCK
+        encode_pairs(target[start:stop], labels[start:stop], pairs, num_classes, ignore)
+        if runs_pay or start // BLOCK % AGAIN == 0:
+            runs_pay = tally_runs(words, table, np.uint64(size)) >= LEAST_EQUAL
+        else:
+            tally_plain(words, table, np.uint64(size))
+    rest = pairs[: target.size - whole]
+    encode_pairs(target[whole:], labels[whole:], rest, num_classes, ignore)
+    for pair in rest:
+        table[pair] += np.uint32(1)
+    total = np.zeros(size, np.int64)
+    for way in range(WAYS):
+        for pair in range(size):
+            total[pair] += table[way * size + pair]
+    return total
+
+
+@kernel
+def count_many(target: Map, labels: Map, num_classes: Any, ignore: Any) -> Map:
+    """Count pairs of any number of classes into one int64 (K + 2, K + 1) table."""
+    table = np.zeros((num_classes + 2, num_classes + 1), np.int64)
+    for i in range(target.size):
+        row, column = np.int64(target[i]), np.int64(labels[i])
+        if row >= num_classes:
+            row = num_classes if row == ignore else num_classes + 1
+        table[row, min(column, num_classes)] += 1
+    return table
+
+
+_ROW = 32
+_COLUMN = (1 << _ROW) - 1
+
+
+@kernel
+def survey(
+    target: NDArray[Any], labels: NDArray[Any], num_classes: int, shift: int
+) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
+    """Count the right pixels, list the wrong ones, and mark the blocks that hold true positives and true negatives.
+
+    `target` is `num_classes` where a pixel is ignored; so is `labels` where it holds no class.
+
+    Returns
+    -------
+    Right pixels (K,), the places of wrong ones that are not ignored, row by row, and the marks (K, rows of blocks,
+    columns of blocks). Blocks have an edge of 2^shift pixels.
+    """
+    height, length = target.shape
+    shape = (((height - 1) >> shift) + 1, ((length - 1) >> shift) + 1)
+    right, wrong, n = np.zeros(num_classes, np.int64), np.empty(target.size, np.int64), 0
+    has_right = np.zeros((num_classes, *shape), np.bool_)
+    involved = np.zeros((num_classes, *shape), np.int32)
+    counted = np.zeros(shape, np.int32)
+    for y in range(height):
+        for x in range(length):
+            truth, found, row, column = target[y, x], labels[y, x], y >> shift, x >> shift
+            if truth == num_classes:
+                continue
+            counted[row, column] += 1
+            involved[truth, row, column] += 1
+            if found == truth:
+                right[truth] += 1
+                has_right[truth, row, column] = True
+                continue
+            wrong[n] = y * length + x
+            n += 1
+            if found != num_classes:
+                involved[found, row, column] += 1
+    return right, wrong[:n], has_right, involved < counted
+
+
+@kernel
+def look_around(
+    places: IntArray,
+    classes: NDArray[Any],
+    first: NDArray[Any],
+    second: NDArray[Any],
+    both: bool,
+    reach: IntArray,
+    shift: int,
+    held: BoolArray,
+) -> BoolArray:
+    """Find for each place whether, within reach, `both` maps hold its class in one pixel, or neither does in another.
+
+    Pixels of the first map without a class do not count. `reach` is how far a row extends at each vertical distance.
+    The pixel that the place before has found is mostly within reach too; else the blocks that `held` marks are
+    searched, from the row of the place outwards and from the right, so that what is found stays within reach.
+    """
+    nothing, found, length = held.shape[0], np.zeros(places.size, np.bool_), classes.shape[1]
+    last: Any = np.int64(-1)
+    y = 0
+    for n in range(places.size):
+        while places[n] >= (y + 1) * length:
+            y += 1
+        x = places[n] - y * length
+        k = classes[y, x]
+        if last >= 0:
+            j, i = last >> _ROW, last & _COLUMN
+            down = abs(j - y)
+            if not (down < reach.size and abs(i - x) <= reach[down] and _holds(j, i, k, first, second, both, nothing)):
+                last = np.int64(-1)
+        if last < 0:
+            width = reach.size - 1
+            top, bottom = max(0, y - width) >> shift, min(first.shape[0] - 1, y + width) >> shift
+            left, right = max(0, x - width) >> shift, min(length - 1, x + width) >> shift
+            for step in range(1, 2 * (bottom - top + 1) + 2):
+                row = (y >> shift) + (step // 2 if step % 2 else -(step // 2))
+                if last >= 0 or not top <= row <= bottom:
+                    continue
+                for column in range(right, left - 1, -1):
+                    if last < 0 and held[k, row, column]:
+                        last = _search_block(row, column, y, x, k, first, second, both, nothing, reach, shift)
+        found[n] = last >= 0
+    return found
+
+
+@inlined_part
+def _holds(j: int, i: int, k: int, first: NDArray[Any], second: NDArray[Any], both: bool, nothing: int) -> Any:
+    """Tell whether both maps hold the class k in a pixel, or neither does and the first one holds another."""
+    if both:
+        return first[j, i] == k and second[j, i] == k
+    return first[j, i] != k and second[j, i] != k and first[j, i] != nothing
+
+
+@kernel
+def _search_block(
+    row: int,
+    column: int,
+    y: int,
+    x: int,
+    k: int,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    both: bool,
+    nothing: int,
+    reach: IntArray,
+    shift: int,
+) -> int:
+    """Find a pixel of a block within reach of (y, x): y * 2^32 + x of it, or -1."""
+    width = reach.size - 1
+    for j in range(max(row << shift, y - width), min((row + 1) << shift, y + width + 1, first.shape[0])):
+        across = reach[abs(j - y)]
+        begin, end = max(column << shift, x - across), min((column + 1) << shift, x + across + 1, first.shape[1])
+        for i in range(end - 1, begin - 1, -1):
+            if _holds(j, i, k, first, second, both, nothing):
+                return (j << _ROW) + i
+    return -1
