@@ -205,10 +205,8 @@ class Trainer:
             return
         counts, stages = self.throughput.read()
         loss = row.pop("loss")
-        speed = {"images_per_second": counts.images_per_second, "data_wait": counts.data_wait, "stages": stages}
-        self._write(
-            {"loss": loss, "lr": self.lr, **row, **speed, "peak_memory_mb": peak_memory_mb(self.learner.device)}
-        )
+        row |= {"images_per_second": counts.images_per_second, "data_wait": counts.data_wait, "stages": stages}
+        self._write({"loss": loss, "lr": self.lr, **row, "peak_memory_mb": peak_memory_mb(self.learner.device)})
         self.shown["train"] = f", loss {loss:.4f}, {counts.images_per_second:.1f} images/s"
 
     def _validate(self) -> None:
