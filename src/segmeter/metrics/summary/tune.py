@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import minus, plain, say
+from segmeter.metrics.arrays import FloatArray, minus, plain, say
 from segmeter.metrics.config.scores import find_direction
-from segmeter.metrics.statistics.bootstrap import Statistic
+from segmeter.metrics.statistics.bootstrap import Resampled, Statistic
 from segmeter.metrics.statistics.choosing import choose, fold_sums
 from segmeter.metrics.statistics.columns import mean_of_columns
 from segmeter.metrics.summary.scoreboard import Scoreboard
@@ -103,15 +103,8 @@ def tune_boards(
     InputError
         The cases have no score of that name.
     """
-    found, held = [], []
-    for board in boards:  # the seed is that of the run, so that each resample draws the same cases for all of them
-        if by not in board.names:
-            raise InputError(expected("tune", "by", "to be a score of the cases", repr(by), nearest(by, board.names)))
-        whole = by in board.whole
-        columns = board.columns if whole else board.means([by])
-        statistic: Statistic = partial(board.score, names=[by]) if whole else mean_of_columns
-        found.append(board.resample(columns, statistic))
-        held.append(fold_sums(columns, board.config.seed, board.clusters))
+    found, held, statistic, board = _resampled(boards, by)
+    whole = by in board.whole
     better = find_direction(by) or "higher"
     estimates = np.array([one.estimate[0] for one in found])
     order = {key: rank for rank, key in enumerate(sorted(set(simplicity)))}
@@ -138,7 +131,7 @@ def tune_boards(
         )
         for s, one in enumerate(found)
     ]
-    content = Tuned(
+    return Tuned(
         by=by,
         kind="dataset" if whole else "per_case",
         better=better,
@@ -155,5 +148,20 @@ def tune_boards(
         gain_ci95=[plain(choice.low), plain(choice.high)],
         score=plain(choice.score),
         score_ci95=[plain(choice.score_low), plain(choice.score_high)],
-    )
-    return content.model_dump(by_alias=True)
+    ).model_dump(by_alias=True)
+
+
+def _resampled(
+    boards: Iterable[Scoreboard], by: str
+) -> tuple[list[Resampled], list[FloatArray], Statistic, Scoreboard]:
+    """Resample the score of each setting, and sum up its folds; the last board speaks for all."""
+    found, held = [], []
+    for board in boards:  # the seed is that of the run, so that each resample draws the same cases for all of them
+        if by not in board.names:
+            raise InputError(expected("tune", "by", "to be a score of the cases", repr(by), nearest(by, board.names)))
+        whole = by in board.whole
+        columns = board.columns if whole else board.means([by])
+        statistic: Statistic = partial(board.score, names=[by]) if whole else mean_of_columns
+        found.append(board.resample(columns, statistic))
+        held.append(fold_sums(columns, board.config.seed, board.clusters))
+    return found, held, statistic, board
