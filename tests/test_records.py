@@ -33,7 +33,7 @@ OTHERS = {
     "records.py": "this door",
     "provenance.py": "values of this process, written and read back",
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
-    "data/verification/verify.py": "our own cache of verified files",
+    "data/verification/cache.py": "our own cache of verified files",
     "data/masks/annotations.py": "masks that the user names",
     "data/masks/outlines.py": "masks that the user names",
     "data/nnunet.py": "dataset.json that the user names",

@@ -50,19 +50,22 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     try:
         run_job(config, Job(command, composed.overrides, None, typed))
     except InputError as error:  # other commands read runs as `compare` does
-        error.problems = tuple(re.sub("^compare:", f"{command}:", line) for line in error.problems)
+        error.problems = tuple(
+            f"{command}:{line.removeprefix('compare:')}" if line.startswith("compare:") else line
+            for line in error.problems
+        )
         raise
     return None
 
 
 def _warn_of_repeats(overrides: Sequence[str]) -> None:
-    """Say which value of a key counts that is given several times, such as in a variable of a script and behind it."""
+    """Say which values count of keys with several, such as one in a variable of a script and one behind it."""
     given: dict[str, list[str]] = {}
     for line in overrides:
         given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
-    for key, lines in given.items():
-        if len(lines) > 1 and key not in TEXTS:
-            LOGGER.warning("config: `%s` is given %d times; %s counts.", key, len(lines), mask_override(lines[-1]))
+    last = [mask_override(lines[-1]) for key, lines in given.items() if len(set(lines)) > 1 and key not in TEXTS]
+    if last:
+        LOGGER.warning("config: given several times with different values; the last ones count: %s.", " ".join(last))
 
 
 def from_files(overrides: Sequence[str]) -> list[str]:

@@ -211,7 +211,7 @@ def test_processes_give_the_same_bytes_as_threads(clean: dict[str, bytes]) -> No
 SLOW = """
 import sys, time
 from segmeter.cli.main import main
-from segmeter.evaluation import cases
+from segmeter.evaluation import pair_maps
 read = pair_maps.read_map
 pair_maps.read_map = lambda *given, **more: (time.sleep(0.3), read(*given, **more))[1]
 main(sys.argv[1:])

@@ -35,7 +35,7 @@ def changed(**values: Any) -> TrainResult:
 
 
 def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
-    _show(tmp_path, TrainingConfig(), RESULT)
+    _show(tmp_path, TrainingConfig(), RESULT, 0)
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         "20 steps, 2.5 epochs in 61 s (3.1 images/s), ended by: steps=20",
@@ -43,17 +43,19 @@ def test_a_run_is_summed_up_in_three_lines(tmp_path, capsys):
         f"report    {tmp_path / 'report.html'}",
     ]
     assert err == ""
+    _show(tmp_path, TrainingConfig(), RESULT, 300)
+    assert capsys.readouterr().out.startswith("20 of 300 planned steps, 2.5 epochs")
 
 
 def test_classes_that_were_not_learned_are_named(tmp_path, capsys):
-    _show(tmp_path, TrainingConfig(), changed(unlearned=("car", "tree")))
+    _show(tmp_path, TrainingConfig(), changed(unlearned=("car", "tree")), 0)
     said = "warning: IoU below 0.01 at the best checkpoint, though the validation masks hold them: car, tree.\n"
     assert capsys.readouterr().err == said
 
 
 def test_without_validation_the_last_checkpoint_is_named_and_there_is_no_score(tmp_path, capsys):
     result = changed(score=None, best=None, values={})
-    _show(tmp_path, TrainingConfig(), result)
+    _show(tmp_path, TrainingConfig(), result, 0)
     assert f"last      not validated   {tmp_path / 'checkpoints' / 'last'}\n" in capsys.readouterr().out
     assert _scores(result) == {}
     assert list(_scores(RESULT).items()) == [("iou/car", 0.25), ("mean_iou", None)]
