@@ -42,7 +42,7 @@ def test_compiling_is_said_once_and_so_is_that_nothing_can_be_kept(monkeypatch, 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there are processes forked")
 def test_what_a_forked_process_said_is_not_said_again(monkeypatch, caplog):
-    """Mutation seen to fail: a flag of each process."""
+    """A flag of each process would say it once more."""
     monkeypatch.setattr(jit, "_SAID", jit.mmap(-1, 1))
     child = get_context("fork").Process(target=jit._say_compiling)
     child.start()

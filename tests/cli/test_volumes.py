@@ -59,7 +59,7 @@ def test_check_says_what_the_volumes_hold(in_world, capsys):
 
 
 def test_two_processes_train_on_planes_what_one_does(in_world):
-    """But for rounding: each takes every other plane of a batch. Mutation seen to fail: the same part for both."""
+    """But for rounding: each takes every other plane of a batch."""
     steps = ["training.steps=4", "training.validate_every=2", "training.validate_unit=steps", "training.log_every=1"]
     train = ["train", *DATA, *NET, *steps, "model.norm=group", "training.batch_size=8", "training.precision=float32"]
     found = []

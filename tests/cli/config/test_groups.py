@@ -22,7 +22,7 @@ def test_a_command_loads_only_the_configurations_that_it_uses():
 
 
 def test_a_group_is_a_command_s_own_only_where_the_key_is_of_its_kind():
-    """Mutation seen to fail: every key whose name is that of a group."""
+    """Some keys are named like a group and hold something else."""
     assert groups_of("score") == ["launch", "metrics", "report"], "data there is what masks hold"
     assert "model" not in groups_of("eval"), "it is the card of a model that others trained"
     assert {"data", "model", "experiment"} < set(groups_of("train"))
