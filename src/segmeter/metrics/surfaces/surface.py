@@ -274,7 +274,7 @@ class _Weighed:
             return float(np.percentile(self.distances, percent))
         order = np.lexsort((self.sizes, self.distances))
         shares = np.cumsum(self.sizes[order]) / self.sizes.sum()
-        reached = int(np.searchsorted(shares, percent / 100))
+        reached = int(np.searchsorted(shares, percent / 100 / _ROUNDING))  # as rounding may leave a share below
         return float(self.distances[order][min(reached, len(order) - 1)])
 
 
