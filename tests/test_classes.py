@@ -110,3 +110,8 @@ def test_labels_are_ignored_in_a_mask_where_there_is_a_value_for_it():
     found = spec.with_ignored().ignoring(labels, where)
     assert (found.tolist(), found.dtype) == ([255, 1, 255], np.uint8)
     np.testing.assert_array_equal(spec.with_ignored().valid(found), ~where)
+
+
+def test_a_plane_of_a_class_that_is_named_other_has_two_names():
+    spec = ClassSpec(task="multilabel", names=("other", "cell"), colours=((1, 1, 1), (2, 2, 2)))
+    assert [spec.of_plane(index).names for index in (0, 1)] == [("rest", "other"), ("other", "cell")]

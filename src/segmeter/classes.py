@@ -147,7 +147,8 @@ class ClassSpec(Config, title="ClassSpec"):
 
     def of_plane(self, index: int) -> "ClassSpec":
         """Return the meaning of one plane of a multilabel map: 1 is its class, in its colour, and 0 is black."""
-        names, colours = ("other", self.names[index]), ((0, 0, 0), self.colours[index])
+        name, colours = self.names[index], ((0, 0, 0), self.colours[index])
+        names = ("rest" if name == "other" else "other", name)
         return ClassSpec(task="binary", names=names, colours=colours, ignore_index=self.ignore_index)
 
     def pad(self, target: NDArray[Any], border: Sequence[tuple[int, int]]) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from segmeter.cli.runs.run_folder import Job
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import read_yaml
 
+_ADDED = (*TEXTS, "plugins")  # keys whose values are refused, or add up, when they are repeated
 _UNREAD = re.compile(r"config: can't (?:resolve `|read the override ['\"]\+*)([\w.]+)")
 
 
@@ -63,7 +64,7 @@ def _warn_of_repeats(overrides: Sequence[str]) -> None:
     given: dict[str, list[str]] = {}
     for line in overrides:
         given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
-    last = [mask_override(lines[-1]) for key, lines in given.items() if len(set(lines)) > 1 and key not in TEXTS]
+    last = [mask_override(lines[-1]) for key, lines in given.items() if len(set(lines)) > 1 and key not in _ADDED]
     if last:
         LOGGER.warning("config: given several times with different values; the last ones count: %s.", " ".join(last))
 

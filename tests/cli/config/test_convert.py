@@ -123,3 +123,10 @@ def test_planes_of_volumes_are_trained_with_dice_too_unless_a_loss_is_chosen(mor
     request = Request("train", ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", *more])
     ((_, config),) = check("train", request)
     assert config.loss.name == loss
+
+
+def test_a_file_of_the_user_may_have_chosen_the_loss_of_planes(tmp_path: Path) -> None:
+    (tmp_path / "loss.yaml").write_text("defaults: [train, {override loss: focal}, _self_]\n")
+    given = ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", "data.planes=k"]
+    ((_, config),) = check("train", Request("train", given, str(tmp_path)))
+    assert config.loss.name == "focal"

@@ -104,8 +104,10 @@ def command_module(name: str) -> Any:
 @contextmanager
 def without_collector() -> Iterator[None]:
     """Import without the garbage collector: its walks over all modules take a tenth of a second."""
+    collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()

@@ -45,7 +45,7 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
 
             values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
             values = fill_steps(values, job.overrides)
-        values = fill_loss(values, job.overrides) if command == "train" else values
+        values = fill_loss(values, job) if command == "train" else values
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)
@@ -168,12 +168,18 @@ def _given(value: Any, saved: Any) -> Any:
     return saved if value == REQUIRED else value
 
 
-def fill_loss(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Train planes of volumes with focal loss and Dice, as small lesions are missed without it; a chosen loss stays."""
+def fill_loss(values: dict[str, Any], job: Composed) -> dict[str, Any]:
+    """Train planes of volumes with focal loss and Dice, as small lesions are missed without it.
+
+    A chosen loss stays, and so does that of a user's own folder of configurations: a file there may have chosen it.
+    """
     from segmeter.losses.config import FocalConfig, SumConfig
 
     usual, data = defaults(FocalConfig), values.get("data") or {}
-    chosen = any(line.lstrip("+~").startswith("loss") for line in overrides) or values.get("loss") != usual
+    own = job.hydra is not None and any(
+        source.provider == "--config-dir" for source in job.hydra.runtime.config_sources
+    )
+    chosen = own or any(line.lstrip("+~").startswith("loss") for line in job.overrides) or values.get("loss") != usual
     if chosen or not data.get("planes") or values.get("resume") not in (None, AUTO):
         return values
     return {**values, "loss": defaults(SumConfig)}

@@ -49,7 +49,7 @@ def run(config: TuneConfig, job: Job) -> None:
         predictions = predictor.predict(dataset, probs=settings.need_probs)
         facts["precision"] = predictor.precision
     else:
-        predictions, inference = stored_predictions(config.probs, dataset, checkpoint.sha256)
+        predictions, inference = stored_predictions(config.probs, dataset, facts)
     with open_run(config, job, facts=facts) as folder:
         result = tune(TuneJob(predictions=predictions, dataset=dataset, metrics=metrics, settings=settings))
         write_json(folder / "tune.json", result)

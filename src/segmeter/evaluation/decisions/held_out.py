@@ -49,14 +49,17 @@ def find_probs(where: str, folder: Path, case_ids: Sequence[str] | None = None) 
         The run kept none, or not for every case.
     """
     place, found = folder / "predictions" / "probs", dict[str, Path]()
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
+    paths = place.iterdir() if place.is_dir() else ()
+    for path in sorted(paths, key=lambda path: (path.name.count("."), path.name)):  # exact ones before rounded ones
         if path.suffix in _ENDINGS:
-            found[path.name.removesuffix(path.suffix).removesuffix(".float16").removesuffix(".uint8")] = path
+            case_id = path.name.removesuffix(path.suffix).removesuffix(".float16").removesuffix(".uint8")
+            found.setdefault(case_id, path)
+    key = "probs" if where == "tune" else "runs"
     wanted = sorted(found) if case_ids is None else case_ids
     lacking = [case_id for case_id in wanted if case_id not in found]
     if lacking or not found:
         given = f"{folder} without those of {some(lacking)}" if found else f"{folder}, which has none"
-        raise DataError(expected(where, "runs", "to hold predictions/probs", given, _REMEDY))
+        raise DataError(expected(where, key, "to hold predictions/probs", given, _REMEDY))
     return {case_id: found[case_id] for case_id in wanted}
 
 

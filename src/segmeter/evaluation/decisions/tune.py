@@ -145,7 +145,9 @@ def _rows(job: TuneJob, prediction: Prediction, *, measures: Sequence[Measure]) 
     return rows
 
 
-def stored_predictions(run: Path, dataset: Dataset, sha256: str | None) -> tuple[Iterator[Prediction], InferenceConfig]:
+def stored_predictions(
+    run: Path, dataset: Dataset, facts: Mapping[str, Any]
+) -> tuple[Iterator[Prediction], InferenceConfig]:
     """Take the probabilities that an evaluation kept, with how its model was run, instead of running it again.
 
     Parameters
@@ -154,20 +156,20 @@ def stored_predictions(run: Path, dataset: Dataset, sha256: str | None) -> tuple
         The folder of an `eval` of the same cases.
     dataset
         The cases.
-    sha256
-        Of the checkpoint.
+    facts
+        The hashes `checkpoint_sha256` and `data` of this run.
 
     Raises
     ------
     ConfigError
-        The run is of another command or checkpoint.
+        The run is of another command, checkpoint or data.
     DataError
         Files are missing, or don't fit.
     """
     record = read_run(run)
-    if record.get("command") != "eval" or record.get("checkpoint_sha256") != sha256:
-        given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}"
-        raise ConfigError(expected("tune", "probs", "to be an eval of the same checkpoint", given))
+    if record.get("command") != "eval" or any(record.get(key) != facts[key] for key in ("checkpoint_sha256", "data")):
+        given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}, or its files have changed"
+        raise ConfigError(expected("tune", "probs", "to be an eval of the same checkpoint, split and files", given))
     held = HeldOut(folder=run, dataset=dataset, probs=find_probs("tune", run, dataset.case_ids))
 
     def read(index: int) -> Prediction:

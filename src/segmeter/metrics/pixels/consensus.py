@@ -33,7 +33,8 @@ def majority_vote(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]
     >>> majority_vote([np.array([[0, 1, 2]]), np.array([[0, 1, 1]]), np.array([[1, 1, 0]])], spec)
     array([[0, 1, 9]], dtype=uint8)
     """
-    ignored = spec.values[-1]
+    ignored = spec.ignore_index
+    assert ignored is not None
     found = np.full(maps[0].shape, ignored, spec.label_dtype)
     most = np.zeros(found.shape, np.uint8 if len(maps) < 256 else np.uint32)
     for label in range(spec.num_values):
@@ -77,9 +78,10 @@ def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
     elif spec.task == "binary":
         found = _staple_binary(seen)
     else:
+        assert spec.ignore_index is not None
         sitk = need("SimpleITK", "itk", "STAPLE")
         images = [sitk.GetImageFromArray(one) for one in seen]
-        found = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, spec.values[-1]))
+        found = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, spec.ignore_index))
     return spec.ignoring(found, ignored)
 
 
