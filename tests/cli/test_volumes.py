@@ -59,9 +59,10 @@ def test_check_says_what_the_volumes_hold(in_world, capsys):
 
 
 def test_two_processes_train_on_planes_what_one_does(in_world):
-    """But for rounding: each takes every other plane of a batch."""
+    """But for rounding, with a loss that is a sum over pixels: each takes every other plane of a batch."""
     steps = ["training.steps=4", "training.validate_every=2", "training.validate_unit=steps", "training.log_every=1"]
-    train = ["train", *DATA, *NET, *steps, "model.norm=group", "training.batch_size=8", "training.precision=float32"]
+    same = ["loss=focal", "model.norm=group", "training.batch_size=8", "training.precision=float32"]
+    train = ["train", *DATA, *NET, *steps, *same]
     found = []
     for name, launch in (("alone", []), ("both", ["launch=processes", "launch.devices=2"])):
         assert run(*train, f"run.name={name}", *launch) == 0
