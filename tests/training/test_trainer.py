@@ -315,7 +315,7 @@ def test_accumulating_a_loss_over_the_batch_is_said(tmp_path, caplog):
     for over, said in (("batch", True), ("sample", False)):
         loss = build_loss(DiceConfig(over=over), SPEC)
         train(tiny_job(tmp_path / over, loss=loss, epochs=None, steps=1, accumulate=2, validate_every=None))
-        assert ("accumulate=2 averages that many losses" in caplog.text) is said
+        assert ("accumulate=2 in 1 process(es) averages 2 losses" in caplog.text) is said
         caplog.clear()
 
 

@@ -139,11 +139,12 @@ class Learner:
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
         self.loss = additive(job.model.loss, self.segmenter.card.spec).to(device)
-        if config.accumulate > 1 and not self.loss.adds:
+        passes = config.accumulate * job.world.size
+        if passes > 1 and not self.loss.adds and job.world.leads:
             _LOG.warning(
-                "training: the region loss is computed over each forward pass (over=batch), so accumulate=%d averages "
-                "that many losses; set over=sample for the loss of one large batch",
-                config.accumulate,
+                "training: the region loss is computed over each forward pass (over=batch), so accumulate=%d in %d "
+                "process(es) averages %d losses; set over=sample for the loss of one large batch",
+                *(config.accumulate, job.world.size, passes),
             )
         self._freeze = Freezing(self.segmenter, config)
         trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
