@@ -13,7 +13,6 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.metrics.cases import stored as stored_module
 from segmeter.metrics.cases import table as table_module
-from segmeter.metrics.cases.objects import no_objects, pack_objects
 from segmeter.metrics.cases.stored import open_cases, read_cases, write_cases
 from tests.metrics.build import case_row, class_spec, random_rows
 
@@ -58,15 +57,12 @@ def test_objects_are_read_where_they_are_asked_for(folders):
 
     Mutation seen to fail: looked for in the folder only.
     """
-    packed = pack_objects({"id": [1, 2], "side": ["target", "prediction"]})
-    write_cases(
-        folders[0],
-        [case_row(name, np.eye(3), objects=packed if name == "a" else no_objects()) for name in "ac"],
-        class_spec(),
-    )
+    objects = {"a": [{"id": 1, "side": "target"}, {"id": 2, "side": "prediction"}], "c": []}
+    write_cases(folders[0], [case_row(name, np.eye(3), objects=each) for name, each in objects.items()], class_spec())
     for path in (folders[0], folders[0] / "cases.parquet"):
-        assert [row.objects for row in read_cases(path, objects=True)] == [packed, no_objects()]
-        assert [row.objects for row in read_cases(path)] == [b"", b""]
+        first, second = (row.objects for row in read_cases(path, objects=True))
+        assert ([one["id"] for one in first], first[1]["side"], second) == ([1, 2], "prediction", [])
+        assert [row.objects for row in read_cases(path)] == [None, None]
 
 
 def test_damaged_objects_are_refused(folders):
