@@ -49,3 +49,12 @@ def test_cases_without_a_list_leave_no_file_and_empty_ones_no_row(tmp_path):
     assert [held(each) for each in open_objects(tmp_path)("abc").to_pylist()] == [[], OTHER, []]
     assert write_objects(tmp_path, [cases(a=[])])
     assert open_objects(tmp_path)("a").to_pylist() == [[]]
+
+
+def test_the_chunks_of_the_cases_do_not_change_a_byte(tmp_path):
+    """As where a run was resumed. Mutation seen to fail: chunks written as they come."""
+    apart = pa.concat_tables([cases(a=ONE), cases(b=OTHER)])
+    assert write_objects(tmp_path, [apart])
+    written = (tmp_path / NAME).read_bytes()
+    assert write_objects(tmp_path, [apart.combine_chunks()])
+    assert (tmp_path / NAME).read_bytes() == written

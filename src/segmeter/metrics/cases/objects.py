@@ -59,7 +59,7 @@ def write_objects(folder: Path, cases: Sequence[pa.Table]) -> bool:
         return False
     with atomic_write(folder / NAME) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for part in cases:
-            for batch in part.to_batches(max_chunksize=_GROUP):
+            for batch in part.combine_chunks().to_batches(max_chunksize=_GROUP):
                 case = pc.list_parent_indices(batch["objects"])
                 known = [batch[name].take(case) for name in ("case_id", "unit")]
                 writer.write_table(pa.table([*known, *batch["objects"].flatten().flatten()], schema=SCHEMA))
