@@ -151,12 +151,12 @@ def test_a_part_of_one_table_is_in_memory_at_a_time(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     names = tuple(f"class{k}" for k in range(20))
     spec = ClassSpec(task="multiclass", names=names, colours=((0, 0, 0),) * 20)
-    write_cases(tmp_path, [case_row(f"{i:04}", rng.integers(0, 10**6, (20, 20))) for i in range(2000)], spec)
+    write_cases(tmp_path, [case_row(f"{i:04}", rng.integers(0, 10**6, (20, 20))) for i in range(1000)], spec)
     before, most = pa.total_allocated_bytes(), 0
     for part in open_cases([tmp_path]).parts():
         assert len(part) == 50
         most = max(most, pa.total_allocated_bytes() - before)
-    assert most < 2000 * 20 * 20 * 8 / 5
+    assert most < 1000 * 20 * 20 * 8 / 5
 
 
 def test_rows_of_a_damaged_group_are_refused_each_time(in_parts, tmp_path):

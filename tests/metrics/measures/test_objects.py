@@ -17,7 +17,6 @@ from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import class_spec, named
-from tests.metrics.objects.test_scores import SEMANTIC, components, load_spine
 
 BINARY = class_spec(2, "binary")
 
@@ -125,16 +124,6 @@ def test_instance_maps_tell_touching_objects_apart():
     one_side = maps_of(target, target, instances=split)
     found = measured(InstancesConfig(), one_side)
     assert [found[f"sum:instances_{name}/road"] for name in ("tp", "fp", "fn")] == [0.0, 2.0, 1.0]
-
-
-def test_the_golden_components_of_spines(shared_data):
-    target, instances = (components(one) for one in load_spine(shared_data, "semantic"))
-    masks = [(one > 0).astype(np.uint8) for one in (target, instances)]
-    maps = maps_of(*masks, target_instances=target, instances=instances)
-    found = measured(InstancesConfig(objects="maps"), maps)
-    assert [found[f"sum:instances_{name}/road"] for name in ("tp", "fp", "fn")] == [73.0, 16.0, 14.0]
-    for name, value in {"rq": SEMANTIC["rq"], "sq": SEMANTIC["sq"], "pq": SEMANTIC["pq"]}.items():
-        np.testing.assert_allclose(found[f"{name}/road"], value, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
