@@ -201,9 +201,9 @@ def _batches(image: np.ndarray, *, odd: bool) -> Iterator[np.ndarray]:
 
 
 def _margins(theirs: np.ndarray, computed: Tensor, spec: ClassSpec, threshold: float, case_id: str) -> np.ndarray:
-    """Where labels differ, how much the logits prefer ours, as a share of the larger one (or of 1); NaN elsewhere.
+    """Measure how much the logits prefer our label where the two differ, as a share of the larger logit (or of 1).
 
-    (B, H, W), for multilabel (B, K, H, W).
+    (B, H, W), for multilabel (B, K, H, W). NaN where they agree.
     """
     ours = labels_to_numpy(computed, task=spec.task, num_classes=spec.num_classes, threshold=threshold)
     if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):

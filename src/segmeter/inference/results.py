@@ -242,7 +242,7 @@ class Outbox:
         return found, found_probs
 
     def merged(self, logits: Tensor) -> Tensor:
-        """Logits of the data's classes, which those of a model's own may belong to."""
+        """Merge the logits of a model's own classes into those of the data's classes."""
         card = self._card
         return merge_classes(logits, card.class_map, card.spec.task) if card.class_map else logits
 

@@ -39,7 +39,7 @@ class Fit:
         return not (self.missing or self.extra or self.reshaped)
 
     def describe(self) -> str:
-        """One line: each kind of difference, with at most ten names."""
+        """Describe the differences in one line: each kind, with at most ten names."""
         kinds = (("missing", self.missing), ("extra", self.extra), ("other shape", self.reshaped))
         return "; ".join(f"{len(names)} {kind}: {shorten(names)}" for kind, names in kinds if names)
 

@@ -128,7 +128,7 @@ def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each wanted pixel the two pixels that it lies between, and the weight of the second, in 2048ths."""
+    """Find the two pixels that each wanted pixel lies between, and the weight of the second, in 2048ths."""
     places = ((np.arange(wanted) + 0.5) * (size / wanted) - 0.5).astype(np.float32)
     first = np.floor(places).astype(np.int64)
     weight = np.rint((places - first) * np.float32(1 << _BITS)).astype(np.int32)
