@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -19,9 +18,9 @@ from segmeter.evaluation.decisions.tune import (
     TuneJob,
     note_tuned,
     refuse_test,
+    settings_table,
     tune,
     tuning_warnings,
-    write_settings,
     write_tuned,
 )
 from segmeter.files import write_json
@@ -97,8 +96,7 @@ def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path: Path) -> N
     result = tune(TuneJob(predictions=Known().predict(), dataset=DATASET, metrics=config, settings=settings))
     write_json(tmp_path / "tune.json", result)
     assert (result["chosen"], result["settings"][1]["score"], result["settings"][1]["gain"]) == (0, "inf", "-inf")
-    write_settings(tmp_path / "tune.parquet", result)
-    assert pq.read_table(tmp_path / "tune.parquet")["score"].to_pylist()[1] == math.inf
+    assert settings_table(result)["score"].to_pylist()[1] == math.inf
     shown = show_tuned(result)
     assert shown.tables[0].rows[0][1] == "chosen"
     assert shown.charts[0][1].svg()
@@ -120,8 +118,7 @@ def test_the_files_name_the_setting_and_an_evaluation_of_its_cases_is_warned_of(
     inference = InferenceConfig(threshold=0.9, flips=True)
     write_tuned(tmp_path / "tuned.yaml", SETTINGS.every[result["chosen"]], inference, "a note")
     assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["inference"] == {"threshold": 0.3, "flips": True}
-    write_settings(tmp_path / "tune.parquet", result)
-    assert sum(pq.read_table(tmp_path / "tune.parquet")["chosen"].to_pylist()) == 1
+    assert sum(settings_table(result)["chosen"].to_pylist()) == 1
     note_tuned([tmp_path], tmp_path / "tuned.yaml", result, DATASET)
     assert (tmp_path / CARD).is_file()
     (line,) = tuning_warnings([tmp_path, tmp_path / "other"], ["case03", "new"])
