@@ -62,6 +62,14 @@ def test_multilabel_planes_have_thresholds() -> None:
         assert counts[1, 1, 1] == ((probs[1] > one.threshold) & (target[1] == 1)).sum()
 
 
+def test_a_probability_is_compared_with_the_threshold_as_written_and_must_exceed_it() -> None:
+    probs = np.array(
+        [[[0.5, np.nextafter(np.float32(0.5), 1), 0.3]]], np.float32
+    )  # the last one is above 0.3 in float64
+    found = count_settings(np.ones((1, 3), np.uint8), parse_over(["threshold=0.3|0.5"], BINARY), BINARY, probs=probs)
+    assert found[:, 1, 1].tolist() == [3, 1]
+
+
 def test_ranges_are_inclusive_and_the_usual_setting_is_among_them() -> None:
     settings = parse_over(["threshold=0.3:0.7:0.05"], BINARY)
     assert [one.threshold for one in settings.every] == [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7]

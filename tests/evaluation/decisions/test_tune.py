@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.settings import parse_over
@@ -100,6 +102,16 @@ def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path: Path) -> N
     shown = show_tuned(result)
     assert shown.tables[0].rows[0][1] == "chosen"
     assert shown.charts[0][1].svg()
+
+
+def test_distances_are_in_the_unit_of_the_files_as_in_eval() -> None:
+    """Mutation seen to fail: the spacing of the files is not looked at."""
+    measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell", "bootstrap": 1000}
+    job = TuneJob(predictions=(), dataset=DATASET, metrics=MetricsConfig(**measured), settings=SETTINGS)
+    known, place = list(Known().predict()), Geometry(spacing=(2.0, 2.0), unit="mm")
+    placed = [replace(one, sample=replace(one.sample, geometry=place)) for one in known]
+    pixels, millimetres = (tune(replace(job, predictions=each))["settings"][0]["score"] for each in (known, placed))
+    assert millimetres == pytest.approx(2 * pixels)
 
 
 def test_a_score_that_no_case_has_is_refused() -> None:
