@@ -42,7 +42,7 @@ class Setting:
 
     @property
     def simplicity(self) -> tuple[float, ...]:
-        """Sorts settings: fewer steps first, then a threshold near 0.5, then small values."""
+        """A key to sort settings: fewer steps first, then a threshold near 0.5, then small values."""
         texts = (str(value) for key, value in self.values.items() if key != THRESHOLD)
         sizes = (float(text) for text in texts if text.replace(".", "", 1).isdecimal())
         return (len(self.steps), round(abs((self.threshold or USUAL) - USUAL), 9), sum(sizes))

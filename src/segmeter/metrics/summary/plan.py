@@ -4,6 +4,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,7 @@ def plan_row(
     if reason is None and aims.width is not None:
         width = _needed(pilot, aims.width, pilot.width_of, operator.le, per_unit)
     if reason is None and detect is not None:
-        power_of = lambda n, sigma=None: pilot.power_of(n, detect, sigma)  # noqa: E731
-        power = _needed(pilot, aims.power, power_of, operator.ge, per_unit)
+        power = _needed(pilot, aims.power, partial(pilot.power_of, detect), operator.ge, per_unit)
     return PlanRow(
         **known,
         better=find_direction(known["score"]),
@@ -220,7 +220,7 @@ def _curve(
             width_ci95=None
             if known is None
             else [pilot.width_of(n, pilot.sigma_low), pilot.width_of(n, pilot.sigma_high)],
-            power=None if aims.detect is None else pilot.power_of(n, aims.detect),
+            power=None if aims.detect is None else pilot.power_of(aims.detect, n),
             drawn_width=points.get(n, (None, None))[0],
             drawn_power=points.get(n, (None, None))[1],
         )
