@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
@@ -34,14 +33,8 @@ from segmeter.classes import ClassSpec
 from segmeter.cli.config.model_schema import EvalConfig
 from segmeter.data.config import FolderConfig
 from segmeter.data.synthetic import draw_scene
-from segmeter.evaluation.decisions.config import SuspectsKeys
 from segmeter.evaluation.decisions.held_out import open_held_out
-from segmeter.evaluation.decisions.suspects import (
-    TABLE,
-    find_in_runs,
-    regions_of_case,
-    usual_confidence,
-)
+from segmeter.evaluation.decisions.suspects import find_in_runs, regions_of_case, usual_confidence
 from segmeter.metrics.objects.planted import match_planted, plant_errors
 from segmeter.metrics.objects.suspects import Suspect
 from segmeter.parallel import peak_bytes
@@ -122,8 +115,7 @@ def study(run: Path, planted: dict[str, list[Suspect]]) -> dict[str, Any]:
     ours: dict[str, list[tuple[float, bool]]] = {"objects": [], "borders": []}
     theirs: dict[str, list[list[tuple[float, bool]]]] = {"objects": [[], []], "borders": [[], []]}
     with tempfile.TemporaryDirectory() as folder:
-        find_in_runs([held], SuspectsKeys(runs=(run,)), 0, Path(folder))
-        rows = pq.read_table(Path(folder) / TABLE).to_pylist()
+        rows = find_in_runs([held], 0, Path(folder))[1].to_pylist()
     by_case: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_case.setdefault(row["case_id"], []).append(row)
@@ -196,7 +188,7 @@ def search_drawn(root: Path, count: int) -> None:
         )
     options: dict[str, Any] = {"classes": ("background", "round", "spindle", "mitotic"), "lists": ".", "in_channels": 1}
     held = open_held_out(root / "run", FolderConfig(root=str(root), split="test", **options))
-    find_in_runs([held], SuspectsKeys(runs=(root,)), 0, root)
+    find_in_runs([held], 0, root)
     print(peak_bytes())
 
 

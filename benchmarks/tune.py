@@ -85,7 +85,7 @@ def measure_speed() -> dict[str, float]:
         noise = ndimage.gaussian_filter(rng.normal(size=(EDGE, EDGE)), 1.5)
         probs = (1 / (1 + np.exp(-60 * (field - 0.03) - 8 * noise)))[None].astype(np.float32)
         began = time.process_time()
-        count_settings(settings.levels(probs), target, settings, SPEC)
+        count_settings(target, settings, SPEC, probs=probs)
         seconds += time.process_time() - began
     return {"settings": len(settings.every), "images": IMAGES, "edge": EDGE, "cpu_seconds": seconds}
 

@@ -41,6 +41,7 @@ OTHERS = {
     "cli/commands/report.py": "a value of the command line",
     "cli/config/reference.py": "YAML of the package",
     "cli/config/hydra_rules.py": "YAML of --config-dir, checked there",
+    "evaluation/decisions/settings.py": "a value of the command line",
     "evaluation/decisions/suspects.py": "JSON that the line before encoded",
     "models/foreign/onnx_file.py": "metadata of a model that the user names",
 }

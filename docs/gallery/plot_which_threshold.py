@@ -25,7 +25,7 @@ for case in range(20):
     field = gaussian_filter(rng.normal(size=(96, 96)), 2.5)
     target = (field > 0.16).astype(np.uint8)
     probs = 1 / (1 + np.exp(-40 * (field - 0.18) - 1.5 * rng.normal(size=field.shape)))
-    for kept, counts in zip(rows, count_settings(settings.levels(probs[None]), target, settings, spec), strict=True):
+    for kept, counts in zip(rows, count_settings(target, settings, spec, probs=probs[None]), strict=True):
         kept.append(CaseRow(case_id=f"{case:02}", height=96, width=96, counts=counts))
 
 config = segmeter.MetricsConfig(bootstrap=2000)

@@ -12,9 +12,11 @@ from torch import nn
 from segmeter.bridge.host_copier import open_transport
 from segmeter.cli.config.trained_data import describe_data
 from segmeter.data.config import FolderConfig
+from segmeter.data.files.geometry import Geometry
+from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
+from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, measure_prediction, predict
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
@@ -24,8 +26,9 @@ from segmeter.metrics.cases.stored import read_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.postprocess.config import PostprocessConfig
+from segmeter.postprocess.pipeline import Cleaned
 from tests.bridge.fake_stream import FakeTransport
-from tests.data.crafted import folder, make_folder, noise, put
+from tests.data.crafted import BINARY, folder, make_folder, noise, put
 from tests.training.tiny import LongTarget, TinyCases, cross_entropy, tiny_segmenter
 
 CPU = torch.device("cpu")
@@ -164,3 +167,14 @@ def test_cases_that_are_dealt_otherwise_than_for_training_are_refused(tmp_path, 
     with pytest.raises(ConfigError, match=f"`data.{key}` to be .* with data.split={split}, which else may hold cases"):
         evaluate(job)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("configured", "spacing", "unit"), [(None, (2.0, 0.5), "mm"), ((3.0, 3.0), (3.0, 3.0), "")])
+def test_a_row_keeps_the_spacing_of_its_file_unless_one_is_configured(configured, spacing, unit):
+    """Mutation seen to fail: the file's geometry is not looked at."""
+    labels, place = np.zeros((4, 5), np.uint8), Geometry(spacing=(2.0, 0.5), unit="mm")
+    sample = Sample(case_id="a", image=labels[..., None], target=labels, geometry=place)
+    cleaned = Cleaned(labels=labels, instances=None, changed={})
+    given = outbox.Prediction(sample=sample, labels=labels)
+    row = measure_prediction(MetricsConfig(bootstrap=0, spacing=configured), (), BINARY, given, cleaned)
+    assert (row.spacing, row.unit) == (spacing, unit)

@@ -16,6 +16,7 @@ from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import Pairing
 from segmeter.evaluation.score import Scoring, score
+from segmeter.export.objects import encode_geojson
 from segmeter.metrics.cases.stored import read_cases
 from tests.data.formats_written import (
     EDGES,
@@ -125,27 +126,24 @@ def test_a_coco_file_has_a_plane_per_class_for_multilabel(tmp_path: Path) -> Non
     assert found == [confusion_matrix((target == k).ravel(), (labels == k).ravel()).tolist() for k in (1, 2)]
 
 
-@pytest.mark.parametrize("side", ["references", "predictions"])
-def test_yolo_labels_take_the_size_of_the_other_side(side: str, tmp_path: Path) -> None:
-    for each in ("references", "predictions"):
-        (tmp_path / each).mkdir()
-        if each == side:
-            write_yolo(tmp_path / each / "a.txt", blocks())
-        else:
-            Image.fromarray(blocks()).save(tmp_path / each / "a.png")
-    assert score(scoring(tmp_path, spec=SPEC))["confusion_matrix"] == wanted(blocks(), blocks())
+DRAWN: dict[str, tuple[str, Callable[[Path, np.ndarray], None], tuple[np.ndarray, np.ndarray]]] = {
+    "YOLO": (".txt", write_yolo, (blocks(), blocks())),
+    "polygons": (".geojson", write_geojson, masks(2)),
+    "our export": (".geojson", lambda path, mask: path.write_bytes(encode_geojson("a", mask, None, SPEC)), masks(2)),
+}
 
 
-@pytest.mark.parametrize("side", ["references", "predictions"])
-def test_polygons_take_the_size_of_the_other_side(side: str, tmp_path: Path) -> None:
-    drawn = dict(zip(("references", "predictions"), masks(2), strict=True))
-    for each, mask in drawn.items():
+@pytest.mark.parametrize("side", [0, 1], ids=["references", "predictions"])
+@pytest.mark.parametrize("form", DRAWN)
+def test_drawn_objects_take_the_size_of_the_other_side(form: str, side: int, tmp_path: Path) -> None:
+    suffix, write, pair = DRAWN[form]
+    for number, (each, mask) in enumerate(zip(("references", "predictions"), pair, strict=True)):
         (tmp_path / each).mkdir()
-        if each == side:
-            write_geojson(tmp_path / each / "a.geojson", mask)
+        if number == side:
+            write(tmp_path / each / f"a{suffix}", mask)
         else:
             Image.fromarray(mask).save(tmp_path / each / "a.png")
-    assert score(scoring(tmp_path, spec=SPEC))["confusion_matrix"] == wanted(*masks(2))
+    assert score(scoring(tmp_path, spec=SPEC))["confusion_matrix"] == wanted(*pair)
 
 
 def test_polygons_on_both_sides_have_no_size(tmp_path: Path) -> None:
@@ -154,20 +152,6 @@ def test_polygons_on_both_sides_have_no_size(tmp_path: Path) -> None:
         write_geojson(tmp_path / side / "a.geojson", draw_mask())
     with pytest.raises(DataError, match="to be scored against a map"):
         score(scoring(tmp_path, spec=SPEC))
-
-
-def test_what_our_export_writes_is_read_back(tmp_path: Path) -> None:
-    from segmeter.export.objects import encode_geojson
-
-    target, labels = masks(2)
-    for side, suffix in (("references", "png"), ("predictions", "geojson")):
-        (tmp_path / side).mkdir()
-        path = tmp_path / side / f"a.{suffix}"
-        if suffix == "png":
-            Image.fromarray(target).save(path)
-        else:
-            path.write_bytes(encode_geojson("a", labels, None, SPEC))
-    assert score(scoring(tmp_path, spec=SPEC))["confusion_matrix"] == wanted(target, labels)
 
 
 def on_two_grids(root: Path, suffix: str, *, origin: tuple[float, ...] = ORIGIN, cut: int = 0) -> np.ndarray:

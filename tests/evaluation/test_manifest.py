@@ -14,6 +14,7 @@ from segmeter.evaluation.manifest import (
     Manifest,
     check_same,
     hashes_of,
+    open_manifest,
     parse_records,
     read_batches,
     read_records,
@@ -45,7 +46,7 @@ def ids(manifest: Manifest, keep: int | None = None) -> list[str]:
 
 
 def rows_of(folder: Path) -> list[CaseRow]:
-    return list(Manifest.resume(folder, IDENTITY, CASES).table(SPEC))
+    return list(open_manifest(folder, IDENTITY, CASES, resume=True).table(SPEC))
 
 
 def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_rows_come_back_to_the_last_bit(tmp_path: Path) -> None:
     assert np.array_equal(found.counts, given.row.counts)
     assert repr(found.measured) == repr(given.row.measured)  # NaN is not equal to itself
     assert found.extra == given.row.extra
-    records = Manifest.resume(tmp_path, IDENTITY, CASES).keep()
+    records = open_manifest(tmp_path, IDENTITY, CASES, resume=True).keep()
     assert hashes_of(records) == {"a": given.sha256}
     assert parse_records(records) == {"a": given.record}
 
@@ -95,7 +96,7 @@ def test_every_place_at_which_a_write_may_end_leaves_whole_rows(
     assert len(ends) == 3
     for cut in range(0, len(content) + 1, 7):
         (tmp_path / JOURNAL).write_bytes(content[:cut])
-        manifest = Manifest.resume(tmp_path, IDENTITY, CASES)
+        manifest = open_manifest(tmp_path, IDENTITY, CASES, resume=True)
         whole = int((ends <= cut).sum())
         assert ids(manifest) == CASES[:whole]
         for case_id in CASES[whole:]:
@@ -152,7 +153,7 @@ def test_a_flipped_bit_anywhere_ends_what_counts(tmp_path: Path, monkeypatch: py
         damaged[place] ^= 1 << rng.integers(8)
         (tmp_path / JOURNAL).write_bytes(damaged)
         assert [case_id for table, _ in read_batches(tmp_path) for case_id in table["case_id"].to_pylist()] == ["a"]
-    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == ["a"]
+    assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True)) == ["a"]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 64])
@@ -160,11 +161,11 @@ def test_rows_can_be_given_up(tmp_path: Path, batch: int, monkeypatch: pytest.Mo
     """Mutation seen to fail: a batch dropped whole where a part of it is kept."""
     monkeypatch.setattr(manifest_module, "BATCH", batch)
     begun(tmp_path)
-    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == CASES
-    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES), keep=2) == CASES[:2]
-    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES)) == CASES[:2]
+    assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True)) == CASES
+    assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True), keep=2) == CASES[:2]
+    assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True)) == CASES[:2]
     assert [row.case_id for row in rows_of(tmp_path)] == CASES[:2]
-    assert ids(Manifest.resume(tmp_path, IDENTITY, CASES), keep=0) == []
+    assert ids(open_manifest(tmp_path, IDENTITY, CASES, resume=True), keep=0) == []
 
 
 def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
     assert hashes_of(records) == {case_id: case_id.encode().hex() for case_id in CASES}
     assert parse_records(records) == {case_id: {"unit": "mm"} for case_id in CASES}
     assert not (tmp_path / JOURNAL).exists()
-    assert Manifest.resume(tmp_path, IDENTITY, CASES).done
+    assert open_manifest(tmp_path, IDENTITY, CASES, resume=True).done
 
 
 def test_every_difference_is_shown(tmp_path: Path) -> None:

@@ -40,14 +40,9 @@ def test_a_model_is_held_against_the_human_ceiling_by_its_interval() -> None:
 
 
 def test_objections_stand_beside_the_figures() -> None:
-    told = " ".join(notes(result()))
-    for words in (
-        "agreement is not accuracy",
-        "choice of readers",
-        "averages them",
-        "two readers",
-        "1.00 % (majority)",
-    ):
+    shown = show_agreement(result())
+    told = " ".join([*shown.notes, *shown.objections])
+    for words in ("not accuracy", "choice of readers", "averages them", "two readers", "1.00 % (majority)"):
         assert words in told
     few = result(readers=["x", "y", "z"], bootstrap=result()["bootstrap"] | {"n_units": 3})
     assert "3 cases: too few to tell anyone apart" in " ".join(notes(few))

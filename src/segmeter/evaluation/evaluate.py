@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from torch import nn
 
+from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
 from segmeter.data.folders.folds import check_dealing
 from segmeter.data.verification.intensity import ScaleWatch
@@ -94,7 +95,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         repair_finished(job, manifest)
         return read_json(job.folder / SUMMARY, Summary)
     sums = empty_sums(spec) if metrics.calibration else None
-    measure = partial(_row_of, job, build_measures(metrics, spec))
+    measure = partial(measure_prediction, metrics, build_measures(metrics, spec), spec)
 
     def calibrate(prediction: Prediction) -> None:
         target, probs = prediction.sample.target, prediction.probs
@@ -118,22 +119,32 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     return summary
 
 
-def _row_of(job: Evaluation, measures: Sequence[Measure], prediction: Prediction, cleaned: Cleaned) -> CaseRow:
-    """Measure a case; its spacing is the configured one, or else that of its file."""
-    row, terms = make_row(_maps_of(job, prediction, cleaned), measures), prediction.loss
-    geometry = None if job.metrics.spacing else prediction.sample.geometry
+def measure_prediction(
+    metrics: MetricsConfig, measures: Sequence[Measure], spec: ClassSpec, prediction: Prediction, cleaned: Cleaned
+) -> CaseRow:
+    """Measure a case after post-processing; its spacing is the configured one, or else that of its file.
+
+    Raises
+    ------
+    DataError
+        The case has no target.
+    """
+    row, terms = make_row(_maps_of(metrics, spec, prediction, cleaned), measures), prediction.loss
+    geometry = None if metrics.spacing else prediction.sample.geometry
     return replace(
         row,
         loss=None if terms is None else divide_terms(terms[None]),
         loss_terms=() if terms is None else tuple((total, denominator) for total, denominator in terms.tolist()),
         changed_pixels=cleaned.changed,
-        spacing=job.metrics.spacing if geometry is None else geometry.spacing,
+        spacing=metrics.spacing if geometry is None else geometry.spacing,
         unit="" if geometry is None else geometry.unit or "",
     )
 
 
-def _maps_of(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseMaps | BandedMaps:
-    sample, spec = prediction.sample, job.dataset.spec
+def _maps_of(
+    metrics: MetricsConfig, spec: ClassSpec, prediction: Prediction, cleaned: Cleaned
+) -> CaseMaps | BandedMaps:
+    sample = prediction.sample
     if sample.target is None:
         raise DataError(f"evaluate: expected a target for every case, got none for {sample.case_id}. Use predict.")
     if not isinstance(sample.target, np.ndarray):  # the image is larger than memory
@@ -144,7 +155,7 @@ def _maps_of(job: Evaluation, prediction: Prediction, cleaned: Cleaned) -> CaseM
         case_id=sample.case_id,
         target=sample.target,
         labels=cleaned.labels,
-        spacing=job.metrics.spacing or stated,
+        spacing=metrics.spacing or stated,
         spec=spec,
         target_instances=sample.instances,
         instances=cleaned.instances,

@@ -64,7 +64,7 @@ class Entry:
 
 
 class Manifest:
-    """The manifest and the journal of a run. Make one with `open_manifest`, `begin` or `resume`."""
+    """The manifest and the journal of a run. Make one with `open_manifest` or `begin`."""
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, done: bool) -> None:
         self.folder = folder
@@ -83,15 +83,6 @@ class Manifest:
         manifest._write("running")
         remove(folder / JOURNAL)
         return manifest
-
-    @classmethod
-    def resume(cls, folder: Path, identity: Mapping[str, Any], cases: Sequence[str]) -> Self:
-        """Continue the run in a folder, after `check_same`."""
-        check_same(folder, identity, cases)
-        done = read_run_manifest(folder)["state"] == "done"
-        if done:  # a process may have been killed just before it removed this
-            remove(folder / JOURNAL)
-        return cls(folder, flatten(identity), cases, done=done)
 
     def add(self, entry: Entry) -> None:
         """Note a finished case."""
@@ -215,13 +206,15 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
     ConfigError
         The resumed run used another configuration or other cases.
     """
-    if not resume:
-        return Manifest.begin(folder, identity, cases)
-    manifest = Manifest.resume(folder, identity, cases)
-    damaged = manifest.damaged_results() if manifest.done else []
-    if not damaged:
-        return manifest
-    _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
+    if resume:
+        check_same(folder, identity, cases)
+        manifest = Manifest(folder, flatten(identity), cases, done=read_run_manifest(folder)["state"] == "done")
+        damaged = manifest.damaged_results() if manifest.done else []
+        if manifest.done:  # a process may have been killed just before it removed this
+            remove(folder / JOURNAL)
+        if not damaged:
+            return manifest
+        _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))
     return Manifest.begin(folder, identity, cases)
 
 

@@ -1,11 +1,11 @@
 """Measures the calibration of files of probabilities against their references. No model, no torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
@@ -14,12 +14,12 @@ from segmeter.data.files.sniff import show
 from segmeter.data.folders.pairing import find_beside
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
+from segmeter.evaluation.drive import collect
 from segmeter.evaluation.pairing import MaskPair, check_unchanged, limit_of
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import empty_sums
-from segmeter.parallel import map_in_threads
-from segmeter.progress import track
 
+_WHAT = "measuring probabilities"
 _FORM = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, W), as export.probs writes them."
 
 
@@ -64,50 +64,36 @@ def measure_probs(
     DataError
         One line for every file that can't be used, or that changed since it was measured.
     """
-    sums = empty_sums(scorer.reading.spec)
-    problems: list[str] = []
-    hashes: dict[str, str] = {}
-    read = partial(_read, scorer, files, measured)
-    for pair, found in zip(
-        pairs, track(map_in_threads(read, pairs), "measuring probabilities", len(pairs)), strict=True
-    ):
-        if isinstance(found, list):
-            problems += found
-            continue
-        try:
-            sums.update(found.target, found.probs)
-            hashes[pair.stem] = found.sha256
-        except InputError as error:
-            problems += [f"{show(files[pair.stem])}: {line}" for line in error.problems]
+    sums, hashes, problems = empty_sums(scorer.reading.spec), dict[str, str](), list[str]()
+    try:
+        for stem, target, probs, sha256 in collect(partial(_read, scorer, files, measured), pairs, what=_WHAT):
+            try:
+                sums.update(target, probs)
+                hashes[stem] = sha256
+            except InputError as error:
+                problems += [f"{show(files[stem])}: {line}" for line in error.problems]
+    except DataError as error:
+        problems += error.problems
     if problems:
         raise DataError(problems)
     return sums, hashes
 
 
-@dataclass(frozen=True, eq=False)
-class _Case:
-    target: NDArray[np.generic]
-    probs: NDArray[np.generic]
-    sha256: str  # of the file of probabilities
-
-
 def _read(
     scorer: CaseScorer, files: Mapping[str, Path], measured: Mapping[str, str], pair: MaskPair
-) -> _Case | list[str]:
-    """Target and probabilities of a case, or the problems of its files."""
+) -> tuple[str, NDArray[Any], NDArray[Any], str]:
+    """The stem of a case, its target, and its probabilities with the sha256 of their file."""
     path, reading = files[pair.stem], scorer.reading
     in_time = limit_of(pair, reading.timeout_s)
+    most = reading.max_pixels * reading.spec.num_classes
+
+    def decode() -> tuple[NDArray[Any], str]:
+        with open_array(path, settled=True, key=reading.key, max_pixels=most, axes="probs") as array:
+            return array.read(), array.sha256
+
     try:
         target = scorer.read(replace(pair, predictions=())).target
         in_time(partial(check_unchanged, pair, measured))
-        most = reading.max_pixels * reading.spec.num_classes
-
-        def decode() -> _Case:
-            with open_array(path, settled=True, key=reading.key, max_pixels=most, axes="probs") as array:
-                return _Case(target, array.read(), array.sha256)
-
-        return replace(in_time, files=(path,))(decode)
-    except DataError as error:
-        return list(error.problems)
+        return pair.stem, target, *replace(in_time, files=(path,))(decode)
     except OSError as error:
-        return [expected(show(path), "file", "to be readable", error.strerror or error)]
+        raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error

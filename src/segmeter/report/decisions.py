@@ -68,15 +68,12 @@ class Shown:
     ids: Sequence[str] = ()
 
 
-def write_shown(folder: Path, name: str, shown: Shown) -> list[Path]:
+def write_charts(folder: Path, name: str, shown: Shown) -> None:
     """Write the first chart as <name>.svg and <name>.png, and further ones with a number."""
-    paths = list[Path]()
     for i, (_, chart) in enumerate(shown.charts, 1):
         stem = folder / (name if i == 1 else f"{name}-{i}")
-        for suffix, content in ((".svg", chart.svg().encode()), (".png", chart.png())):
-            paths.append(stem.with_suffix(suffix))
-            write_bytes(paths[-1], content)
-    return paths
+        write_bytes(stem.with_suffix(".svg"), chart.svg().encode())
+        write_bytes(stem.with_suffix(".png"), chart.png())
 
 
 def print_shown(shown: Shown, paths: Mapping[str, Path]) -> None:

@@ -8,6 +8,16 @@ from segmeter.report.decisions import Shown
 from segmeter.report.figures import interval, number, probability, signed, title
 from segmeter.report.tables import Table
 
+_OBJECTIONS = (
+    "Agreement is not accuracy. Readers with the same training, or who corrected the same draft, share errors.",
+    "The intervals tell how much depends on the choice of cases, not on the choice of readers: other readers may agree "
+    "otherwise.",
+    "These cases and sites only: cases that are read twice are often the difficult ones.",
+    "The majority of all holds the reader's own vote; only the rest's does not.",
+    "A model that learned from several readers averages them, and may agree with each more than they do with each "
+    "other. That makes it no better than a reader.",
+)
+
 
 def show_agreement(result: Mapping[str, Any]) -> Shown:
     """Lay out agree.json: the matrix of the headline, each reader's agreement with the others, and who stands apart."""
@@ -22,6 +32,7 @@ def show_agreement(result: Mapping[str, Any]) -> Shown:
         further=further,
         verdicts=verdicts(result),
         notes=notes(result),
+        objections=_OBJECTIONS,
     )
 
 
@@ -48,23 +59,14 @@ def _ceiling(one: Mapping[str, Any]) -> str:
 
 
 def notes(result: Mapping[str, Any]) -> list[str]:
-    """State what the agreement is of, and what a statistician would hold against it."""
+    """State how the agreement was measured."""
     resampling = result["bootstrap"]
     units = "clusters" if resampling["cluster"] else "cases"
     lines = [
         f"convention {result['convention']}",
-        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}. They tell "
-        "how much depends on the choice of cases, not on the choice of readers: other readers may agree otherwise",
+        f"95 % intervals: {resampling['interval']} bootstrap, {resampling['resamples']} draws of {units}",
         "contrast: agreement with the others, minus the agreement of the others among each other; 0 if all are alike",
-        "agreement is not accuracy: readers with the same training, or who corrected the same draft, share errors",
-        "these cases and sites only: cases that are read twice are often the difficult ones",
-        "the majority of all holds the reader's own vote; only the rest's does not",
     ]
-    if result["models"]:
-        lines.append(
-            "a model that learned from several readers averages them, and may agree with each more than they do with "
-            "each other. That makes it no better than a reader"
-        )
     if len(result["readers"]) < 3:
         lines.append("two readers: neither has a majority, a contrast, or can be told to stand apart")
     elif len(result["readers"]) ** (1.0 - resampling["n_units"]) >= CERTAIN:  # the smallest p-value

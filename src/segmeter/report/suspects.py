@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.objects.planted import SHARE
-from segmeter.metrics.objects.suspects import DRAWN, KINDS
+from segmeter.metrics.objects.suspects import CROPS, DRAWN, KINDS
 from segmeter.records import read_own
 from segmeter.report.decisions import Shown
 from segmeter.report.figures import number
@@ -18,8 +18,15 @@ from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.maps import display_image, encode
 from segmeter.report.tables import Table
 
-CROPS = "crops"
 _MARGIN, _LEAST, _PANEL = 12, 48, 170  # around a suspect, smallest edge of a crop, and edge of a panel, pixels
+_OBJECTIONS = (
+    "A suspect is a question, not a verdict. Correcting only what the model doubts moves the references towards it: "
+    "measure on corrected test labels only if every label was looked at.",
+    "A model that learned from the same annotators repeats their habits, and sees no error in them.",
+    "Planted errors are whole objects dropped, added, swapped, or moved by 2 to 5 pixels. Errors of people may be "
+    "finer or follow a habit.",
+    "A validation split chose the checkpoint, so its cases are not quite unseen.",
+)
 _WORDS = {
     "extra": "extra: the model sees background",
     "missing": "missing: the model sees an object",
@@ -78,6 +85,7 @@ def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
         ],
         rest="suspects in suspects.json and on the page.",
         notes=notes(result),
+        objections=_OBJECTIONS,
         crops=crops,
         ids=list(dict.fromkeys(one["case_id"] for one in result["suspects"])),
     )
@@ -89,13 +97,22 @@ def show_label_next(result: Mapping[str, Any]) -> Shown:
         [str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in result["images"]
     ]
     table = Table(heads=["rank", "image", f"{result['by']} (nats)", "distance"], rows=rows, names=2, strong=())
-    rest = "images in label_next.json and on the page."
-    ids = [one["case_id"] for one in result["images"]]
-    return Shown(tables=[table], rest=rest, notes=label_next_notes(result), ids=ids)
+    disagreement = result["by"] == "disagreement"
+    single = "one set of probabilities: its entropy can't tell what the model could learn from noise it can't"
+    return Shown(
+        tables=[table],
+        rest="images in label_next.json and on the page.",
+        notes=[
+            "gain x distance to the images above: the first ones differ from each other",
+            "gain: entropy of the mean minus the mean of the entropies" if disagreement else single,
+        ],
+        objections=["Images chosen this way are not a random sample: do not measure on them."],
+        ids=[one["case_id"] for one in result["images"]],
+    )
 
 
 def notes(result: Mapping[str, Any]) -> list[str]:
-    """State what a chance means, and what a statistician would hold against it."""
+    """State what a chance means."""
     unknown = [kind for kind, one in result["kinds"].items() if one["found"] and not one["planted"]]
     few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
     return [
@@ -103,23 +120,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
         f"{result['n_cases']} cases of {len(result['runs'])} runs whose models never saw them",
         f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
         "the same kind there. If your share of errors is lower, so are the chances",
-        "planted errors are whole objects dropped, added, swapped, or moved by 2 to 5 pixels; errors of people may "
-        "be finer or follow a habit",
-        "a model that learned from the same annotators repeats their habits, and sees no error in them",
-        "a suspect is a question, not a verdict: correcting only what the model doubts moves the references towards "
-        "it. Measure on corrected test labels only if every label was looked at",
-        "a validation split chose the checkpoint, so that its cases are not quite unseen",
         "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",
-    ]
-
-
-def label_next_notes(result: Mapping[str, Any]) -> list[str]:
-    """State what the order is by, and its limits."""
-    single = "one set of probabilities: its entropy can't tell what the model could learn from noise it can't"
-    return [
-        "gain x distance to the images above: the first ones differ from each other",
-        "gain: entropy of the mean minus the mean of the entropies" if result["by"] == "disagreement" else single,
-        "images chosen this way are not a random sample: do not measure on them",
     ]
 
 

@@ -40,7 +40,7 @@ def test_four_readers_and_a_model_are_compared_without_torch(tmp_path: Path) -> 
     assert (result["apart"], result["models"]) == (["dee<b>"], ["net"])
     page = (folder / "agree.html").read_text()
     assert "Stands apart: dee&lt;b&gt;" in page
-    assert "agreement is not accuracy" in page
+    assert "Agreement is not accuracy" in page
     assert len(list((folder / "consensus" / "majority" / "labels").iterdir())) == 9
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -41,7 +40,7 @@ def job(root: Path, **places: dict[str, list[list[int]]]) -> AgreeJob:
 
 
 def test_three_readers_are_compared_and_their_majority_is_written(tmp_path: Path) -> None:
-    done = agree(job(tmp_path, x=MAPS, y=MAPS, z=OTHER), tmp_path)
+    done, rows = agree(job(tmp_path, x=MAPS, y=MAPS, z=OTHER), tmp_path)
     assert done["scores"]["mean_iou"]["matrix"]["x"]["y"]["mean"] == 1
     case_a = np.array([1 / 3, 1 / 2, 1 / 2])  # IoU of each class, over the 5 pixels that nobody ignores
     assert done["scores"]["mean_iou"]["matrix"]["x"]["z"]["mean"] == pytest.approx((case_a.mean() + 1) / 2)
@@ -49,7 +48,7 @@ def test_three_readers_are_compared_and_their_majority_is_written(tmp_path: Path
     assert written.tolist() == MAPS["a"]
     assert done["tied"]["majority"] == 0
     assert done["tied"]["rest"] == pytest.approx(2 / 3 * 2 / 5 / 2)  # x and z, or y and z, differ in 2 of 5 pixels
-    table = pq.read_table(tmp_path / "agree.parquet").to_pydict()
+    table = rows.to_pydict()
     assert len(table["case_id"]) == 2 * (6 + 3 + 3)
     row = list(zip(table["case_id"], table["reference"], table["reader"], strict=True)).index(("b", "rest", "z"))
     assert table["mean_iou"][row] == 1
@@ -84,7 +83,7 @@ def test_runs_beside_folders_are_models_and_alone_they_are_readers(tmp_path: Pat
         name_readers(agree_keys(folders=(paths["a"], paths["b"]), models=("d",)))
     with pytest.raises(InputError, match="two readers or more"):
         name_readers(agree_keys(folders=(paths["a"],)))
-    with pytest.raises(DataError, match="which is no run"):
+    with pytest.raises(DataError, match="to hold predictions/labels"):
         masks_of_run(tmp_path)
 
 
@@ -102,6 +101,6 @@ def test_the_value_of_undecided_pixels_is_refused_in_masks_that_ignore_nothing(t
     with pytest.raises(DataError, match=r"to hold only 0 to 1, got 255 .*data\.label_map=\{0: 0, 255: 1\}"):
         agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
     reading = Reading(spec=BINARY, label_map={"0": 0, "255": 1}, max_pixels=1000)
-    done = agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
+    done, _ = agree(AgreeJob(**known, reading=reading, metrics=MetricsConfig(bootstrap=0)), tmp_path)
     assert done["scores"]["iou/cell"]["rest"]["x"]["mean"] == 1
     assert done["tied"] == {"majority": 0, "rest": 0}

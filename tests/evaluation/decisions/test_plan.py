@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.evaluation.decisions.plan import plan_runs, write_points
+from segmeter.evaluation.decisions.plan import plan_runs, points_table
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
@@ -90,8 +89,7 @@ def test_a_width_that_no_number_of_cases_reaches_is_said(tmp_path: Path) -> None
 def test_a_plan_fits_its_schema_and_its_points_its_table(tmp_path: Path) -> None:
     plan = plan_runs([make_run(tmp_path / "run")], CONFIG, WIDTH)
     assert Plan.model_validate(plan, strict=True).model_dump(by_alias=True) == plan
-    write_points(tmp_path / "plan.parquet", plan)
-    table = pq.read_table(tmp_path / "plan.parquet")
+    table = points_table(plan)
     assert len(table) == sum(len(one["curve"]) for one in plan["rows"])
     assert table["drawn_width"].null_count < len(table)
 

@@ -39,7 +39,7 @@ def test_counts_are_those_of_each_setting_alone(over: list[str], seed: int) -> N
     target = (field(seed, 30, 40) + 0.02 * np.random.default_rng(seed).normal(size=(30, 40)) > 0).astype(np.uint8)
     if BINARY.ignore_index is not None:
         target[:3] = BINARY.ignore_index
-    found = count_settings(settings.levels(probs), target, settings, BINARY)
+    found = count_settings(target, settings, BINARY, probs=probs)
     for one, counts in zip(settings.every, found, strict=True):
         assert one.threshold is not None
         labels = run_steps((probs[0] > one.threshold).astype(np.uint8), one.steps, BINARY).labels
@@ -49,7 +49,7 @@ def test_counts_are_those_of_each_setting_alone(over: list[str], seed: int) -> N
 def test_multiclass_labels_are_counted_under_every_step() -> None:
     settings = parse_over(OVER[1:2], THREE)
     labels, target = (np.random.default_rng(s).integers(0, 3, (20, 30)).astype(np.uint8) for s in range(2))
-    for one, counts in zip(settings.every, count_settings(labels, target, settings, THREE), strict=True):
+    for one, counts in zip(settings.every, count_settings(target, settings, THREE, labels=labels), strict=True):
         assert (counts == plain_counts(run_steps(labels, one.steps, THREE).labels, target, 3)).all()
 
 
@@ -57,14 +57,22 @@ def test_multilabel_planes_have_thresholds() -> None:
     settings = parse_over(OVER[:1], MULTILABEL)
     probs = (1 / (1 + np.exp(-9 * field(0, 2, 20, 20)))).astype(np.float32)
     target = (field(1, 2, 20, 20) > 0).astype(np.uint8)
-    found = count_settings(settings.levels(probs), target, settings, MULTILABEL)
+    found = count_settings(target, settings, MULTILABEL, probs=probs)
     for one, counts in zip(settings.every, found, strict=True):
         assert counts[1, 1, 1] == ((probs[1] > one.threshold) & (target[1] == 1)).sum()
 
 
+def test_a_probability_is_compared_with_the_threshold_as_written_and_must_exceed_it() -> None:
+    probs = np.array(
+        [[[0.5, np.nextafter(np.float32(0.5), 1), 0.3]]], np.float32
+    )  # the last one is above 0.3 in float64
+    found = count_settings(np.ones((1, 3), np.uint8), parse_over(["threshold=0.3|0.5"], BINARY), BINARY, probs=probs)
+    assert found[:, 1, 1].tolist() == [3, 1]
+
+
 def test_ranges_are_inclusive_and_the_usual_setting_is_among_them() -> None:
     settings = parse_over(["threshold=0.3:0.7:0.05"], BINARY)
-    assert settings.thresholds.tolist() == [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7]
+    assert [one.threshold for one in settings.every] == [0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7]
     assert settings.every[settings.usual].threshold == 0.5
     added = parse_over(["threshold=0.3|0.4"], BINARY)
     assert (added.usual, added.every[2].threshold) == (2, 0.5)
@@ -104,7 +112,7 @@ def test_a_size_that_always_applies_stays_before_those_that_are_tried(usual: dic
     settings = parse_over(over, BINARY, steps=(RemoveSmallObjectsConfig(**usual),))
     probs = (1 / (1 + np.exp(-30 * field(0, 1, 30, 40)))).astype(np.float32)
     target = (field(1, 30, 40) > 0).astype(np.uint8)
-    found = count_settings(settings.levels(probs), target, settings, BINARY)
+    found = count_settings(target, settings, BINARY, probs=probs)
     for one, counts in zip(settings.every, found, strict=True):
         labels = run_steps((probs[0] > 0.5).astype(np.uint8), one.steps, BINARY).labels
         assert (counts == plain_counts(labels, target, 2)).all(), one
@@ -116,7 +124,7 @@ def test_steps_that_make_instances_stay_last_and_get_probabilities() -> None:
     assert all(one.steps[-1] == cores for one in settings.every)
     assert [len(one.steps) for one in settings.every] == [2, 3, 3]
     probs, target = np.full((1, 6, 8), 0.9, np.float32), np.ones((6, 8), np.uint8)
-    found = count_settings(settings.levels(probs), target, settings, BINARY, probs=probs)
+    found = count_settings(target, settings, BINARY, probs=probs)
     assert (found[:, 1, 1] == 48).all()
 
 

@@ -4,23 +4,19 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from segmeter.data.config import FolderConfig
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.decisions.config import SuspectsKeys
 from segmeter.evaluation.decisions.held_out import open_held_out
 from segmeter.evaluation.decisions.suspects import (
     COCO,
     OUTLINES,
-    TABLE,
     Suspects,
     find_in_runs,
 )
 from tests.data.crafted import put
 
-KEYS = SuspectsKeys(runs=(Path("x"),))
 NAMES = ("a", "b", "c", "d")
 
 
@@ -70,11 +66,11 @@ def listed(tmp_path: Path) -> Path:
 def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tools(listed: Path) -> None:
     run = make_run(listed / "run", make_data(listed / "data"))
     held = open_held_out(run, data(listed / "data", lists="."))
-    found = find_in_runs([held], KEYS, 0, listed)
+    found, rows = find_in_runs([held], 0, listed)
     first = found["suspects"][0]
     assert (first["kind"], first["case_id"], first["suggested"]) == ("missing", "a", "cell")
     assert set(Suspects.model_validate(found).kinds) == {"extra", "missing", "class", "border"}
-    assert pq.read_table(listed / TABLE)["rank"].to_pylist() == list(range(1, len(found["suspects"]) + 1))
+    assert rows["rank"].to_pylist() == list(range(1, len(found["suspects"]) + 1))
     drawn = json.loads((listed / OUTLINES / "a.geojson").read_text())
     assert drawn["features"][0]["properties"]["classification"]["name"] == "missing"
     coco = json.loads((listed / COCO).read_text())
@@ -83,7 +79,7 @@ def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tool
     assert one["bbox"] == [first["left"], first["top"], first["width"], first["height"]]
     mask = pytest.importorskip("pycocotools.mask")
     assert mask.area(one["segmentation"]) == first["size"] == one["area"]
-    again = find_in_runs([held], KEYS, 0, listed)
+    again, _ = find_in_runs([held], 0, listed)
     assert again == found
 
 
@@ -91,9 +87,9 @@ def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed: Path) -> None:
     seen = make_data(listed / "data")
     held = open_held_out(make_run(listed / "run", seen), data(listed / "data", lists="."))
     with pytest.raises(InputError, match="to share no case"):
-        find_in_runs([held, held], KEYS, 0, listed)
+        find_in_runs([held, held], 0, listed)
     np.save(held.probs["c"], np.zeros((1, 3, 3), np.uint8))
     np.save(held.probs["b"], np.zeros((1, 4, 3), np.uint8))
     with pytest.raises(DataError) as caught:
-        find_in_runs([held], KEYS, 0, listed)
+        find_in_runs([held], 0, listed)
     assert len(caught.value.problems) == 2

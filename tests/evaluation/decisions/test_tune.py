@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.settings import parse_over
@@ -19,9 +20,9 @@ from segmeter.evaluation.decisions.tune import (
     TuneJob,
     note_tuned,
     refuse_test,
+    settings_table,
     tune,
     tuning_warnings,
-    write_settings,
     write_tuned,
 )
 from segmeter.files import write_json
@@ -97,11 +98,20 @@ def test_an_infinite_score_of_a_setting_is_kept_as_a_number(tmp_path: Path) -> N
     result = tune(TuneJob(predictions=Known().predict(), dataset=DATASET, metrics=config, settings=settings))
     write_json(tmp_path / "tune.json", result)
     assert (result["chosen"], result["settings"][1]["score"], result["settings"][1]["gain"]) == (0, "inf", "-inf")
-    write_settings(tmp_path / "tune.parquet", result)
-    assert pq.read_table(tmp_path / "tune.parquet")["score"].to_pylist()[1] == math.inf
+    assert settings_table(result)["score"].to_pylist()[1] == math.inf
     shown = show_tuned(result)
     assert shown.tables[0].rows[0][1] == "chosen"
     assert shown.charts[0][1].svg()
+
+
+def test_distances_are_in_the_unit_of_the_files_as_in_eval() -> None:
+    """Mutation seen to fail: the spacing of the files is not looked at."""
+    measured: dict[str, Any] = {"measures": (SurfaceConfig(),), "headline": "hd95/cell", "bootstrap": 1000}
+    job = TuneJob(predictions=(), dataset=DATASET, metrics=MetricsConfig(**measured), settings=SETTINGS)
+    known, place = list(Known().predict()), Geometry(spacing=(2.0, 2.0), unit="mm")
+    placed = [replace(one, sample=replace(one.sample, geometry=place)) for one in known]
+    pixels, millimetres = (tune(replace(job, predictions=each))["settings"][0]["score"] for each in (known, placed))
+    assert millimetres == pytest.approx(2 * pixels)
 
 
 def test_a_score_that_no_case_has_is_refused() -> None:
@@ -120,8 +130,7 @@ def test_the_files_name_the_setting_and_an_evaluation_of_its_cases_is_warned_of(
     inference = InferenceConfig(threshold=0.9, flips=True)
     write_tuned(tmp_path / "tuned.yaml", SETTINGS.every[result["chosen"]], inference, "a note")
     assert yaml.safe_load((tmp_path / "tuned.yaml").read_text())["inference"] == {"threshold": 0.3, "flips": True}
-    write_settings(tmp_path / "tune.parquet", result)
-    assert sum(pq.read_table(tmp_path / "tune.parquet")["chosen"].to_pylist()) == 1
+    assert sum(settings_table(result)["chosen"].to_pylist()) == 1
     note_tuned([tmp_path], tmp_path / "tuned.yaml", result, DATASET)
     assert (tmp_path / CARD).is_file()
     (line,) = tuning_warnings([tmp_path, tmp_path / "other"], ["case03", "new"])

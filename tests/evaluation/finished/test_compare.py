@@ -124,7 +124,7 @@ def test_settings_by_their_old_names_are_refused(tmp_path: Path) -> None:
 
 def test_other_settings_of_a_measure_are_refused(tmp_path: Path) -> None:
     runs = make_two(tmp_path, measured(), measured(threshold=0.7))
-    message = "same metrics.measures.instances, as 'merged' with threshold=0.5, got threshold=0.7 in 'apart'"
+    message = "same metrics.measures.instances.threshold, as 'merged' with 0.5, got 0.7 in 'apart'"
     with pytest.raises(InputError, match=message):
         compare(runs, FEW)
 
@@ -201,7 +201,11 @@ FOREGROUND = MetricsConfig(bootstrap=50, background=False)
         pytest.param(
             {"spec": THREE.replace(names=("a", "b", "d"))}, "as 'one' with a, b, c, got a, b, d", id="classes"
         ),
-        pytest.param({"config": FOREGROUND}, "means over b, c in 'two'", id="background"),
+        pytest.param(
+            {"config": FOREGROUND},
+            "classes in means (metrics.background), as this comparison with a, b, c, got b, c in 'two'",
+            id="background",
+        ),
     ],
 )
 def test_runs_that_differ_are_refused(changes: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -216,7 +220,7 @@ def test_an_ignored_value_that_differs_is_refused(tmp_path: Path) -> None:
     one = make_run(tmp_path / "one", targets=targets, labels=targets)
     spec = THREE.replace(ignore_index=None)
     two = make_run(tmp_path / "two", targets=targets, labels=targets, spec=spec)
-    with pytest.raises(InputError, match="same ignore_index, as 'one' with 255, got None in 'two'"):
+    with pytest.raises(InputError, match="same ignore_index, as 'one' with 255, got none in 'two'"):
         compare([one, two], FEW)
 
 
@@ -224,7 +228,9 @@ def test_another_convention_is_refused(tmp_path: Path) -> None:
     one, two = make_run(tmp_path / "one"), make_run(tmp_path / "two")
     summary = json.loads((two / "metrics.json").read_text()) | {"convention": "other"}
     (two / "metrics.json").write_text(json.dumps(summary))
-    with pytest.raises(InputError, match=r"follow metrics\.convention=segmeter, got other in 'two'"):
+    with pytest.raises(
+        InputError, match=r"same metrics\.convention, as this comparison with segmeter, got other in 'two'"
+    ):
         compare([one, two], FEW)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.objects.planted import calibrate, chance_of, match_planted, plant_errors
+from segmeter.metrics.objects.planted import find_chances, match_planted, plant_errors
 from segmeter.metrics.objects.suspects import KINDS, Suspect, find_suspects
 from tests.data.crafted import BINARY
 from tests.metrics.objects.test_suspects import CELLS, ROADS, sure
@@ -46,13 +46,14 @@ def test_a_chance_is_errors_to_expect_over_suspects_and_never_falls() -> None:
     rng = np.random.default_rng(0)
     sound, wrong = rng.normal(0, 1, 2000), rng.normal(2, 1, 100)
     planted = rng.normal(2, 1, 300)  # three rounds
-    steps, chances = calibrate(np.concatenate([sound, wrong]), planted, 3)
+    scores = np.sort(np.concatenate([sound, wrong]))
+    chances = find_chances(scores, planted, 3)
     assert (np.diff(chances) >= 0).all()
     for at in (0.0, 1.0, 2.0):
         density = [np.exp(-((at - middle) ** 2) / 2) for middle in (0, 2)]
         truth = 100 * density[1] / (100 * density[1] + 2000 * density[0])
-        assert chance_of(np.array([at]), steps, chances)[0] == pytest.approx(truth, abs=0.1)
-    assert chance_of(np.array([0.5]), *calibrate(np.empty(0), planted, 3)) == 0
+        assert np.interp(at, scores, chances) == pytest.approx(truth, abs=0.1)
+    assert len(find_chances(np.empty(0), planted, 3)) == 0
 
 
 def test_a_suspect_finds_an_error_by_their_iou_and_borders_are_found_by_borders() -> None:

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from segmeter.cli.config.decision_schema import AgreeConfig
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.decisions._recorded import Decision, record
+from segmeter.cli.runs.run_folder import Job
 from segmeter.data.files.sniff import known_place
 from segmeter.data.masks.options import Reading
 from segmeter.evaluation.decisions.agree import (
-    TABLE,
     AgreeJob,
     agree,
     check_readers,
@@ -15,11 +15,8 @@ from segmeter.evaluation.decisions.agree import (
     masks_of_run,
     name_readers,
 )
-from segmeter.files import write_json
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
-from segmeter.report.decisions import print_shown
-from segmeter.report.html import write_report
 from segmeter.report.readers import show_agreement
 
 
@@ -50,13 +47,11 @@ def run(config: AgreeConfig, job: Job) -> None:
         metrics=settle_headline(metrics, spec),
         keys=config,
     )
-    with open_run(
-        config, job, facts={"readers": {name: known_place(place) for name, place in masks.items()}}
-    ) as folder:
-        result = agree(agreeing, folder)
-        write_json(folder / "agree.json", result)
-        note_done(folder, {})
-        page = write_report(folder)
-    files = {"figures": folder / "agree.json", "cases": folder / TABLE}
-    files |= {"consensus": folder / "consensus"} if config.consensus and not config.data.instances else {}
-    print_shown(show_agreement(result), {**files, "report": page})
+
+    def decide(folder: Path) -> Decision:
+        result, rows = agree(agreeing, folder)
+        files = {"consensus": folder / "consensus"} if config.consensus and not config.data.instances else {}
+        return Decision(result=result, rows=rows, shown=show_agreement(result), files=files)
+
+    places = {name: known_place(place) for name, place in masks.items()}
+    record(config, job, "agree", decide, facts={"readers": places})

@@ -1,25 +1,22 @@
 """`segmeter suspects`: which labels are likely wrong, or which images to label next."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from segmeter.checks import expected
 from segmeter.cli.config.decision_schema import SuspectsConfig
 from segmeter.cli.config.model_schema import EvalConfig
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.decisions._recorded import Decision, record
+from segmeter.cli.runs.run_folder import Job
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.decisions.held_out import HeldOut, open_held_out, read_held_out
+from segmeter.evaluation.decisions.held_out import HeldOut, open_held_out
 from segmeter.evaluation.decisions.label_next import rank_images
-from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, TABLE, find_in_runs
+from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, find_in_runs
 from segmeter.evaluation.finished.pieces import find_runs
-from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.records import CONFIG, read_run, read_yaml
-from segmeter.report.decisions import print_shown
-from segmeter.report.html import write_report
-from segmeter.report.suspects import CROPS, draw_crop, show_label_next, show_suspects
+from segmeter.report.suspects import draw_crop, show_label_next, show_suspects
 
 
 def run(config: SuspectsConfig, job: Job) -> None:
@@ -32,22 +29,17 @@ def run(config: SuspectsConfig, job: Job) -> None:
     """
     folders = find_runs("suspects", config.runs)
     runs = [_open(folder, unseen=config.unseen) for folder in folders] if config.order == "suspects" else []
-    with open_run(config, job, facts={"runs": [known_place(folder) for folder in folders]}) as folder:
-        figures = folder / f"{config.order}.json"
+
+    def decide(folder: Path) -> Decision:
         if config.order == "label_next":
             result = rank_images(folders)
-            write_json(figures, result)
-        else:
-            result = find_in_runs(runs, config, config.seed, folder)
-            write_json(figures, result)
-            _draw(folder, runs, result["suspects"][: config.shown])
-        note_done(folder, {})
-        page = write_report(folder)
-    if config.order == "label_next":
-        print_shown(show_label_next(result), {"figures": figures, "report": page})
-        return
-    files = {"figures": figures, "all": folder / TABLE, "QuPath": folder / OUTLINES, "COCO": folder / COCO}
-    print_shown(show_suspects(result, folder), {**files, "report": page})
+            rows = pa.Table.from_pylist([{**one, "distance": float(one["distance"])} for one in result["images"]])
+            return Decision(result=result, rows=rows, shown=show_label_next(result))
+        result, rows = find_in_runs(runs, config.seed, folder, draw_crop)
+        files = {"QuPath": folder / OUTLINES, "COCO": folder / COCO}
+        return Decision(result=result, rows=rows, shown=show_suspects(result, folder), files=files)
+
+    record(config, job, config.order, decide, facts={"runs": [known_place(folder) for folder in folders]})
 
 
 def _open(folder: Path, *, unseen: bool) -> HeldOut:
@@ -64,18 +56,3 @@ def _open(folder: Path, *, unseen: bool) -> HeldOut:
     if evaluated.shard is not None:
         raise ConfigError(expected("suspects", "runs", "to be whole runs", f"{folder}, a shard", "Merge them first."))
     return open_held_out(folder, evaluated.data, unseen=unseen)
-
-
-def _draw(folder: Path, runs: Sequence[HeldOut], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the crop of each suspect, into files named by rank."""
-    by_case = defaultdict[str, list[Mapping[str, Any]]](list)
-    for row in rows:
-        by_case[row["case_id"]].append(row)
-    make_folder(folder / CROPS)
-    for run in runs:
-        for index in (i for i, case_id in enumerate(run.dataset.case_ids) if case_id in by_case):
-            sample, target, probs = read_held_out(run, index)
-            labels = probs.argmax(axis=0) if len(probs) > 1 else (probs[0] > 0.5).astype("uint8")
-            for row in by_case[sample.case_id]:
-                picture = draw_crop(sample.image, target, labels, row, run.dataset.spec)
-                write_bytes(folder / CROPS / f"{row['rank']}.webp", picture)

@@ -1,27 +1,28 @@
 """`segmeter tune`: chooses threshold and post-processing on the validation split, with an honest interval."""
 
+from pathlib import Path
+
 from segmeter.cli.config.decision_schema import TuneConfig
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.decisions._recorded import Decision, record
+from segmeter.cli.runs.run_folder import Job
 from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
     TuneJob,
     note_tuned,
     refuse_test,
+    settings_table,
     stored_predictions,
     tune,
-    write_settings,
     write_tuned,
 )
-from segmeter.files import write_json
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.trained import read_checkpoints
-from segmeter.report.decisions import print_shown, show_tuned, write_shown
-from segmeter.report.html import write_report
+from segmeter.report.decisions import show_tuned
 from segmeter.threads import share_cores
 
 
@@ -50,16 +51,17 @@ def run(config: TuneConfig, job: Job) -> None:
         facts["precision"] = predictor.precision
     else:
         predictions, inference = stored_predictions(config.probs, dataset, facts)
-    with open_run(config, job, facts=facts) as folder:
+
+    def decide(folder: Path) -> Decision:
         result = tune(TuneJob(predictions=predictions, dataset=dataset, metrics=metrics, settings=settings))
-        write_json(folder / "tune.json", result)
-        write_settings(folder / "tune.parquet", result)
         tuned = folder / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."
         write_tuned(tuned, settings.every[result["chosen"]], inference, note)
         note_tuned(checkpoint.folders, tuned, result, dataset)
-        shown = show_tuned(result)
-        write_shown(folder, "tune", shown)
-        note_done(folder, {result["by"]: result["score"]})
-        page = write_report(folder)
-    print_shown(shown, {"figures": folder / "tune.json", "tuned": tuned, "report": page})
+        numbers = {result["by"]: result["score"]}
+        files = {"tuned": tuned}
+        return Decision(
+            result=result, rows=settings_table(result), shown=show_tuned(result), files=files, numbers=numbers
+        )
+
+    record(config, job, "tune", decide, facts=facts)

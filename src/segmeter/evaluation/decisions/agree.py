@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
@@ -27,7 +26,7 @@ from segmeter.evaluation.pairing import MaskPair, mask_files
 from segmeter.export.config import ExportConfig
 from segmeter.export.formats import write_npy
 from segmeter.export.writer import Writer
-from segmeter.files import atomic_write, make_folder, safe_id
+from segmeter.files import make_folder, safe_id
 from segmeter.metrics.arrays import plain
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -43,9 +42,7 @@ from segmeter.metrics.summary.agreement import (
     lay_out_readings,
     summarise_agreement,
 )
-from segmeter.records import read_run
 
-TABLE = "agree.parquet"
 _BYTES = 24  # per pixel and reader: labels, votes and the temporary arrays of one comparison
 
 
@@ -91,20 +88,13 @@ def check_readers(data: LabelsConfig) -> None:
     ConfigError
         With a line for each.
     """
-    given = {
-        "data.invalid": ("to be error, as every value of a reader is a class", data.invalid == "count", data.invalid),
-        "data.instances": (
-            "to be true or false, as readers have no sides",
-            isinstance(data.instances, str),
-            data.instances,
-        ),
-        "data.resample": (
-            "to be refuse, as no reader's grid is the reference",
-            data.resample != "refuse",
-            data.resample,
-        ),
+    wrong = {
+        "data.invalid": (data.invalid == "count", "to be error, as every value of a reader is a class"),
+        "data.instances": (isinstance(data.instances, str), "to be true or false, as readers have no sides"),
+        "data.resample": (data.resample != "refuse", "to be refuse, as no reader's grid is the reference"),
     }
-    if problems := [expected("config", key, rule, value) for key, (rule, wrong, value) in given.items() if wrong]:
+    values = {"data.invalid": data.invalid, "data.instances": data.instances, "data.resample": data.resample}
+    if problems := [expected("config", key, rule, values[key]) for key, (found, rule) in wrong.items() if found]:
         raise ConfigError(problems)
 
 
@@ -119,11 +109,9 @@ def name_readers(keys: AgreeKeys) -> tuple[dict[str, Path], dict[str, Path]]:
         Fewer than two readers, one place twice, or a model that is not among them.
     """
     places = [*keys.folders, *keys.runs]
-    names = short_names([place.resolve() for place in places])
-    problems = []
-    if twice := sorted(
-        {str(place) for place in places if [each.resolve() for each in places].count(place.resolve()) > 1}
-    ):
+    resolved, problems = [place.resolve() for place in places], list[str]()
+    names = short_names(resolved)
+    if twice := sorted({str(place) for place in resolved if resolved.count(place) > 1}):
         problems.append(expected("agree", "folders and runs", "to be different places", f"{some(twice)} twice"))
     asked = set(keys.models) or set(names[len(keys.folders) :] if keys.folders else ())
     if unknown := sorted(asked - set(names)):
@@ -149,17 +137,8 @@ def masks_of_run(folder: Path) -> Path:
     masks = folder / "predictions" / "labels"
     if masks.is_dir():
         return masks
-    try:
-        command = read_run(folder).get("command", "")
-    except (OSError, InputError):
-        command = ""
-    remedy = (
-        "Give the folder of masks itself in folders=."
-        if command == "score"
-        else "Run it again, and keep its label maps."
-    )
-    given = f"{folder}, {f'a run of {command}' if command else 'which is no run'}"
-    raise DataError(expected("agree", "runs", "to hold predictions/labels", given, remedy))
+    remedy = "Give runs of eval or predict that kept their label maps; folders=[...] takes any folders of masks."
+    raise DataError(expected("agree", "runs", "to hold predictions/labels", folder, remedy))
 
 
 def find_cases(
@@ -205,53 +184,42 @@ def find_cases(
     return cases, sorted(left_out)
 
 
-def agree(job: AgreeJob, folder: Path) -> dict[str, Any]:
-    """Compare all readers, and write agree.parquet and the consensus maps into a folder.
+def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
+    """Compare all readers, and write the consensus maps into a folder.
 
     Returns
     -------
-    dict
+    tuple
         The content of agree.json, see `segmeter.metrics.summary.agreement.Agreement`, with ``places`` of the readers,
-        ``left_out`` and ``consensus``.
+        ``left_out`` and ``consensus``; and the scores of each comparison of each case.
 
     Raises
     ------
     DataError
         Files can't be read or don't fit together, one line each.
     """
-    measured = _Measured(job, folder)
     rows: dict[Compared, list[CaseRow]] = {}
     tied: dict[str, list[float]] = {MAJORITY: [], REST: []}
-    for result in collect(measured, [*job.cases.items()], what="comparing"):
-        for key, row in result.rows.items():
+    for compared, shares in collect(_Comparing(job, folder), [*job.cases.items()], what="comparing"):
+        for key, row in compared.items():
             rows.setdefault(key, []).append(row)
-        for kind, share in result.tied.items():
+        for kind, share in shares.items():
             tied[kind].append(share)
-    shares = {kind: plain(np.mean(each)) if each else None for kind, each in tied.items()}
-    readings = Readings(readers=list(job.readers), models=list(job.models), rows=rows, tied=shares)
+    means = {kind: plain(np.mean(each)) if each else None for kind, each in tied.items()}
+    readings = Readings(readers=list(job.readers), models=list(job.models), rows=rows, tied=means)
     boards = lay_out_readings(readings, job.spec, job.metrics)
-    board = next(iter(boards.values()))
-    columns: dict[str, Any] = {"case_id": [], "reference": [], "reader": []}
-    for (reference, reader), one in boards.items():
-        for name, cells in zip(columns, (one.run.case_ids, [reference], [reader]), strict=True):
-            columns[name] += list(cells) * (1 if name == "case_id" else len(board.run.case_ids))
-    scores = {name: np.concatenate([one.values(name) for one in boards.values()]) for name in agreement_scores(board)}
-    with atomic_write(folder / TABLE) as file:
-        pq.write_table(pa.table({**columns, **{k: pa.array(v, from_pandas=True) for k, v in scores.items()}}), file)
+    tables = []
+    for (reference, reader), board in boards.items():
+        ids, names = board.run.case_ids, agreement_scores(board)
+        columns = {"case_id": ids, "reference": [reference] * len(ids), "reader": [reader] * len(ids)}
+        scores = {name: pa.array(board.values(name), from_pandas=True) for name in names}
+        tables.append(pa.table(columns | scores))
     places = {name: str(place) for name, place in (*job.readers.items(), *job.models.items())}
     more = {"places": places, "left_out": list(job.left_out), "consensus": list(job.keys.consensus)}
-    return summarise_agreement(readings, boards) | more
+    return summarise_agreement(readings, boards) | more, pa.concat_tables(tables)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Compared:
-    """The rows of one case, and the shares of its pixels without a majority."""
-
-    rows: dict[Compared, CaseRow]
-    tied: dict[str, float]
-
-
-class _Measured:
+class _Comparing:
     """Compares the readers of one case at a time; threads share it."""
 
     def __init__(self, job: AgreeJob, folder: Path) -> None:
@@ -260,7 +228,8 @@ class _Measured:
         self._measures = build_measures(job.metrics, self.spec)
         self._room = Room()
 
-    def __call__(self, case: tuple[str, list[tuple[Path, ...]]]) -> _Compared:
+    def __call__(self, case: tuple[str, list[tuple[Path, ...]]]) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
+        """The rows of one case, and the shares of its pixels without a majority."""
         case_id, files = case
         paths = tuple(path for each in files for path in each)
         in_time = TimeLimit(seconds=self.job.reading.timeout_s, case_id=case_id, files=paths)
@@ -269,42 +238,42 @@ class _Measured:
         what, remedy = f"case {case_id!r}", "Free memory, or cut the masks into tiles."
         with self._room.hold(pixels * len(paths) * _BYTES, what=what, remedy=remedy):
             maps, spacing = in_time(partial(self._reader.load_readers, case_id, files))
-            known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
-            found = self._compare(maps)
-            return replace(found, rows={key: replace(row, **known) for key, row in found.rows.items()})
+            rows, tied = self._compare(maps)
+        known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
+        return {key: replace(row, **known) for key, row in rows.items()}, tied
 
-    def _compare(self, given: list[CaseMaps]) -> _Compared:
+    def _compare(self, given: list[CaseMaps]) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
         """Measure every pair, and each map against the majority of all readers, and of the readers but itself."""
-        job, spec = self.job, self.spec
-        names, people = [*job.readers, *job.models], list(job.readers)
+        spec, names, people = self.spec, [*self.job.readers, *self.job.models], len(self.job.readers)
         void = np.any([spec.is_ignored(one.target) for one in given], axis=0)
         targets = [spec.ignoring(one.target, void) for one in given]
         labels = [np.where(void, 0, one.target).astype(spec.label_dtype) for one in given]
         rows: dict[Compared, CaseRow] = {}
-        for a, b in ((a, b) for a in range(len(given)) for b in range(len(given)) if a != b):
-            numbers: dict[str, Any] = {"target_instances": given[a].instances, "instances": given[b].instances}
-            maps = replace(given[a], target=targets[a], labels=labels[b], spec=self.spec, kept={}, **numbers)
-            if names[a] in people or names[b] in people:
-                rows[names[a], names[b]] = make_row(maps, self._measures)
-        if given[0].instances is not None:  # which objects a majority would have is not known
-            return _Compared(rows=rows, tied={})
-        every = majority_vote(targets[: len(people)], self.spec)
-        self._write(given[0].case_id, targets[: len(people)], every)
-        tied = {MAJORITY: self._share(every, void)}
-        rest = [majority_vote([*targets[:k], *targets[k + 1 : len(people)]], self.spec) for k in range(len(people))]
-        if len(people) > 2:
-            tied[REST] = float(np.mean([self._share(one, void) for one in rest]))
-        for place, name in enumerate(names):
-            others = rest[place] if place < len(people) else every
-            for kind, target in ((MAJORITY, every), (REST, others)):
-                if len(people) > 2 or place >= len(people):
-                    maps = replace(given[0], target=target, labels=labels[place], spec=self.spec, kept={})
-                    rows[kind, name] = make_row(maps, self._measures)
-        return _Compared(rows=rows, tied=tied)
 
-    def _share(self, consensus: NDArray[Any], void: NDArray[np.bool_]) -> float:
-        """The share of counted pixels that have no majority."""
-        return float((self.spec.is_ignored(consensus) & ~void).sum() / max(1, int((~void).sum())))
+        def measure(reference: str, target: NDArray[Any], b: int, a: int | None = None) -> None:
+            objects: dict[str, Any] = {"target_instances": None if a is None else given[a].instances}
+            objects["instances"] = None if a is None else given[b].instances
+            maps = replace(given[0], target=target, labels=labels[b], spec=spec, kept={}, **objects)
+            rows[reference, names[b]] = make_row(maps, self._measures)
+
+        for a, b in ((a, b) for a in range(len(given)) for b in range(len(given)) if a != b):
+            if min(a, b) < people:
+                measure(names[a], targets[a], b, a)
+        if given[0].instances is not None:  # which objects a majority would have is not known
+            return rows, {}
+        every = majority_vote(targets[:people], spec)
+        rest = [majority_vote([*targets[:k], *targets[k + 1 : people]], spec) for k in range(people)]
+        self._write(given[0].case_id, targets[:people], every)
+        for b in range(len(given)):
+            if people > 2 or b >= people:
+                measure(MAJORITY, every, b)
+                measure(REST, rest[b] if b < people else every, b)
+
+        def share(consensus: NDArray[Any]) -> float:  # of the counted pixels, without a majority
+            return float((spec.is_ignored(consensus) & ~void).sum() / max(1, int((~void).sum())))
+
+        tied = {MAJORITY: share(every)}
+        return rows, tied | ({REST: float(np.mean([*map(share, rest)]))} if people > 2 else {})
 
     def _write(self, case_id: str, maps: Sequence[NDArray[Any]], majority: NDArray[Any]) -> None:
         for kind in self.job.keys.consensus:

@@ -143,10 +143,6 @@ class SuspectsKeys(Config, title="config"):
     order: Literal["suspects", "label_next"] = "suspects"
     """The list to make: "suspects" ranks objects by the chance that their reference is wrong, "label_next" ranks images
     without a reference by how much their labels would tell."""
-    shown: Annotated[int, Unit("suspects")] = Field(60, ge=1, le=1000)
-    """Suspects with pictures on the page."""
-    exported: Annotated[int, Unit("suspects")] = Field(300, ge=1, le=100_000)
-    """Suspects in suspects.json and in the files for annotation tools; suspects.parquet has all of them."""
 
     @rule("runs")
     @classmethod

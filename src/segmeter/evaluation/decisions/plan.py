@@ -8,27 +8,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from segmeter.checks import expected, nearest
-from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import InputError
 from segmeter.evaluation.finished.compare import read_runs
-from segmeter.files import atomic_write
 from segmeter.metrics.arrays import FloatArray, divide, minus, plain
 from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.cases.table import CaseTable, order_rows
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.cases.table import order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import MEAN, is_overall
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import Columns, join_means, minus_means, split_means
 from segmeter.metrics.statistics.planning import Pilot, measure_pilot, resample_smaller
-from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
+from segmeter.metrics.summary.compare import lay_out
 from segmeter.metrics.summary.plan import Aims, PlanRow, make_plan, plan_row
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
-from segmeter.metrics.summary.slice_labels import order_labels, slice_labels
+from segmeter.metrics.summary.scoreboard import Scoreboard
+from segmeter.metrics.summary.slice_labels import order_labels
 
 _POINTS, _DRAWS = 4, 60  # sizes of smaller data sets that are drawn from the pilot, and how many of each
 _MOST_DRAWN = 400  # units of the largest of them
@@ -67,28 +63,20 @@ def plan_runs(
     try:
         named, spec, config = read_runs(folders, config, least=1)
         tables = {name: order_rows("plan", open_cases([folder]), spec) for name, folder in named.items()}
-        boards = _boards(tables, spec, config)
+        whole = lay_out(tables, spec, config, least=1)
     except InputError as error:  # runs are read as for a comparison
         raise type(error)([re.sub("^compare:", "plan:", line) for line in error.problems]) from error
-    first = next(iter(boards.values()))
-    chosen = _choose(first, scores)
-    rows = _plan_slice(list(boards.values()), chosen, aims, None)
-    for by, labels in slice_labels(first.run, spec, config).items():
+    boards = [*whole.boards.values()]
+    chosen = _choose(boards[0], scores)
+    rows = _plan_slice(boards, chosen, aims, None)
+    for by, labels in whole.labels.items():
         for value in order_labels(labels):
             members = [i for i, label in enumerate(labels) if label == value]
-            part = _boards({name: table.take(members) for name, table in tables.items()}, spec, config)
-            rows += _plan_slice(list(part.values()), chosen, aims, {"by": by, "value": value})
+            held = {name: table.take(members) for name, table in tables.items()}
+            part = lay_out(held, spec, config.replace(slice_by=()), least=1)
+            rows += _plan_slice([*part.boards.values()], chosen, aims, {"by": by, "value": value})
     found = {name: known_place(folder) for name, folder in named.items()}
     return make_plan(rows, found, config.cluster, aims)
-
-
-def _boards(tables: Mapping[str, CaseTable], spec: ClassSpec, config: MetricsConfig) -> dict[str, Scoreboard]:
-    regions = class_regions(spec, config.groups)
-    columns = {name: lay_out_run(rows, spec, regions) for name, rows in tables.items()}
-    check_same_cases(columns)
-    boards, _ = build_scoreboards(columns, spec, config)
-    check_same_spacing(columns, next(iter(boards.values())).names)
-    return boards
 
 
 def _choose(board: Scoreboard, scores: Sequence[str]) -> list[str]:
@@ -112,32 +100,26 @@ def _plan_slice(
     first, whole = boards[0], [name for name in dict.fromkeys(names) if name in boards[0].whole]
     means = [name for name in dict.fromkeys(names) if name in first.per_case]
     columns, statistic = _scores(boards, whole, means)
-    sizes = [_sizes(boards, name) for name in whole]
-    count = len(first.run.case_ids)
-    index = np.arange(count) if first.clusters is None else np.unique(first.clusters, return_inverse=True)[1]
-    n_units = int(index.max()) + 1
-    by_unit = [None if each is None else sum_by(index, n_units, each) for each in sizes]
+    count, n_units = len(first.run.case_ids), first.n_units
+    index = np.arange(count) if first.clusters is None else first.clusters
+    sizes = [sum_by(index, n_units, _sizes(boards, name)) for name in whole]
     options: dict[str, Any] = {"seed": first.config.seed, "interval": first.config.interval}
+    drawing: dict[str, Any] = {"resamples": first.config.bootstrap, "clusters": first.clusters}
+    effects = np.full(len(whole) + len(means), np.nan)
     with np.errstate(invalid="ignore"):
-        pilots, drawn = measure_pilot(
-            columns,
-            statistic,
-            [*by_unit, *[None] * len(means)],
-            resamples=first.config.bootstrap,
-            clusters=first.clusters,
-            **options,
-        )
-        effects = _design_effects(columns, statistic, drawn.replicates, first)
+        pilots, drawn = measure_pilot(columns, statistic, [*sizes, *[None] * len(means)], **drawing, **options)
+        if first.clusters is not None:  # by how many times the variance is larger than if cases were independent
+            alone = first.resample(columns, statistic, units=True)
+            effects = divide(drawn.replicates.var(axis=0), alone.replicates.var(axis=0))
         units = np.stack([sum_by(index, n_units, column) for column in columns], axis=1).astype(np.float64)
         smaller = sorted({max(5, min(n_units, _MOST_DRAWN) * (i + 1) // _POINTS) for i in range(_POINTS)})
         ends = resample_smaller(units, statistic, smaller, draws=_DRAWS, **options)
     rows = []
     for s, (kind, name) in enumerate([*(("dataset", one) for one in whole), *(("per_case", one) for one in means)]):
-        own = (ends[0][:, :, s], ends[1][:, :, s])
-        points = _drawn_points(pilots[s], smaller, own, aims)
-        effect = None if effects is None else plain(effects[s])
-        known: dict[str, Any] = {"score": name, "kind": kind, "n_cases": count, "part": part, "design_effect": effect}
-        rows.append(plan_row(pilots[s], aims, points=points, **known))
+        points = _drawn_points(pilots[s], smaller, (ends[0][:, :, s], ends[1][:, :, s]), aims)
+        known: dict[str, Any] = {"score": name, "kind": kind, "n_cases": count, "slice": part}
+        known["design_effect"] = None if first.clusters is None else plain(effects[s])
+        rows.append(plan_row(pilots[s], aims, points, **known))
     return sorted(rows, key=lambda row: names.index(row.score))
 
 
@@ -145,12 +127,8 @@ def _scores(
     boards: Sequence[Scoreboard], whole: Sequence[str], means: Sequence[str]
 ) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
     """Columns of one run or two, and a function from their sums (R, C) to the scores or differences (R, S)."""
-    pairs = (
-        [boards[0].means(means)]
-        if len(boards) == 1
-        else [boards[0].means(means, boards[1]), boards[1].means(means, boards[0])]
-    )
-    parts = [*(board.columns for board in boards), *pairs]
+    pairs = zip(boards, boards[::-1], strict=True)
+    parts = [*(board.columns for board in boards), *(one.means(means, other) for one, other in pairs)]
     ends = np.cumsum([part.width for part in parts])[:-1]
 
     def score(sums: FloatArray) -> FloatArray:
@@ -186,16 +164,6 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
     return np.mean(found, axis=0) if found else np.zeros(len(boards[0].run.case_ids))
 
 
-def _design_effects(
-    columns: Columns, statistic: Callable[[FloatArray], FloatArray], replicates: FloatArray, board: Scoreboard
-) -> FloatArray | None:
-    """Compute how many times larger the variance of each score is than if cases were independent."""
-    if board.clusters is None:
-        return None
-    alone = board.resample(Columns.of(np.stack(list(columns), axis=1)), statistic, units=True)
-    return divide(replicates.var(axis=0), alone.replicates.var(axis=0))
-
-
 def _drawn_points(
     pilot: Pilot, sizes: Sequence[int], ends: tuple[FloatArray, FloatArray], aims: Aims
 ) -> dict[int, tuple[float | None, float | None]]:
@@ -213,12 +181,11 @@ def _drawn_points(
     return points
 
 
-def write_points(path: Path, plan: Mapping[str, Any]) -> None:
-    """Write the points of every curve as a Parquet table, one row each."""
+def points_table(plan: Mapping[str, Any]) -> pa.Table:
+    """The points of every curve, one row each."""
     points = []
     for row in plan["rows"]:
         part = row["slice"] or {}
         of = {"score": row["score"], "kind": row["kind"], "slice_by": part.get("by"), "slice": part.get("value")}
         points += [of | point for point in row["curve"]]
-    with atomic_write(path) as file:
-        pq.write_table(pa.Table.from_pylist(points), file)
+    return pa.Table.from_pylist(points)

@@ -2,44 +2,46 @@
 
 import json
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.evaluation.decisions.config import SuspectsKeys
 from segmeter.evaluation.decisions.held_out import HeldOut, read_held_out
 from segmeter.evaluation.drive import collect
 from segmeter.export.objects import encode_coco, encode_geojson
-from segmeter.files import atomic_write, make_folder, write_bytes, write_json
+from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.metrics.arrays import FloatArray, divide
-from segmeter.metrics.objects.planted import SHARE, calibrate, chance_of, match_planted, plant_errors
-from segmeter.metrics.objects.suspects import DRAWN, KINDS, Suspect, confidence_sums, find_suspects
+from segmeter.metrics.objects.planted import SHARE, find_chances, match_planted, plant_errors
+from segmeter.metrics.objects.suspects import CROPS, DRAWN, KINDS, Kind, Suspect, confidence_sums, find_suspects
 from segmeter.records import Form
 
 SCHEMA = 1  # of suspects.json
-TABLE, COCO, OUTLINES = "suspects.parquet", "suspects.coco.json", "suspects"
+COCO, OUTLINES = "suspects.coco.json", "suspects"
 ROUNDS = 3  # copies of a reference with planted errors
-_TEXTS, _WHOLE = ("case_id", "kind", "given", "suggested"), ("top", "left", "height", "width", "size")
+_LISTED, _DRAWN = 300, 60  # suspects in suspects.json and in the files of annotation tools, and those with a crop
 _SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in _TEXTS),
+        *((name, pa.string()) for name in ("case_id", "kind", "given", "suggested")),
         ("score", pa.float64()),
-        *((name, pa.int64()) for name in _WHOLE),
+        *((name, pa.int64()) for name in ("top", "left", "height", "width", "size")),
         ("run", pa.string()),
     ]
 )
+
+Job = tuple[HeldOut, int]  # a run, and the place of a case in its data set
+Row = Mapping[str, Any]  # of the table of suspects
+Drawing = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], Row, ClassSpec], bytes]
+"""Image, reference, labels of the model, row and classes, to the picture of a suspect."""
 
 
 class Suspects(Form):
@@ -58,24 +60,18 @@ class Suspects(Form):
     pixels), ``size`` (pixels) and ``size_z``, how unusual that is for its class."""
 
 
-Job = tuple[HeldOut, int]  # a run, and the place of a case in its data set
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Studied:
-    """The suspects of a case, the scores of planted errors by kind, and how many were planted and found."""
-
-    rows: pa.Table
-    scores: dict[str, list[float]]
-    planted: Counter[str]
-    recovered: Counter[str]
-
-
-def find_in_runs(runs: Sequence[HeldOut], keys: SuspectsKeys, seed: int, folder: Path) -> dict[str, Any]:
-    """Rank the suspects of all runs, and write suspects.parquet, outlines and the COCO file into a folder.
+def find_in_runs(
+    runs: Sequence[HeldOut], seed: int, folder: Path, draw: Drawing | None = None
+) -> tuple[dict[str, Any], pa.Table]:
+    """Rank the suspects of all runs, and write outlines, crops and the COCO file into a folder.
 
     Cases are studied one after another; only numbers stay in memory. Scores become chances by planted errors: the same
     search runs on copies of the references in which a share of the objects was changed.
+
+    Returns
+    -------
+    tuple
+        The content of suspects.json, see `Suspects`, and the table of all suspects, the likeliest first.
 
     Raises
     ------
@@ -86,21 +82,19 @@ def find_in_runs(runs: Sequence[HeldOut], keys: SuspectsKeys, seed: int, folder:
     """
     _check_together(runs)
     confidence, jobs = usual_confidence(runs), _jobs(runs)
-    tables, scores = [_SCHEMA.empty_table()], defaultdict[str, list[float]](list)
-    planted, recovered = Counter[str](), Counter[str]()
-    for one in collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"):
-        tables.append(one.rows)
-        planted += one.planted
-        recovered += one.recovered
-        for kind, found in one.scores.items():
-            scores[kind] += found
+    tables, scores = [_SCHEMA.empty_table()], dict[Kind, list[float]](zip(KINDS, ([], [], [], []), strict=True))
+    recovered: dict[Kind, list[bool]] = {kind: [] for kind in KINDS}  # of each planted error, whether it has a suspect
+    for table, hits, errors in collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"):
+        tables.append(table)
+        for kind, score in hits:
+            scores[kind].append(score)
+        for kind, known in errors:
+            recovered[kind].append(known)
     rows = _rank(pa.concat_tables(tables), scores)
-    with atomic_write(folder / TABLE) as file:
-        pq.write_table(rows, file)
-    first = rows.slice(0, keys.exported).to_pylist()
-    _write_outlines(folder, runs, first, confidence)
+    first = rows.slice(0, _LISTED).to_pylist()
+    _write_files(folder, jobs, first, confidence, draw)
     kinds, chances = rows["kind"].to_numpy(), rows["chance"].to_numpy()
-    return {
+    result = {
         "schema": SCHEMA,
         "n_cases": len(jobs),
         "classes": list(runs[0].dataset.spec.names),
@@ -110,13 +104,14 @@ def find_in_runs(runs: Sequence[HeldOut], keys: SuspectsKeys, seed: int, folder:
             kind: {
                 "found": int((kinds == kind).sum()),
                 "expected": float(chances[kinds == kind].sum()),
-                "planted": planted[kind],
-                "recovered": recovered[kind] / planted[kind] if planted[kind] else None,
+                "planted": len(known),
+                "recovered": sum(known) / len(known) if known else None,
             }
-            for kind in KINDS
+            for kind, known in recovered.items()
         },
         "suspects": [{key: value for key, value in row.items() if key != "run"} for row in first],
     }
+    return result, rows
 
 
 def _jobs(runs: Sequence[HeldOut]) -> list[Job]:
@@ -129,8 +124,8 @@ def _check_together(runs: Sequence[HeldOut]) -> None:
         if run.dataset.spec.names != first.names or run.dataset.spec.task != first.task:
             problems.append(expected("suspects", "runs", "to have the same classes", f"others in {run.folder}"))
         if shared := [case_id for case_id in run.dataset.case_ids if case_id in seen]:
-            rule = "to share no case"
-            problems.append(expected("suspects", "runs", rule, f"{some(shared)} in {seen[shared[0]]} and {run.folder}"))
+            given = f"{some(shared)} in {seen[shared[0]]} and {run.folder}"
+            problems.append(expected("suspects", "runs", "to share no case", given))
         seen |= dict.fromkeys(run.dataset.case_ids, run.folder)
     if problems:
         raise InputError(problems)
@@ -144,48 +139,52 @@ def usual_confidence(runs: Sequence[HeldOut]) -> FloatArray:
     DataError
         Files can't be read or don't fit together, one line each.
     """
-    total = np.zeros((2, runs[0].dataset.spec.num_classes))
-    for sums in collect(_confidence, _jobs(runs), what="reading probabilities"):
-        total += sums
-    return divide(*total)
+
+    def sums_of(job: Job) -> NDArray[np.float64]:
+        _, target, probs = read_held_out(*job)
+        return confidence_sums(target, probs, job[0].dataset.spec)
+
+    return divide(*sum(collect(sums_of, _jobs(runs), what="reading probabilities"), np.zeros((2, 1))))
 
 
-def _confidence(job: Job) -> NDArray[np.float64]:
-    _, target, probs = read_held_out(*job)
-    return confidence_sums(target, probs, job[0].dataset.spec)
-
-
-def _study(job: Job, *, confidence: FloatArray, seed: int) -> _Studied:
+def _study(
+    job: Job, *, confidence: FloatArray, seed: int
+) -> tuple[pa.Table, list[tuple[Kind, float]], list[tuple[Kind, bool]]]:
+    """The suspects of a case; the scores of those that lie on planted errors; and which planted errors have one."""
     sample, target, probs = read_held_out(*job)
     spec, case_id = job[0].dataset.spec, sample.case_id
     found = find_suspects(target, probs, spec, instances=sample.instances, confidence=confidence)
-    rows = [[case_id, one.kind, *_said(one, spec), str(job[0].folder)] for one in found]
     rng = np.random.default_rng([seed, zlib.crc32(case_id.encode("utf-8", "surrogateescape"))])
-    scores, planted, recovered = defaultdict[str, list[float]](list), Counter[str](), Counter[str]()
+    scores, known = list[tuple[Kind, float]](), list[tuple[Kind, bool]]()
     for _ in range(ROUNDS):
         changed, instances, errors = plant_errors(target, spec, rng, share=SHARE, instances=sample.instances)
         there = find_suspects(changed, probs, spec, instances=instances, confidence=confidence)
-        hits, known = match_planted(there, errors, target.shape)
-        for one in (one for one, hit in zip(there, hits, strict=True) if hit):
-            scores[one.kind].append(one.score)
-        planted.update(error.kind for error in errors)
-        recovered.update(error.kind for error, hit in zip(errors, known, strict=True) if hit)
-    table = pa.Table.from_pylist([dict(zip(_SCHEMA.names, row, strict=True)) for row in rows], _SCHEMA)
-    return _Studied(rows=table, scores=scores, planted=planted, recovered=recovered)
+        hits, recovered = match_planted(there, errors, target.shape)
+        scores += [(one.kind, one.score) for one, hit in zip(there, hits, strict=True) if hit]
+        known += [(error.kind, bool(hit)) for error, hit in zip(errors, recovered, strict=True)]
+    rows = []
+    for one in found:
+        place = (one.top, one.left, *one.mask.shape, one.size)
+        row = (
+            case_id,
+            one.kind,
+            spec.names[one.given],
+            spec.names[one.suggested],
+            one.score,
+            *place,
+            str(job[0].folder),
+        )
+        rows.append(dict(zip(_SCHEMA.names, row, strict=True)))
+    return pa.Table.from_pylist(rows, _SCHEMA), scores, known
 
 
-def _said(one: Suspect, spec: ClassSpec) -> list[Any]:
-    names = [spec.names[one.given], spec.names[one.suggested]]
-    return [*names, one.score, one.top, one.left, *one.mask.shape, one.size]
-
-
-def _rank(rows: pa.Table, scores: Mapping[str, list[float]]) -> pa.Table:
+def _rank(rows: pa.Table, scores: Mapping[Kind, list[float]]) -> pa.Table:
     """Give each row its chance and the unusualness of its size, and put the likeliest first."""
     kinds, given, suggested = (rows[name].to_numpy() for name in ("kind", "given", "suggested"))
     found, chance, unusual = rows["score"].to_numpy(), np.zeros(len(rows)), np.zeros(len(rows))
     for kind in KINDS:
         mine = kinds == kind
-        chance[mine] = chance_of(found[mine], *calibrate(found[mine], np.array(scores[kind]), ROUNDS))
+        chance[mine] = find_chances(found[mine], np.array(scores[kind]), ROUNDS)
     named, logs = np.where(kinds == "missing", suggested, given), np.log(np.maximum(rows["size"].to_numpy(), 1))
     for name in set(named):  # how far a size is from the median of its class, in robust standard deviations of its log
         away = logs[named == name] - np.median(logs[named == name])
@@ -197,7 +196,7 @@ def _rank(rows: pa.Table, scores: Mapping[str, list[float]]) -> pa.Table:
 
 
 def regions_of_case(
-    run: HeldOut, index: int, rows: Sequence[Mapping[str, Any]], confidence: FloatArray
+    run: HeldOut, index: int, rows: Sequence[Row], confidence: FloatArray
 ) -> tuple[Any, NDArray[Any], list[Suspect]]:
     """Read a case again, with the regions of its rows, in their order."""
     sample, target, probs = read_held_out(run, index)
@@ -208,31 +207,37 @@ def regions_of_case(
     return sample, probs, [known[key] for key in keys]
 
 
-def _write_outlines(
-    folder: Path, runs: Sequence[HeldOut], rows: Sequence[Mapping[str, Any]], confidence: FloatArray
+def _write_files(
+    folder: Path, jobs: Sequence[Job], rows: Sequence[Row], confidence: FloatArray, draw: Drawing | None
 ) -> None:
-    """Write one GeoJSON file per case, for QuPath, and one COCO data set, for CVAT and Label Studio."""
-    by_case = defaultdict[str, list[Mapping[str, Any]]](list)
+    """Write for each case one GeoJSON file, for QuPath; for all one COCO data set; and the crops of the first rows."""
+    by_case = defaultdict[str, list[Row]](list)
     for row in rows:
         by_case[row["case_id"]].append(row)
     images, annotations = list[dict[str, Any]](), list[dict[str, Any]]()
     make_folder(folder / OUTLINES)
-    for run in runs:
-        for index, case_id in enumerate(run.dataset.case_ids):
-            if case_id not in by_case:
-                continue
-            sample, _, regions = regions_of_case(run, index, by_case[case_id], confidence)
-            kinds, numbers = np.zeros((2, *sample.image.shape[:2]), np.int32)
-            for number, one in reversed([*enumerate(regions, start=1)]):  # the likeliest stay on top
-                kinds[one.box][one.mask] = 1 + KINDS.index(one.kind)
-                numbers[one.box][one.mask] = number
-            maps = (kinds.astype(np.uint8), numbers, DRAWN)
-            write_bytes(folder / OUTLINES / f"{case_id}.geojson", encode_geojson(case_id, *maps))
-            size = {"height": sample.image.shape[0], "width": sample.image.shape[1]}
-            images.append({"id": len(images) + 1, "file_name": run.dataset.pairs[index].image.name, **size})
-            for entry in json.loads(encode_coco(case_id, *maps)):
-                chance = by_case[case_id][entry["id"] - 1]["chance"]
-                own = {"id": len(annotations) + 1, "image_id": len(images), "iscrowd": 0, "score": chance}
-                annotations.append({**entry, **own})
+    make_folder(folder / CROPS)
+    for run, index in jobs:
+        case_id, spec = run.dataset.case_ids[index], run.dataset.spec
+        if case_id not in by_case:
+            continue
+        sample, probs, regions = regions_of_case(run, index, by_case[case_id], confidence)
+        labels = probs.argmax(axis=0) if len(probs) > 1 else probs[0] > 0.5
+        for row in by_case[case_id] if draw else ():
+            if draw and row["rank"] <= _DRAWN:
+                picture = draw(sample.image, sample.target, labels.astype(spec.label_dtype), row, spec)
+                write_bytes(folder / CROPS / f"{row['rank']}.webp", picture)
+        kinds, numbers = np.zeros((2, *sample.image.shape[:2]), np.int32)
+        for number, one in reversed([*enumerate(regions, start=1)]):  # the likeliest stay on top
+            kinds[one.box][one.mask] = 1 + KINDS.index(one.kind)
+            numbers[one.box][one.mask] = number
+        maps = (kinds.astype(np.uint8), numbers, DRAWN)
+        write_bytes(folder / OUTLINES / f"{case_id}.geojson", encode_geojson(case_id, *maps))
+        size = {"height": sample.image.shape[0], "width": sample.image.shape[1]}
+        images.append({"id": len(images) + 1, "file_name": run.dataset.pairs[index].image.name, **size})
+        for entry in json.loads(encode_coco(case_id, *maps)):
+            chance = by_case[case_id][entry["id"] - 1]["chance"]
+            own = {"id": len(annotations) + 1, "image_id": len(images), "iscrowd": 0, "score": chance}
+            annotations.append({**entry, **own})
     names = [{"id": number, "name": name} for number, name in enumerate(DRAWN.names) if number]
     write_json(folder / COCO, {"images": images, "categories": names, "annotations": annotations})

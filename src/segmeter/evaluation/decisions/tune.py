@@ -7,14 +7,13 @@ import logging
 import pickle
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from segmeter.checks import expected
@@ -22,13 +21,13 @@ from segmeter.data.dataset import Dataset
 from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
-from segmeter.files import atomic_write, write_bytes, write_json
+from segmeter.evaluation.evaluate import measure_prediction
+from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
-from segmeter.metrics.measures.row import make_row
+from segmeter.metrics.measures.protocol import Measure, build_measures
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 from segmeter.metrics.summary.tune import tune_boards
 from segmeter.parallel import map_in_threads
@@ -87,9 +86,8 @@ def tune(job: TuneJob) -> dict[str, Any]:
     found = map_in_threads(partial(_rows, job, measures=measures), job.predictions, name="measure")
     with tempfile.TemporaryFile() as file:
         places = [_keep(rows, file) for rows in track(found, "tuning", len(job.dataset))]
-        boards = (_board(job, file, of_setting) for of_setting in zip(*places, strict=True))
         return tune_boards(
-            boards,
+            (_board(job, file, of_setting) for of_setting in zip(*places, strict=True)),
             [{key: str(value) for key, value in one.values.items()} for one in settings.every],
             by=str(job.metrics.headline),
             usual=settings.usual,
@@ -118,30 +116,18 @@ def _board(job: TuneJob, file: IO[bytes], places: Iterable[int]) -> Scoreboard:
 
 def _rows(job: TuneJob, prediction: Prediction, *, measures: Sequence[Measure]) -> list[CaseRow]:
     """The row of a case under each setting: of counts alone, or of everything if the metrics need more."""
-    sample, spec, settings, probs = prediction.sample, job.dataset.spec, job.settings, prediction.probs
-    target = sample.target
-    if not isinstance(target, np.ndarray):
+    sample, spec, given = prediction.sample, job.dataset.spec, {"labels": prediction.labels, "probs": prediction.probs}
+    if not isinstance(sample.target, np.ndarray):
         rule = "to have a target that fits into memory"
         raise InputError(expected("tune", "data", rule, f"case {sample.case_id!r} without one"))
-    levels = settings.levels(probs) if len(settings.thresholds) and probs is not None else prediction.labels
-    height, width = target.shape[-2:]
+    height, width = sample.target.shape[-2:]
     if not measures:
-        counts = count_settings(levels, target, settings, spec, probs=probs)
+        counts = count_settings(sample.target, job.settings, spec, **given)
         return [CaseRow(case_id=sample.case_id, height=height, width=width, counts=each) for each in counts]
-    spacing = job.metrics.spacing
-    maps = CaseMaps(
-        case_id=sample.case_id,
-        target=target,
-        labels=target,
-        spacing=spacing or (1.0, 1.0),
-        spec=spec,
-        target_instances=sample.instances,
-    )
     rows = []
-    for setting in settings.every:
-        cleaned = run_steps(labels_at(levels, setting, settings, spec), setting.steps, spec, probs)
-        own = replace(maps, labels=cleaned.labels, instances=cleaned.instances, kept={})
-        rows.append(replace(make_row(own, measures), spacing=spacing))
+    for setting in job.settings.every:
+        cleaned = run_steps(labels_at(setting, spec, **given), setting.steps, spec, prediction.probs)
+        rows.append(measure_prediction(job.metrics, measures, spec, prediction, cleaned))
     return rows
 
 
@@ -190,16 +176,15 @@ def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: 
     write_bytes(path, f"# {note}\n{yaml.safe_dump(content, sort_keys=False)}".encode())
 
 
-def write_settings(path: Path, result: Mapping[str, Any]) -> None:
-    """Write every setting with its score as a Parquet table, one row each."""
+def settings_table(result: Mapping[str, Any]) -> pa.Table:
+    """Every setting with its score, one row each."""
     rows = []
     for s, one in enumerate(result["settings"]):
         numbers = {"score": one["score"], "low": one["ci95"][0], "high": one["ci95"][1], "gain": one["gain"]}
         known = {name: None if value is None else float(value) for name, value in numbers.items()}  # "inf" too
         marks = {"share": one["share"], "chosen": s == result["chosen"], "usual": s == result["usual"]}
         rows.append(one["values"] | known | marks)
-    with atomic_write(path) as file:
-        pq.write_table(pa.Table.from_pylist(rows), file)
+    return pa.Table.from_pylist(rows)
 
 
 def note_tuned(checkpoints: Sequence[Path], tuned: Path, result: Mapping[str, Any], dataset: Dataset) -> None:

@@ -20,6 +20,12 @@ from segmeter.metrics.summary.compare import SCHEMA, compare_laid_out, lay_out
 from segmeter.metrics.summary.summarise import count_effective, note_resampling
 from segmeter.records import Summary, read_json
 
+_CONVENTION, _CLUSTER = "metrics.convention", "metrics.cluster"
+_MEANS = "classes in means (metrics.background)"
+_REMEDIES = {
+    _CLUSTER: "Set metrics.cluster for the comparison.",
+    _MEANS: "Set metrics.background as it was in the runs; if they differ, measure one again.",
+}
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}_\d{6}_(?=.)")
 
 
@@ -96,14 +102,75 @@ def read_runs(
     named = name_runs(folders, least=least)
     summaries = {name: _summary(folder, config) for name, folder in named.items()}
     specs = {name: read_spec(folder) for name, folder in named.items()}
-    spec = next(iter(specs.values()))
-    problems = _spec_problems(specs)
-    problems += [] if problems else _convention_problems(summaries, spec, config)
-    config = _inherit(summaries, config, problems)
+    first, spec = next(iter(specs.items()))
+    measured = {name: {one["name"]: one for one in run.get("measure_settings", ())} for name, run in summaries.items()}
+    shared = [measure for measure in measured[first] if all(measure in run for run in measured.values())]
+    known = [measured[first][measure] for measure in shared if measure in MEASURES.names()]
+    problems = _differences({name: each.meaning for name, each in specs.items()}, {})
+    if not problems:
+        asked = {_CONVENTION: config.convention, _MEANS: [spec.names[k] for k in mean_classes(config, spec)]}
+        facts = {
+            name: {
+                _CONVENTION: run["convention"],
+                _MEANS: run.get("mean_classes", list(spec.names)),
+                **({} if config.cluster else {_CLUSTER: run["bootstrap"]["cluster"]}),
+                **{f"metrics.measures.{one}.{key}": v for one in shared for key, v in measured[name][one].items()},
+            }
+            for name, run in summaries.items()
+        }
+        problems = _differences(facts, asked) + _outdated(first, known)
     if problems:
         raise InputError(problems)
+    config = _inherit(list(summaries.values()), config, known)
     check_metrics(config, spec)
     return named, spec, config
+
+
+def _differences(facts: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str]:
+    """Name what runs don't share with the first one, or with what is asked of all."""
+    first, one = next(iter(facts.items()))
+    return [
+        expected(
+            "compare",
+            "runs",
+            f"to have the same {what}, as {'this comparison' if what in asked else repr(first)} with {_shown(value)}",
+            f"{_shown(each.get(what))} in {name!r}",
+            _REMEDIES.get(what, ""),
+        )
+        for name, each in facts.items()
+        for what, value in {**one, **asked}.items()
+        if each.get(what) != value
+    ]
+
+
+def _outdated(first: str, settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name options of measures that this version does not have."""
+    rule, problems = "to have options of this version", list[str]()
+    for one in settings:
+        options = MEASURES.schema(one["name"]).model_fields
+        unknown = [key for key in one if key not in options]
+        problems += [
+            expected("compare", "runs", rule, f"{key!r} in {first!r}", nearest(key, options)) for key in unknown
+        ]
+    return problems
+
+
+def _inherit(
+    summaries: Sequence[Mapping[str, Any]], config: MetricsConfig, measures: Sequence[Mapping[str, Any]]
+) -> MetricsConfig:
+    """Take clusters, measures, groups and headline from the runs, which share them, where none are given."""
+    headlines = {run.get("headline_score") for run in summaries}
+    groups = [{name: tuple(one["classes"]) for name, one in run.get("per_group", {}).items()} for run in summaries]
+    return config.replace(
+        headline=config.headline or (headlines.pop() if len(headlines) == 1 else None),
+        cluster=config.cluster or summaries[0]["bootstrap"]["cluster"],
+        measures=tuple(
+            MEASURES.schema(one["name"])(**{k: tuple(v) if isinstance(v, list) else v for k, v in one.items()})
+            for one in measures
+        ),
+        groups=config.groups
+        or {name: held for name, held in groups[0].items() if all(other.get(name) == held for other in groups)},
+    )
 
 
 def name_runs(folders: Sequence[Path], *, least: int = 2) -> dict[str, Path]:
@@ -145,86 +212,6 @@ def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
     return summary
 
 
-def _spec_problems(specs: Mapping[str, ClassSpec]) -> list[str]:
-    """Name the differences between the labels of the runs; colours may differ, as they change no metric."""
-    (first, spec), *others = specs.items()
-    problems = []
-    for name, other in others:
-        for what, value in spec.meaning.items():
-            wanted, given = _shown(value), _shown(other.meaning[what])
-            if wanted != given:
-                rule = f"to have the same {what}, as {first!r} with {wanted}"
-                problems.append(expected("compare", "runs", rule, f"{given} in {name!r}"))
-    return problems
-
-
-def _convention_problems(
-    summaries: Mapping[str, Mapping[str, Any]], spec: ClassSpec, config: MetricsConfig
-) -> list[str]:
-    """Name differences in convention and means, as a comparison shows the metrics of the runs' own reports."""
-    means = [spec.names[k] for k in mean_classes(config, spec)]
-    problems = []
-    for name, summary in summaries.items():
-        if summary["convention"] != config.convention:
-            rule = f"to follow metrics.convention={config.convention}"
-            problems.append(expected("compare", "runs", rule, f"{summary['convention']} in {name!r}"))
-        if summary.get("mean_classes", list(spec.names)) != means:
-            rule = f"to take means over {_shown(means)} (metrics.background={str(config.background).lower()})"
-            given = f"means over {_shown(summary['mean_classes'])} in {name!r}"
-            remedy = "Set metrics.background as it was in the runs; if they differ, measure one again."
-            problems.append(expected("compare", "runs", rule, given, remedy))
-    return problems
-
-
-def _inherit(summaries: Mapping[str, Mapping[str, Any]], config: MetricsConfig, problems: list[str]) -> MetricsConfig:
-    """Take clusters, measures and groups from the runs; add their differences to `problems`."""
-    (first, one), *others = summaries.items()
-    cluster = config.cluster or one["bootstrap"]["cluster"]
-    for name, other in others:
-        if config.cluster is None and other["bootstrap"]["cluster"] != cluster:
-            rule = f"to have the same metrics.cluster, as {first!r} with {cluster or 'none'}"
-            given = f"{other['bootstrap']['cluster'] or 'none'} in {name!r}"
-            problems.append(expected("compare", "runs", rule, given, "Set metrics.cluster for the comparison."))
-    settings = {name: {one["name"]: one for one in run.get("measure_settings", ())} for name, run in summaries.items()}
-    shared = [measure for measure in settings[first] if all(measure in run for run in settings.values())]
-    for measure in shared:
-        for name, _ in others:
-            wanted, given = settings[first][measure], settings[name][measure]
-            differing = [key for key in wanted if wanted[key] != given.get(key)]
-            if differing:
-                rule = f"to have the same metrics.measures.{measure}, as {first!r} with {_pairs(wanted, differing)}"
-                problems.append(expected("compare", "runs", rule, f"{_pairs(given, differing)} in {name!r}"))
-    known = [settings[first][measure] for measure in shared if measure in MEASURES.names()]
-    for one in known:
-        options = MEASURES.schema(one["name"]).model_fields
-        problems += [
-            expected(
-                "compare", "runs", "to have options of this version", f"{key!r} in {first!r}", nearest(key, options)
-            )
-            for key in one
-            if key not in options
-        ]
-    if problems:
-        raise InputError(problems)
-    headlines = {run.get("headline_score") for run in summaries.values()}
-    return config.replace(
-        headline=config.headline or (headlines.pop() if len(headlines) == 1 else None),
-        cluster=cluster,
-        measures=tuple(
-            MEASURES.schema(one["name"])(**{k: tuple(v) if isinstance(v, list) else v for k, v in one.items()})
-            for one in known
-        ),
-        groups=config.groups or _groups(summaries),
-    )
-
-
-def _groups(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """The groups of classes that all runs have."""
-    first, *others = ({name: tuple(one["classes"]) for name, one in run.get("per_group", {}).items()}
-                      for run in summaries.values())  # fmt: skip
-    return {name: held for name, held in first.items() if all(other.get(name) == held for other in others)}
-
-
 def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: str = "rank_by") -> dict[str, Any]:
     """The order of the runs by one metric, and which other metrics disagree.
 
@@ -247,9 +234,5 @@ def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: s
     return {"rank_by": chosen, "order": ranked[chosen], "other_orders": others}
 
 
-def _pairs(settings: Mapping[str, Any], keys: Sequence[str]) -> str:
-    return ", ".join(f"{key}={settings.get(key)}" for key in keys)
-
-
 def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else "none" if value is None else str(value)

@@ -149,11 +149,11 @@ def match_planted(
     return hits, recovered
 
 
-def calibrate(scores: FloatArray, planted: FloatArray, rounds: int) -> tuple[FloatArray, FloatArray]:
-    """Fit the chance of an error to the score, never falling: ascending scores, and the chance at each.
+def find_chances(scores: FloatArray, planted: FloatArray, rounds: int) -> FloatArray:
+    """The chance (N,) that each suspect is an error, which never falls as the score rises.
 
-    The chance is the number of errors that are expected at a score, if as many objects are wrong as were planted, over
-    the number of suspects there. Both are smoothed together, by isotonic regression.
+    It is the number of errors that are expected at a score, if as many objects are wrong as were planted, over the
+    number of suspects there. Both are smoothed together, by isotonic regression.
 
     Parameters
     ----------
@@ -166,25 +166,16 @@ def calibrate(scores: FloatArray, planted: FloatArray, rounds: int) -> tuple[Flo
 
     Examples
     --------
-    >>> steps, chances = calibrate(np.array([0.1, 0.2, 0.9]), np.array([0.2, 0.8, 0.9, 0.9]), 2)
-    >>> chance_of(np.array([0.1, 0.2, 0.9]), steps, chances).round(2).tolist()
+    >>> find_chances(np.array([0.1, 0.2, 0.9]), np.array([0.2, 0.8, 0.9, 0.9]), 2).round(2).tolist()
     [0.0, 0.5, 1.0]
     """
     if not len(scores):
-        return np.empty(0), np.empty(0)
-    every = np.concatenate([scores, planted])
+        return np.empty(0)
     errors = np.repeat([0.0, 1.0], [len(scores), len(planted)])
-    order = np.lexsort((errors, every))
     weights = np.repeat([1.0, 1 / rounds], [len(scores), len(planted)])
-    steps, place = np.unique(every[order], return_inverse=True)  # equal scores have one chance
-    total = np.bincount(place, weights[order])
-    shares = np.bincount(place, weights[order] * errors[order]) / total
+    _, place = np.unique(np.concatenate([scores, planted]), return_inverse=True)  # equal scores have one chance
+    total = np.bincount(place, weights)
     from scipy.optimize import isotonic_regression  # takes a sixth of a second to load, and is seldom needed
 
-    fitted = isotonic_regression(shares, weights=total).x
-    return steps, np.minimum(1, fitted / np.maximum(1 - fitted, 1e-9))
-
-
-def chance_of(scores: FloatArray, steps: FloatArray, chances: FloatArray) -> FloatArray:
-    """The chance at each score; 0 if nothing was fitted."""
-    return np.interp(scores, steps, chances) if len(steps) else np.zeros(len(scores))
+    fitted = isotonic_regression(np.bincount(place, weights * errors) / total, weights=total).x
+    return np.asarray(np.minimum(1, fitted / np.maximum(1 - fitted, 1e-9))[place[: len(scores)]])

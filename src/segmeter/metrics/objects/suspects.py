@@ -5,8 +5,8 @@ An "extra" object is in the reference, where the model sees background. A "missi
 Axis letters: R regions of a map, C classes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -28,7 +28,9 @@ DRAWN = ClassSpec(  # kinds as classes, for maps of suspects
 _SHRINK = 30.0  # pixels: an object of so many has half the weight of its own evidence, as slivers are never sure
 _DISCOUNT = 0.5  # of what a class is usually less sure: all of it would silence rare classes (benchmarks/suspects.py)
 _SAME = 0.3  # IoU from which a region of the model is the object that the reference already has
+_AROUND = 8  # pixels around an object in which its border may lie elsewhere
 _EIGHT = np.ones((3, 3), bool)
+CROPS = "crops"  # folder of a run with a picture of each of the first suspects
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,8 +52,6 @@ class Suspect:
         The region within its box. Of a border, the pixels in doubt.
     size
         Pixels of the object.
-    number
-        Of the region, in the reference or in the model's labels.
     """
 
     kind: Kind
@@ -62,7 +62,6 @@ class Suspect:
     left: int
     mask: BoolArray
     size: int
-    number: int = 0
 
     @property
     def box(self) -> tuple[slice, slice]:
@@ -116,10 +115,10 @@ def find_suspects(
     theirs = number_regions(labels, valid, spec, None)
     pairs = find_overlaps(ours, theirs)
     doubted = _of_reference(ours, values, given, usual, spec)
-    numbers = {one.number for one in doubted}
-    known = _alike(pairs, numbers)
-    seen = [one for one in _of_model(theirs, values, labels, given, lead, spec) if one.number not in known]
-    return [*doubted, *seen, *_of_borders(ours, theirs, pairs, labels, given, lead, numbers)]
+    same = (pairs.iou() >= _SAME) & np.isin(pairs.target_ids[pairs.first], [*doubted])
+    known = pairs.instance_ids[pairs.second[same]]  # regions that a doubted object of the reference already covers
+    seen = _of_model(theirs, labels, given, lead, spec, known=set(known.tolist()))
+    return [*doubted.values(), *seen, *_of_borders(ours, theirs, pairs, labels, given, lead, suspected=doubted)]
 
 
 def confidence_sums(target: NDArray[Any], probs: NDArray[Any], spec: ClassSpec) -> NDArray[np.float64]:
@@ -139,7 +138,8 @@ def number_regions(
 ) -> NDArray[np.int32]:
     """Number the connected pixels of each class, from 1; 0 is background and ignored pixels."""
     if instances is not None:
-        return np.unique(np.where(valid, instances, 0), return_inverse=True)[1].reshape(labels.shape).astype(np.int32)
+        held = np.append(0, np.where(valid, instances, 0))
+        return np.unique(held, return_inverse=True)[1][1:].reshape(labels.shape).astype(np.int32)
     numbered, count = np.zeros(labels.shape, np.int32), 0
     for k in range(int(spec.has_background), spec.num_classes):
         parts, number = ndimage.label((labels == k) & valid, _EIGHT)
@@ -160,49 +160,44 @@ def _weight(sizes: FloatArray) -> FloatArray:
 
 def _of_reference(
     regions: NDArray[np.int32], values: NDArray[np.float32], given: NDArray[Any], usual: FloatArray, spec: ClassSpec
-) -> list[Suspect]:
-    """Objects of the reference that the model sees as another class, or not at all."""
+) -> dict[int, Suspect]:
+    """Objects of the reference, by number, that the model sees as another class, or not at all."""
     sizes = _sums(regions)
-    if len(sizes) < 2:
-        return []
     means = divide(np.stack([_sums(regions, plane) for plane in values], axis=1), sizes[:, None])
-    first = np.zeros(len(sizes), np.intp)
+    first, rows = np.zeros(len(sizes), np.intp), np.arange(len(sizes))
     first[regions.ravel()] = given.ravel()
-    rows = np.arange(len(sizes))
     own, others = means[rows, first], means.copy()
     others[rows, first] = -1
     best = others.argmax(axis=1)
     against = others.max(axis=1) - own
     scores = (against - (usual[best] - usual[first])) * _weight(sizes)
-    boxes, found = ndimage.find_objects(regions), []
-    for number in np.flatnonzero(np.nan_to_num(against) > 0):
-        if number:
+    found = {}
+    for number, box in enumerate(ndimage.find_objects(regions), start=1):
+        if against[number] > 0:
             kind: Kind = "extra" if spec.has_background and best[number] == 0 else "class"
-            classes = int(first[number]), int(best[number])
-            found.append(_cut(kind, classes, scores[number], regions, boxes, int(number)))
+            mask = regions[box] == number
+            found[number] = _suspect(kind, first[number], best[number], scores[number], box, mask)
     return found
 
 
 def _of_model(
     regions: NDArray[np.int32],
-    values: NDArray[np.float32],
     labels: NDArray[Any],
     given: NDArray[Any],
     lead: NDArray[np.float32],
     spec: ClassSpec,
+    *,
+    known: set[int],
 ) -> list[Suspect]:
-    """Objects of the model most of which the reference gives to another class."""
-    sizes = _sums(regions)
-    wrong = _sums(regions, (labels != given).astype(np.float64))
-    scores, boxes, found = divide(_sums(regions, lead), sizes) * _weight(sizes), ndimage.find_objects(regions), []
-    for number in np.flatnonzero(2 * wrong > sizes):
-        if number:
-            one = _cut("missing", (0, 0), scores[number], regions, boxes, int(number))
-            names = np.bincount(given[one.box][one.mask], minlength=spec.num_classes)
-            known = int(names.argmax())
-            kind: Kind = "missing" if spec.has_background and known == 0 else "class"
-            suggested = int(labels[one.box][one.mask][0])
-            found.append(replace(one, kind=kind, given=known, suggested=suggested))
+    """Objects of the model, but for known ones, most of which the reference gives to another class."""
+    sizes, found = _sums(regions), list[Suspect]()
+    wrong, scores = _sums(regions, labels != given), divide(_sums(regions, lead), sizes) * _weight(sizes)
+    for number, box in enumerate(ndimage.find_objects(regions), start=1):
+        if 2 * wrong[number] > sizes[number] and number not in known:
+            mask = regions[box] == number
+            believed = np.bincount(given[box][mask], minlength=spec.num_classes).argmax()
+            kind: Kind = "missing" if spec.has_background and believed == 0 else "class"
+            found.append(_suspect(kind, believed, labels[box][mask][0], scores[number], box, mask))
     return found
 
 
@@ -213,54 +208,33 @@ def _of_borders(
     labels: NDArray[Any],
     given: NDArray[Any],
     lead: NDArray[np.float32],
-    suspected: set[int],
+    *,
+    suspected: Container[int],
 ) -> list[Suspect]:
     """For each object that the model confirms, how far its border lies elsewhere: pixels in doubt per border pixel."""
-    edges = (ours > 0) & (ndimage.grey_erosion(ours, (3, 3)) != ours)
-    length = _sums(ours, edges.astype(np.float64))
+    length = _sums(ours, (ours > 0) & (ndimage.grey_erosion(ours, (3, 3)) != ours))
     partner = np.zeros(int(theirs.max(initial=0)) + 1, np.int32)  # of each region of the model
     order = np.argsort(pairs.common, kind="stable")
     partner[pairs.instance_ids[pairs.second[order]]] = pairs.target_ids[pairs.first[order]]
     doubt = labels != given
     lost = np.where(doubt & (ours > 0), ours, 0)
     beyond = np.where(doubt & (theirs > 0), partner[theirs], 0)
-    away = np.zeros(len(length))
-    for owner in (lost, beyond):
-        away += np.bincount(owner.ravel(), np.maximum(lead, 0).ravel(), minlength=len(length))
-    away[0] = 0
-    scores, found = divide(away, length), []
-    boxes = ndimage.find_objects(ours)
-    sizes = _sums(ours)
-    for number in np.flatnonzero(np.nan_to_num(scores) > 0):
-        if number in suspected:
+    weights = np.maximum(lead, 0).ravel()
+    away = sum(np.bincount(owner.ravel(), weights, minlength=len(length)) for owner in (lost, beyond))
+    scores, sizes, found = divide(np.asarray(away), length), _sums(ours), list[Suspect]()
+    for number, box in enumerate(ndimage.find_objects(ours), start=1):
+        if not scores[number] > 0 or number in suspected:
             continue
-        rows, columns = (slice(max(0, each.start - 8), each.stop + 8) for each in boxes[number - 1])
-        mask = (lost[rows, columns] == number) | (beyond[rows, columns] == number)
+        wider = tuple(slice(max(0, each.start - _AROUND), each.stop + _AROUND) for each in box)
+        mask = (lost[wider] == number) | (beyond[wider] == number)
         if mask.any():
-            known = int(given[rows, columns][ours[rows, columns] == number][0])
-            place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": mask, "size": int(sizes[number])}
-            place |= {"given": known, "suggested": known, "number": int(number)}
-            found.append(Suspect(kind="border", score=float(scores[number]), **place))
+            known = given[box][ours[box] == number][0]
+            found.append(_suspect("border", known, known, scores[number], wider, mask, size=int(sizes[number])))
     return found
 
 
-def _cut(
-    kind: Kind,
-    classes: tuple[int, int],
-    score: float,
-    regions: NDArray[np.int32],
-    boxes: Sequence[Any],
-    number: int,
+def _suspect(
+    kind: Kind, given: Any, suggested: Any, score: float, box: Any, mask: BoolArray, size: int | None = None
 ) -> Suspect:
-    rows, columns = boxes[number - 1]
-    mask = regions[rows, columns] == number
-    place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": mask, "size": int(mask.sum())}
-    place |= {"given": classes[0], "suggested": classes[1], "number": number}
-    return Suspect(kind=kind, score=float(score), **place)
-
-
-def _alike(pairs: Overlaps, numbers: set[int]) -> set[int]:
-    """Regions of the model that a doubted object of the reference already covers."""
-    sizes = pairs.target_sizes[pairs.first] + pairs.instance_sizes[pairs.second] - pairs.common
-    same = (pairs.common >= _SAME * sizes) & np.isin(pairs.target_ids[pairs.first], list(numbers))
-    return set(pairs.instance_ids[pairs.second[same]].tolist())
+    place: dict[str, Any] = {"top": box[0].start, "left": box[1].start, "mask": mask, "size": size or int(mask.sum())}
+    return Suspect(kind=kind, given=int(given), suggested=int(suggested), score=float(score), **place)

@@ -138,14 +138,19 @@ class LaidOut:
 
 
 def lay_out(
-    runs: Mapping[str, Sequence[CaseRow]], spec: ClassSpec, config: MetricsConfig, *, require: Sequence[str] = ()
+    runs: Mapping[str, Sequence[CaseRow]],
+    spec: ClassSpec,
+    config: MetricsConfig,
+    *,
+    require: Sequence[str] = (),
+    least: int = 2,
 ) -> LaidOut:
-    """Check that runs can be compared, and lay out their columns; takes arguments and raises as `compare_runs`."""
+    """Check that `least` runs or more can be compared, and lay out their columns; otherwise as `compare_runs`."""
     known_kind("compare", "config", config, MetricsConfig)
     known_kind("compare", "spec", spec, ClassSpec)
     if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
         raise InputError(expected("compare", "runs", "to map names to the rows of runs", shown(runs)))
-    if len(runs) < 2 or config.bootstrap < 1:
+    if len(runs) < least or config.bootstrap < 1:
         rule, given = "to be two or more, with a bootstrap", f"{len(runs)} runs, bootstrap {config.bootstrap}"
         raise InputError(expected("compare", "runs", rule, given))
     required = parse_requirements(require)

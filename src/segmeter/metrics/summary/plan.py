@@ -58,7 +58,7 @@ class PlanRow(BaseModel):
     score: str
     kind: str
     """"dataset" for a score of sums over all cases, "per_case" for the mean of the cases' values."""
-    slice: dict[str, str] | None
+    slice: dict[str, str] | None = None
     """``by`` and ``value`` of the slice; null for all cases."""
     better: str | None
     estimate: float | str | None
@@ -70,7 +70,7 @@ class PlanRow(BaseModel):
     """Cases or clusters of the pilot; null for published figures without their number of cases."""
     effective: float | None
     """Kish's number of units of a score of sums, with the rare large ones that a pilot seldom holds."""
-    design_effect: float | None
+    design_effect: float | None = None
     """By how many times clusters need more cases than independent cases would; null without clusters."""
     width: Needed | None
     power: Needed | None
@@ -136,34 +136,31 @@ def make_plan(rows: list[PlanRow], runs: dict[str, str], cluster: str | None, ai
 
 
 def plan_row(
-    pilot: Pilot,
-    aims: Aims,
-    *,
-    score: str,
-    kind: str,
-    n_cases: int | None,
-    points: Mapping[int, tuple[float | None, float | None]] | None = None,
-    part: dict[str, str] | None = None,
-    design_effect: float | None = None,
+    pilot: Pilot, aims: Aims, points: Mapping[int, tuple[float | None, float | None]] | None = None, **known: Any
 ) -> PlanRow:
-    """Answer for one score, or say why the pilot can't."""
+    """Answer for one score, or say why the pilot can't.
+
+    Parameters
+    ----------
+    points
+        Median width and power of data sets that were drawn from the pilot, by their number of units.
+    known
+        The fields of the row that name the score and its cases.
+    """
     reason, width, power = _reason(pilot), None, None
+    n_cases, detect = known["n_cases"], aims.detect
     per_unit = n_cases / pilot.n_units if n_cases and pilot.n_units else 1.0
     if reason is None and aims.width is not None:
         width = _needed(pilot, aims.width, pilot.width_of, operator.le, per_unit)
-    if reason is None and aims.detect is not None:
-        power = _needed(pilot, aims.power, partial(pilot.power_of, aims.detect), operator.ge, per_unit)
+    if reason is None and detect is not None:
+        power = _needed(pilot, aims.power, partial(pilot.power_of, detect), operator.ge, per_unit)
     return PlanRow(
-        score=score,
-        kind=kind,
-        slice=part,
-        better=find_direction(score),
+        **known,
+        better=find_direction(known["score"]),
         estimate=say(pilot.estimate),
         pilot_width=plain(pilot.width),
-        n_cases=n_cases,
         n_units=pilot.n_units,
         effective=None if pilot.effective is None else plain(pilot.effective),
-        design_effect=design_effect,
         width=width,
         power=power,
         cannot_tell=reason,
