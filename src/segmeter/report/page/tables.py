@@ -97,7 +97,7 @@ def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List the groups of classes, each linked to all cases, the worst first."""
     rows = figures.groups(summary)
     for number, row in enumerate(rows):
-        row["links"] = dict.fromkeys(("name", *figures.SCORES), worst_first(f"group/{number}", columns))
+        row["links"] = dict.fromkeys(("name", *figures.SCORES, "support"), worst_first(f"group/{number}", columns))
     return rows
 
 
