@@ -252,12 +252,13 @@ def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the conventions: ``name, tool, figures``, and in words how each ``differs`` and what its means leave out."""
+    """List the conventions: ``name, figures``, and in words how each ``differs`` and what its means leave out."""
     words, rows = headlines(summary), []
     for entry in summary.get("conventions", ()):
         left = [f"{count} left out of {words[name]}" for name, count in entry.get("left_out", {}).items()]
-        told = {"tool": f"{entry['tool']} ({entry['hash']})", "differs": "; ".join([*entry["differs"], *left])}
-        rows.append({"name": entry["name"], "figures": entry["figures"]} | told)
+        rows.append(
+            {"name": entry["name"], "figures": entry["figures"], "differs": "; ".join([*entry["differs"], *left])}
+        )
     return rows
 
 

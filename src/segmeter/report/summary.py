@@ -57,7 +57,6 @@ _SLICES = (
     Column("95 %", "difference_ci95", _ENDS, PAGE),
     Column("p (Holm)", "p_holm", probability),
 )
-_OF_CONVENTIONS = {"tool": "tool", "differs": "what differs from ours"}
 _CALIBRATION = (Column("probabilities", "name"), Column("", "value", number))
 _CALIBRATED = (
     Column("class", "name"),
@@ -162,5 +161,6 @@ def convention_table(summary: Mapping[str, Any]) -> Table:
     names = figures.headlines(summary)
     scores = [Column(words, name, lambda value: "-" if value == "" else number(value)) for name, words in names.items()]
     rows = [dict.fromkeys(names, "") | row["figures"] | row for row in figures.conventions(summary)]
-    facts = [Column(words, key, spare=PAGE) for key, words in _OF_CONVENTIONS.items()]
-    return Table.of((Column("convention", "name"), *scores, *facts), rows)
+    return Table.of(
+        (Column("convention", "name"), *scores, Column("what differs from ours", "differs", spare=PAGE)), rows
+    )
