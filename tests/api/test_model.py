@@ -66,7 +66,8 @@ def test_what_is_no_image_is_refused(checkpoints):
         ([[1]], "got list"),
         (np.zeros(3, np.uint8), r"got shape \(3,\)"),
         (np.zeros((40, 40, 3), np.uint8), r"to be \(B, 1, H, W\)"),
-        (np.zeros((40, 40), np.int64), "uint8"),
+        (np.zeros((40, 40), np.int64), "to be uint8, uint16 or float32, got int64.*0 .. 1 in float32"),
+        (np.zeros((40, 40)), r"got float64.*astype\(np.float32\)"),
     ]:
         with pytest.raises(SegmeterError, match=line):
             model(given)

@@ -1,6 +1,5 @@
-"""The lines of docs/python.md: a model in three and an evaluation in five, each with the bytes of the command line."""
+"""The lines of docs/python.md: a model in three, with the bytes of the command line."""
 
-import doctest
 import re
 from pathlib import Path
 
@@ -50,20 +49,3 @@ def test_a_model_in_three_lines_gives_the_bytes_of_predict(in_folder):
     main(["predict", f"checkpoint={checkpoint}", "input=x.png", "report.html=false", "report.overlays=0"])
     (written,) = Path("runs/predict").glob("*/predictions/labels/x.png")
     assert written.read_bytes() == encode_labels_png(names["labels"], SPEC.colours)
-
-
-def test_an_evaluation_in_five_lines_gives_the_bytes_of_score(in_folder):
-    lines = [one.source for one in doctest.DocTestParser().get_examples(PAGE)][:5]
-    assert lines[-1].startswith("evaluation = segmeter.evaluate(")
-    names: dict[str, object] = {}
-    exec("".join(lines), names)
-    for case_id, *maps in names["pairs"]:
-        for side, one in zip(("references", "predictions"), maps, strict=True):
-            Path(side).mkdir(exist_ok=True)
-            Image.fromarray(one.astype(np.uint8)).save(f"{side}/{case_id}.png")
-    given = ["data.classes=[background,cell]", "data.task=binary", "metrics.measures=[error_types]"]
-    main(["score", "predictions=predictions", "references=references", *given, "report.html=false"])
-    (run,) = Path("runs/score").iterdir()
-    mine = names["evaluation"].write("mine", report=False)
-    for name in ("metrics.json", "cases.csv", "cases.parquet"):
-        assert (mine / name).read_bytes() == (run / name).read_bytes(), name

@@ -8,8 +8,6 @@ import pytest
 import torch
 
 import segmeter
-from segmeter.data.sample import Sample
-from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.errors import SegmeterError
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import write_checkpoint
@@ -74,40 +72,6 @@ def test_a_model_forgets_what_is_no_image(load, caplog):
     assert len(said) == 1
 
 
-@pytest.mark.parametrize(("name", "line"), [("float64", r"astype\(np.float32\)"), ("int64", "0 .. 1 in float32")])
-def test_a_model_says_what_to_do_with_another_dtype(load, name, line):
-    with pytest.raises(
-        SegmeterError, match=rf"Model: expected `image` to be uint8, uint16 or float32, got {name}.*{line}"
-    ):
-        load()(NO_IMAGES[name])
-
-
-def test_a_predictor_forgets_them_too(load):
-    predictor = load().predictor
-    predictor.segmenter.train()
-    bad = [NO_IMAGES[name] for name in ("int64", "bool", "three channels", "no pixel", "NaN", "text")]
-    for image in bad:
-        plane = image if image.ndim == 3 else image[..., None]
-        with pytest.raises(SegmeterError):
-            list(predictor.predict([Sample(case_id="good", image=GREY[..., None], target=None), sample_of(plane)]))
-    assert predictor.segmenter.training
-    (found,), (wanted,) = (list(one.predict([sample_of(GREY[..., None])])) for one in (predictor, load().predictor))
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-
-
-def test_a_watch_for_the_scale_forgets_them():
-    watch, fresh = (ScaleWatch((0.5,), (0.25,), at_once=True) for _ in range(2))
-    for name in ("float64", "int64", "text"):
-        with pytest.raises((KeyError, IndexError, ValueError, TypeError)):
-            watch.add(NO_IMAGES[name][..., None])
-    for image in (GREY[..., None], GREY[..., None].astype(np.float32)):
-        assert watch.add(image) == fresh.add(image)
-
-
-def sample_of(image):
-    return Sample(case_id="image", image=image, target=None)
-
-
 def test_calibration_forgets_them():
     rng = np.random.default_rng(1)
     target, probs = rng.integers(0, 3, (9, 9)), rng.dirichlet((1, 1, 1), (9, 9)).transpose(2, 0, 1)
@@ -166,16 +130,6 @@ def test_a_monai_metric_forgets_them():
         from segmeter.api.adapters.monai import SegmentationMetric
     metric = SegmentationMetric(SPEC)
     counted(metric, lambda metric, *pair: metric(*(one[:, None] for one in pair)), lambda metric: metric.get_buffer())
-
-
-def test_a_loss_forgets_them():
-    logits = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    target = torch.randint(0, 3, (2, 8, 8), generator=torch.Generator().manual_seed(1))
-    loss = segmeter.FocalLoss("multiclass", gamma=2.0)
-    for bad in (target + 7, target[:, 1:], target.float()):
-        with pytest.raises(SegmeterError):
-            loss(logits, bad)
-    assert loss(logits, target) == segmeter.FocalLoss("multiclass", gamma=2.0)(logits, target)
 
 
 def test_a_copier_forgets_them():

@@ -121,11 +121,12 @@ def test_schema_refuses_an_unknown_name_with_the_nearest():
 
 def test_a_tuned_file_stands_for_its_values_and_other_overrides_win(tmp_path: Path) -> None:
     path = tmp_path / "tuned.yaml"
-    step = {"name": "remove_small_objects", "min_pixels": 64, "classes": None}
+    step = {"name": "remove_small_objects", "min_pixels": 64, "classes": ["größe", 'a "b"', "c\\d\\"]}
     path.write_text(
         yaml.safe_dump(
             {"inference": {"threshold": 0.4, "flips": True}, "postprocess": {"steps": [step]}}, sort_keys=False
-        )
+        ),
+        encoding="utf-8",
     )
     given = ["checkpoint=net", f"postprocess={path}", "inference.threshold=0.6"]
     found = from_files(given)

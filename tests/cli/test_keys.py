@@ -63,7 +63,6 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "distributed/config.py": ("eval", "score"),
     "cli/runs/objective.py": ("eval", "score"),
     "cli/commands/_parts.py": ("train", "eval", "check"),
-    "cli/pictures.py": ("eval", "predict"),
     "cli/config/trained_data.py": ("eval",),
     "cli/optuna_search.py": ("train",),
     "cli/runs/resume.py": ("train", "eval", "score"),

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import zlib
 
 import numpy as np
@@ -31,14 +32,17 @@ def rng():
     return np.random.default_rng(20240917)
 
 
+SPEC = ClassSpec(
+    task="multiclass",
+    names=("ground", "tree", "car"),
+    colours=((0, 0, 0), (0, 200, 0), (200, 0, 0)),
+    ignore_index=255,
+)
+
+
 @pytest.fixture
 def spec():
-    return ClassSpec(
-        task="multiclass",
-        names=("ground", "tree", "car"),
-        colours=((0, 0, 0), (0, 200, 0), (200, 0, 0)),
-        ignore_index=255,
-    )
+    return SPEC
 
 
 def make_rows(rng, spec, ids):
@@ -68,12 +72,19 @@ def write_picture(folder, case_id, rng, spec, *, referenced=True):
     write_layers(folder, case_id, draw_layers(image, target if referenced else None, labels, spec, edge=128))
 
 
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("filled")
+    fill_run(folder, np.random.default_rng(20240917), SPEC, tuple("abcdefgh"))
+    write_json(folder / "run.json", {"command": "eval", "state": "done", "versions": {"numpy": "2.4"}, "seed": 7})
+    (folder / "config.yaml").write_text("data:\n  name: cells\n")
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path, rng, spec):
+def run(filled, tmp_path):
     """An evaluation's folder with 8 cases; case "h" is the worst, "a" the best."""
-    fill_run(tmp_path, rng, spec, tuple("abcdefgh"))
-    write_json(tmp_path / "run.json", {"command": "eval", "state": "done", "versions": {"numpy": "2.4"}, "seed": 7})
-    (tmp_path / "config.yaml").write_text("data:\n  name: cells\n")
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

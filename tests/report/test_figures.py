@@ -57,7 +57,8 @@ def test_shares_are_of_all_pixels_and_for_multilabel_of_the_plane():
 
 
 def test_notes_name_what_the_scores_leave_out_and_what_was_not_learned():
-    lines = figures.notes(BINARY | {"mean_classes": ["cell"], "units": {"hd95": "mm"}})
+    resampling = {"resamples": 100, "interval": "bca", "cluster": "(.)", "warning": "Only 3 units"}
+    lines = figures.notes(BINARY | {"mean_classes": ["cell"], "units": {"hd95": "mm"}, "bootstrap": resampling})
     assert lines == [
         "convention segmeter",
         "3 cases",
@@ -66,27 +67,30 @@ def test_notes_name_what_the_scores_leave_out_and_what_was_not_learned():
         "means without ground",
         "distances and tolerances in mm",
         "IoU below 0.01, though the references hold them: cell",
+        "95 % intervals: bca bootstrap, 100 draws of clusters",
+        "Only 3 units",
     ]
 
 
 def test_measures_have_one_row_per_region_with_their_unit():
     regions = {"cell": {"mean": 2.5, "n_used": 3}, "glia": {"mean": 3.5}, "mean": {"dataset": 1.0}}
-    one = {"cell": {"mean": 0.5}, "mean": {"mean": 0.5}}
+    one = {"cell": {"mean": 0.5, "n_used": 3}, "mean": {"mean": 0.5}}
     summary = {"measures": {"hd95": regions, "pq": one}, "units": {"hd95": "mm"}}
     rows = [row for row in figures.measures(summary) if row["region"] != "glia"]
-    assert [(row["label"], row["region"], row["mean"], row["whole"]) for row in rows] == [
-        ("hd95 (mm)", "cell", 2.5, False),
-        ("hd95 (mm)", "mean", None, True),
-        ("pq", "cell", 0.5, False),  # the mean over one class repeats it
+    assert [(row["label"], row["region"], row["mean"], row["dataset"]) for row in rows] == [
+        ("HD95 (mm)", "cell", 2.5, ""),
+        ("HD95 (mm)", "mean", "", 1.0),
+        ("PQ", "cell", 0.5, ""),  # the mean over one class repeats it
     ]
 
 
 def test_calibration_says_how_far_average_precision_may_be_off():
     found = dict.fromkeys(("ece", "mce", "classwise_ece", "brier", "nll", "mean_average_precision"))
     found |= {"ece": 0.25, "per_class": {"a": {"average_precision_error": 0.002}, "b": {}}}
-    rows = figures.calibration({"calibration": found})
+    rows, classes = figures.calibration({"calibration": found})
     assert [(row["name"], row["value"]) for row in rows] == [
         ("ECE of the winning class", 0.25),
         ("average precision, off by up to", 0.002),
     ]
-    assert figures.calibration({}) == []
+    assert [row["name"] for row in classes] == ["a", "b"]
+    assert figures.calibration({}) == ([], [])

@@ -149,13 +149,6 @@ def test_pictures_that_are_too_much_are_named(run):
     assert any("leaves no room for 6 pictures" in text for text in page.text("p"))
 
 
-def test_training_runs_show_curves(tmp_path):
-    (tmp_path / "history.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "val": {"loss": 1.5}}\n{"st')
-    page = render(tmp_path)
-    assert "Curves" in page.text("h2")
-    assert "validation" in next(data for tag, data in page.texts if tag == "script")
-
-
 def test_undefined_is_shown_as_such(tmp_path, spec):
     empty = CaseRow(case_id="empty", height=2, width=2, counts=np.zeros((3, 3), np.int64))
     ground = CaseRow(case_id="ground only", height=2, width=2, counts=np.diag([4, 0, 0]))
@@ -193,10 +186,6 @@ def test_a_failed_write_keeps_the_old_report(run, monkeypatch):
         write_report(run)
     assert (run / "report.html").read_bytes() == before
     assert not [path for path in run.iterdir() if path.name.startswith(".tmp-")]
-
-
-def test_equal_runs_give_equal_pages(run):
-    assert write_report(run).read_bytes() == write_report(run).read_bytes()
 
 
 def test_a_folder_without_figures_is_refused(tmp_path):
@@ -241,12 +230,12 @@ def test_measures_and_probabilities_are_shown_with_their_failures(tmp_path, rng)
     titles = page.text("h2")
     assert titles.index("Confusion") < titles.index("Cases") < titles.index("Measures") < titles.index("Probabilities")
     rows = {tuple(row[:2]): row for row in page.rows}
-    assert "inf" in rows["hd (pixels)", "tree"]
-    assert {"hd95 (pixels)", "hd (pixels)", "tp"} <= set(page.text("a"))
+    assert "inf" in rows["HD (pixels)", "tree"]
+    assert {"HD95 (pixels)", "HD (pixels)", "tp"} <= set(page.text("a"))
     entry = summary["calibration"]["per_class"]["car"]
     assert f"{entry['average_precision']:.4f}" in page.text("td")
     assert "precision and recall" in page.text("figcaption")
-    assert any(tag.get("data-value") == "Infinity" for tag in page.all("td"))
+    assert any(tag.get("data-value") == "inf" for tag in page.all("td"))
 
 
 def test_names_in_the_charts_of_probabilities_are_escaped(tmp_path, rng):
@@ -262,11 +251,11 @@ def test_conventions_are_shown_with_what_differs(tmp_path, rng, spec):
     summary = summarise(rows, spec, MetricsConfig(bootstrap=0, convention="all"))
     write_json(tmp_path / "metrics.json", summary)
     page = Page(write_report(tmp_path).read_text())
-    cells, entries = page.text("td"), {entry["name"]: entry for entry in summary["conventions"]}
-    assert [cell for cell in cells if cell in entries] == list(entries)
-    at = cells.index("smp")
-    assert cells[at + 1] == f"{entries['smp']['figures']['mean_iou']:.4f}"
-    assert "all pixels pooled" in cells[at + 3]
+    entries = {entry["name"]: entry for entry in summary["conventions"]}
+    rows = {row[0]: row for row in page.rows if row and row[0] in entries}
+    assert list(rows) == list(entries)
+    assert rows["smp"][1] == f"{entries['smp']['figures']['mean_iou']:.4f}"
+    assert "all pixels pooled" in rows["smp"][-1]
     assert any("0.0 for the mean distance when every object was missed" in text for text in page.text("p"))
 
 
@@ -311,9 +300,10 @@ def test_a_comparison_that_lacks_something_is_refused_by_name(tmp_path):
 def test_a_folder_of_predictions_shows_its_pictures(tmp_path, rng, spec):
     (tmp_path / "predictions").mkdir()
     assert not render(tmp_path).all("section")
-    for case_id in ("a", "b", "c"):
+    for case_id in ("b", "../a"):
         write_picture(tmp_path, case_id, rng, spec, referenced=False)
     page = render(tmp_path)
-    assert set(pictures_of(page)) == {"a", "b", "c"}
+    assert set(pictures_of(page)) == {"../a", "b"}
+    assert data_of(page)["columns"]["id"]["values"] == ["../a", "b"]
     assert data_of(page)["classes"] == ["ground", "tree", "car"]
     assert not [text for tag, text in page.texts if "IoU" in text and tag not in ("script", "style")]

@@ -35,7 +35,7 @@ def test_slices_are_printed_with_the_worst_marked_and_stand_in_the_report(tmp_pa
     assert "IoU of cell by slice" in text.getvalue()
     page = write_report(found.write(tmp_path / "run")).read_text()
     assert '<h2 id="slices">Slices</h2>' in page
-    assert "&lt;b&gt;</a> <b>worst</b>" in page
+    assert "&lt;b&gt; (worst)</a></b>" in page
 
 
 def test_without_slices_there_is_no_table() -> None:

@@ -1,10 +1,11 @@
 """One table on terminals, in files, in Markdown and in HTML."""
 
 import io
+import re
 
 import pytest
 
-from segmeter.report.tables import Printer, Table
+from segmeter.report.tables import PAGE, Cell, Column, Printer, Table
 
 NAMED = Table(heads=["name", "best score"], rows=[["a long name of a class", "0.123456789"], ["x" * 30, "1"]])
 
@@ -39,6 +40,32 @@ def test_a_narrow_terminal_wraps_names_between_words_and_cuts_no_number(printed)
     assert all(word in text for word in ["a", "long", "name", "of", "class", "0.123456789", "best", "score"])
     assert "x" * 30 not in text
     assert "…" in text
+
+
+SPARE = Table.of(
+    [
+        Column("a name", "name"),
+        Column("first to go", "value", "{:.20f}".format, 2),
+        Column("next", "value", "{:.20f}".format, 1),
+        Column("always", "value", "{:.20f}".format),
+        Column("only on pages", "value", str, PAGE),
+    ],
+    [{"name": "x", "value": 0.25, "links": {"name": "#x"}}],
+)
+
+
+@pytest.mark.parametrize(("columns", "heads"), [(100, "first next always"), (66, "next always"), (40, "always")])
+def test_spare_columns_give_way_where_a_terminal_is_too_narrow(printed, columns, heads):
+    text = printed(lambda printer: printer.table(SPARE), columns)
+    assert max(map(len, re.sub(r"\x1b\[\d+m", "", text).splitlines())) <= columns
+    assert [word for word in ("first", "next", "always", "pages") if word in text] == heads.split()
+    assert "pages" not in SPARE.markdown() + SPARE.html()
+
+
+def test_a_cell_of_a_page_has_its_value_and_link():
+    name, first, *_ = SPARE.rows[0]
+    assert (name, name.link, first.value, first.link) == ("x", "#x", 0.25, None)
+    assert (Cell("1,234").value, SPARE.narrow(1).heads) == ("1234", ["a name", "always"])
 
 
 def test_markup_and_control_characters_are_printed_as_text(printed):

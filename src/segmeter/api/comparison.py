@@ -9,7 +9,8 @@ from segmeter.evaluation.finished.compare import order_runs
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.summary.compare import compare_runs
-from segmeter.report.comparison import comparison_tables, notes, order_lines, print_comparison
+from segmeter.report.comparison import notes, order_lines, print_comparison
+from segmeter.report.differences import comparison_tables
 from segmeter.report.tables import html_of
 
 
@@ -26,7 +27,7 @@ class Comparison(dict[str, Any]):
         return f"Comparison of {' and '.join(self['runs'])} on {self['n_cases']} cases: {order_lines(self)[0]}"
 
     def _repr_html_(self) -> str:
-        return html_of(comparison_tables(self), [*order_lines(self), *notes(self)])
+        return html_of([*comparison_tables(self).values()], [*order_lines(self), *notes(self)])
 
 
 def compare(

@@ -1,7 +1,8 @@
 """Evaluates arrays in memory: the same metrics, tables and report as `segmeter score` gives for files."""
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from pathlib import Path
 from types import EllipsisType
@@ -24,7 +25,7 @@ from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases
 from segmeter.metrics.cases.table import CaseRow, order_rows
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
-from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.drawing import Histogram
@@ -35,6 +36,7 @@ from segmeter.report.pictures.objects import Objects, measured_objects
 from segmeter.report.summary import print_summary, render_summary
 
 
+@dataclass(repr=False, eq=False)
 class Evaluation:
     """The result of `evaluate`; a notebook shows its tables.
 
@@ -54,21 +56,13 @@ class Evaluation:
         Whether they number objects.
     """
 
-    def __init__(
-        self,
-        rows: Sequence[CaseRow],
-        *,
-        spec: ClassSpec,
-        metrics: MetricsConfig,
-        summary: Mapping[str, Any],
-        pairs: Sequence[Case] = (),
-        numbered: bool = False,
-    ) -> None:
-        self.rows = rows
-        self.spec = spec
-        self.metrics = metrics
-        self.summary = dict(summary)
-        self._pairs, self._numbered = pairs, numbered
+    rows: Sequence[CaseRow]
+    _: KW_ONLY
+    spec: ClassSpec
+    metrics: MetricsConfig
+    summary: dict[str, Any]
+    pairs: Sequence[Case] = ()
+    numbered: bool = False
 
     @property
     def cases(self) -> pa.Table:
@@ -78,7 +72,7 @@ class Evaluation:
 
     def worst(self, count: int = 5) -> dict[str, float]:
         """The worst cases by the headline, the worst first: its value by case id."""
-        board = build_scoreboard(order_rows("Evaluation.worst", self.rows, self.spec), self.spec, self.metrics)
+        board = self._board()
         values = board.values(board.headline)
         return {board.run.case_ids[i]: float(values[i]) for i in board.worst_first()[:count]}
 
@@ -97,7 +91,7 @@ class Evaluation:
         InputError
             There is no such case, it is a volume, or its maps were not kept, because they came from a generator.
         """
-        maps = next((pair[1:] for pair in self._pairs if pair[0] == case_id), None)
+        maps = next((pair[1:] for pair in self.pairs if pair[0] == case_id), None)
         if maps is None:
             known = [row.case_id for row in self.rows]
             remedy = nearest(case_id, known)
@@ -107,10 +101,10 @@ class Evaluation:
             raise InputError(expected("Evaluation.show", "case_id", rule, repr(case_id), remedy))
         target, labels = (np.asarray(one) for one in maps)
         objects = Objects()
-        if self._numbered:
+        if self.numbered:
             objects = measured_objects(self.metrics, target, labels)
             target, labels = (target > 0).astype(np.uint8), (labels > 0).astype(np.uint8)
-        board = build_scoreboard(order_rows("Evaluation.show", self.rows, self.spec), self.spec, self.metrics)
+        board = self._board()
         score = float(board.values(board.headline)[board.run.case_ids.index(case_id)])
         shown = np.zeros(target.shape[-2:], np.uint8) if image is None else image
         shown = shown[..., None] if shown.ndim == 2 else shown
@@ -126,8 +120,11 @@ class Evaluation:
             The cases have no such score.
         """
         settled = settle_headline(self.metrics.replace(headline=score) if score else self.metrics, self.spec)
-        board = build_scoreboard(order_rows("Evaluation.plot", self.rows, self.spec), self.spec, settled)
+        board = self._board(settled)
         return Histogram.of(title(board.headline), board.values(board.headline))
+
+    def _board(self, metrics: MetricsConfig | None = None) -> Scoreboard:
+        return build_scoreboard(order_rows("Evaluation", self.rows, self.spec), self.spec, metrics or self.metrics)
 
     def to_pandas(self) -> Any:
         """Convert `cases` to a pandas.DataFrame, if pandas is installed."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
-from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs
+from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs, quoted
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.launch import run_job
@@ -98,7 +98,9 @@ def _written(value: Any) -> str:
     """Write a plain value as Hydra's overrides do, which name keys without quotes."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{key}:{_written(each)}" for key, each in value.items()) + "}"
-    return f"[{','.join(map(_written, value))}]" if isinstance(value, list) else json.dumps(value)
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:

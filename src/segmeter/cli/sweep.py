@@ -3,11 +3,12 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 from omegaconf import OmegaConf
 
@@ -23,7 +24,7 @@ from segmeter.files import csv_bytes, make_folder, safe_id, write_bytes
 from segmeter.records import RUN
 from segmeter.report.figures import quantity
 from segmeter.report.page.render import render
-from segmeter.report.tables import Printer, Table
+from segmeter.report.tables import PAGE, Cell, Column, Printer, Table
 
 _NUMBER = "${hydra.job.num}"
 _LONGEST = 100  # characters of a folder's name
@@ -244,27 +245,37 @@ def print_sweep(jobs: Sequence[SweepJob], *, file: IO[str] | None = None) -> Non
     file
         None means standard output.
     """
-    best, names, rows = best_job(jobs), _results(jobs), []
+    Printer(file).table(_table(jobs))
+
+
+def _table(jobs: Sequence[SweepJob], reported: Collection[str] = ()) -> Table:
+    """Lay out one row per job; `reported` are the folders that have a report."""
+    keys, names, best, rows = _keys(jobs), _results(jobs), best_job(jobs), []
+    columns = [Column("job", "job"), *(Column(key, f"settings.{key}") for key in keys), Column("state", "state")]
+    columns += [Column(name, f"results.{name}", quantity) for name in names]
     for job in jobs:
+        link = f"{quote(job.folder)}/report.html" if job.folder in reported else None
         state = "best" if job is best and job.state == "done" else job.state
-        rows.append([str(job.number), *_values(job, jobs), state, *(quantity(job.result.get(name)) for name in names)])
-    heads, strong = ["job", *_keys(jobs), "state"], [i for i, job in enumerate(jobs) if job is best]
-    Printer(file).table(Table(heads=[*heads, *names], rows=rows, names=len(heads), strong=strong))
+        row = {"job": job.number, "state": state, "folder": Cell(job.folder, link=link)}
+        row |= {f"settings.{key}": job.settings.get(key, "") for key in keys}
+        rows.append(row | {f"results.{name}": job.result.get(name) for name in names})
+    strong = [i for i, job in enumerate(jobs) if job is best]
+    columns.append(Column("report", "folder", spare=PAGE))
+    return Table.of(columns, rows, names=2 + len(keys), strong=strong)
 
 
 def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
     """Write sweep.csv, with all digits, and sweep.html into the folder of a sweep."""
-    keys, names = _keys(jobs), _results(jobs)
+    keys, names, best = _keys(jobs), _results(jobs), best_job(jobs)
     rows = [
         [job.number, *_values(job, jobs), *(job.result.get(name) for name in names), job.state, job.folder]
         for job in jobs
     ]
     write_bytes(folder / "sweep.csv", csv_bytes([["job", *keys, *names, "state", "folder"], *rows]))
-    reported = {job.folder for job in jobs if (folder / job.folder / "report.html").is_file()}
-    page = render(
-        "sweep.html", title=folder.name, jobs=jobs, keys=keys, names=names, best=best_job(jobs), reported=reported
-    )
-    write_bytes(folder / "sweep.html", page)
+    table = _table(jobs, {job.folder for job in jobs if (folder / job.folder / "report.html").is_file()})
+    when = f"{len(jobs)} jobs{f' · best: job {best.number}' if best else ''}"
+    facts: dict[str, Any] = {"kind": "sweep", "when": when}
+    write_bytes(folder / "sweep.html", render("list.html", title=folder.name, tables=[table], **facts))
 
 
 def _keys(jobs: Sequence[SweepJob]) -> list[str]:

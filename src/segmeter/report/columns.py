@@ -16,6 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.report.figures import clean
+
 Better = Literal["higher", "lower"]
 
 SCORE_STEPS = 10_000  # a score is kept with four decimals, as it is shown
@@ -115,12 +117,12 @@ def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
     kept = ("key", "label", "kind", "group", "unit", "better", "short", "shown")
     facts = {name: getattr(column, name) for name in kept} | {"of": column.of_class}
     if column.kind == "text":
-        return facts | {"values": [_clean(value) for value in column.values]}
+        return facts | {"values": [clean(value) for value in column.values]}
     if column.kind == "choice":
-        clean = {text: _clean(text) for text in set(column.values)}
-        names = [_clean(text) for text in column.order] or sorted(set(clean.values()) - {""}, key=_natural)
+        shown = {text: clean(text) for text in set(column.values)}
+        names = [clean(text) for text in column.order] or sorted(set(shown.values()) - {""}, key=_natural)
         place = {"": -1} | {name: index for index, name in enumerate(names)}
-        places = {text: place[name] for text, name in clean.items()}
+        places = {text: place[name] for text, name in shown.items()}
         kind = np.int8 if len(names) < 128 else np.int32
         return facts | {"names": names} | _put(np.array([places[text] for text in column.values], kind), parts)
     return facts | _put(_encode(column), parts)
@@ -130,11 +132,6 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     """Sort key that puts "street 9" before "street 10"."""
     parts = re.split(r"([0-9]+)", text)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in parts]
-
-
-def _clean(text: Any) -> str:
-    """Replace half surrogates, which UTF-8 can't encode."""
-    return str(text).encode("utf-8", "replace").decode()
 
 
 def _encode(column: Column) -> NDArray[Any]:

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from segmeter.files import write_bytes
 from segmeter.report.drawing import COLOURS, Chart, Curve
 from segmeter.report.figures import interval, number, signed, title
-from segmeter.report.tables import MOST_ROWS, Printer, Table
+from segmeter.report.tables import MOST_ROWS, Table, print_tables
 
 _KINDS = {"dataset": "data set", "per_case": "mean over cases"}
 _PLAN_OBJECTIONS = (
@@ -78,19 +76,10 @@ def write_charts(folder: Path, name: str, shown: Shown) -> None:
 
 def print_shown(shown: Shown, paths: Mapping[str, Path]) -> None:
     """Print the tables, the lines below them, and where the files are."""
-    out = Printer(None)
-    for table in shown.tables:
-        out.table(table.first(MOST_ROWS, shown.rest) if shown.rest and table is shown.tables[-1] else table)
-    for line in (*shown.verdicts, *shown.notes):
-        out.line(line)
+    *leading, last = shown.tables
+    last = last.first(MOST_ROWS, shown.rest) if shown.rest else last
+    print_tables([*leading, last], [*shown.verdicts, *shown.notes])
     sys.stdout.write("".join(f"{name:<9} {path}\n" for name, path in paths.items()))
-
-
-def decision_values(shown: Shown) -> dict[str, Any]:
-    """Gather the values of the page."""
-    charts = [(caption, Markup(chart.svg())) for caption, chart in shown.charts]
-    there = {"answer": True, "curves": charts, "crops": shown.crops, "objections": shown.objections, "run": True}
-    return {"shown": shown, "charts": charts, "sections": [(name, name.capitalize()) for name in there if there[name]]}
 
 
 def show_plan(result: Mapping[str, Any]) -> Shown:

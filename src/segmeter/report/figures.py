@@ -1,6 +1,6 @@
 """The rows and texts that tables and pages show, computed from metrics.json. Undefined is "n/a", never 0."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from segmeter.metrics.config.metrics import choose_headline, has_one_object
@@ -28,7 +28,7 @@ def number(value: float | str | None, digits: int = 4) -> str:
     return UNDEFINED if value is None or value != value else f"{value:.{digits}f}"
 
 
-def quantity(value: float | str | None) -> str:
+def quantity(value: float | str | None, digits: int = 4) -> str:
     """Format any number: counts in full, others with four significant digits, infinity as "inf".
 
     Examples
@@ -40,39 +40,27 @@ def quantity(value: float | str | None) -> str:
         return value
     if isinstance(value, int) or value is None or value != value:
         return UNDEFINED if value is None or value != value else str(value)
-    return number(value) if abs(value) < 1 else _large(value)
+    if abs(value) < 1:
+        return number(value, digits)
+    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"  # counts of a data set are sums of floats
 
 
-def _large(value: float) -> str:
-    """Write four significant digits, or all digits before the point: counts of a data set are sums of floats."""
-    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
-def interval(ends: Sequence[float | str | None] | None, digits: int = 4) -> str:
+def interval(
+    ends: Sequence[float | str | None] | None, digits: int = 4, form: Callable[[Any, int], str] = number
+) -> str:
     """Format a 95 % interval; "" without one.
 
     Examples
     --------
-    >>> interval([0.25, 0.5]), interval(None), interval([None, None])
-    ('[0.2500, 0.5000]', '', '')
+    >>> interval([0.25, 0.5]), interval(None), interval([None, None]), interval([0.25, 12.3456], 3, quantity)
+    ('[0.2500, 0.5000]', '', '', '[0.250, 12.35]')
     """
-    if not ends or None in ends:
-        return ""
-    return f"[{number(ends[0], digits)}, {number(ends[1], digits)}]"
+    return "" if not ends or None in ends else f"[{form(ends[0], digits)}, {form(ends[1], digits)}]"
 
 
-def spread(ends: Sequence[float | str | None] | None) -> str:
-    """Format a 95 % interval of a quantity of any size; "" without one.
-
-    Examples
-    --------
-    >>> spread([0.25, 12.3456]), spread([205.0, "inf"]), spread([94883.0, 95001.5]), spread(None)
-    ('[0.250, 12.35]', '[205, inf]', '[94883, 95002]', '')
-    """
-    if not ends or None in ends:
-        return ""
-    texts = [end if isinstance(end, str) else f"{end:.3f}" if abs(end or 0) < 1 else _large(end or 0) for end in ends]
-    return f"[{', '.join(texts)}]"
+def clean(text: str) -> str:
+    """Replace half surrogates, which UTF-8 can't encode."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def title(score: str) -> str:
@@ -86,9 +74,13 @@ def title(score: str) -> str:
     metric, _, region = score.partition("/")
     if not region:
         return AGGREGATES.get(metric, metric)
+    return f"mean {metric_title(metric)}" if region == MEAN else f"{metric_title(metric)} of {region}"
+
+
+def metric_title(metric: str) -> str:
+    """Name a metric of a class in words."""
     word, mark, at = metric.partition("@")
-    word = f"{SCORES.get(word) or (word.upper() if word in _ACRONYMS else word)}{mark}{at}"
-    return f"mean {word}" if region == MEAN else f"{word} of {region}"
+    return f"{SCORES.get(word) or (word.upper() if word in _ACRONYMS else word)}{mark}{at}"
 
 
 def headline(summary: Mapping[str, Any]) -> str:
@@ -147,27 +139,22 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     else:
         totals = dict.fromkeys(support, sum(support.values()))
     return [
-        {
-            "name": name,
-            **{score: entry.get(score) for score in SCORES},
-            "ci95": (entry.get("ci95") or {}).get("iou"),
-            "means": {score: mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")},
-            "support": entry.get("support"),
-            "share": support[name] / totals[name] if totals[name] else None,
-        }
+        _overlap(summary, name, entry) | {"share": support[name] / totals[name] if totals[name] else None}
         for name, entry in entries.items()
     ]
+
+
+def _overlap(summary: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores of a class or a group, over the data set and as the means over cases."""
+    row = {score: entry.get(score) for score in (*SCORES, "support")}
+    row |= {f"mean_{score}": mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")}
+    return row | {"name": name, "ci95": (entry.get("ci95") or {}).get("iou")}
 
 
 def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the groups of classes that were scored as one region, with the same scores as a class."""
     return [
-        {
-            "name": f"{name} ({', '.join(entry['classes'])})",
-            **{score: entry.get(score) for score in SCORES},
-            "ci95": (entry.get("ci95") or {}).get("iou"),
-            "support": entry.get("support"),
-        }
+        _overlap(summary, name, entry) | {"name": f"{name} ({', '.join(entry['classes'])})", "share": None}
         for name, entry in summary.get("per_group", {}).items()
     ]
 
@@ -175,15 +162,14 @@ def groups(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 def measures(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the results of the measures, one row per metric and class or group; "mean" is over several classes.
 
-    A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``;
-    a value that a metric does not have is None. ``label`` is the metric with its unit, and ``whole`` tells whether it
-    has a value for the whole data set.
+    A row has ``metric, label, region, mean, ci95, median, dataset, dataset_ci95, n_used, n_penalised, n_undefined``:
+    None is undefined, and "" a value that the metric does not have. ``label`` is the metric with its unit.
     """
-    units = summary.get("units", {})
-    keys = ("mean", "ci95", "median", "dataset", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
+    units, keys = summary.get("units", {}), ("ci95", "dataset_ci95", "n_used", "n_penalised", "n_undefined")
     return [
-        {"metric": metric, "label": with_unit(metric, units.get(metric)), "region": region}
-        | {"whole": "dataset" in entry}
+        {"metric": metric, "label": with_unit(metric_title(metric), units.get(metric)), "region": region}
+        | {"dataset": entry.get("dataset", "")}
+        | {key: entry.get(key) if entry.get("n_used") is not None else "" for key in ("mean", "median")}
         | {key: entry.get(key) for key in keys}
         for metric, regions in summary.get("measures", {}).items()
         for region, entry in regions.items()
@@ -196,11 +182,14 @@ def with_unit(name: str, unit: str | None) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List how well probabilities are calibrated, as rows ``name, value``; none if that was not measured."""
+def calibration(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """List how well probabilities are calibrated: rows ``name, value`` on the whole, and rows of the classes.
+
+    Both are empty if that was not measured.
+    """
     found = summary.get("calibration")
     if not found:
-        return []
+        return [], []
     names = {
         "ece": "ECE of the winning class",
         "mce": "MCE of the winning class",
@@ -209,11 +198,13 @@ def calibration(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         "nll": "negative log-likelihood",
         "mean_average_precision": "mean average precision",
     }
-    rows = [{"name": text, "value": found[key]} for key, text in names.items() if found[key] is not None]
+    rows = [{"name": text, "value": found[key]} for key, text in names.items() if found.get(key) is not None]
     error = max((entry.get("average_precision_error") or 0 for entry in found["per_class"].values()), default=0)
     if error >= _VISIBLE:
         rows.append({"name": "average precision, off by up to", "value": error})
-    return rows
+    scores = ("ece", "mce", "average_precision", "best_f1", "best_threshold")
+    classes = [{"name": name} | {key: entry.get(key) for key in scores} for name, entry in found["per_class"].items()]
+    return rows, classes
 
 
 def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -222,38 +213,12 @@ def slices(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not found:
         return []
     return [
-        {"by": by, "slice": label, "n": entry["n"], "worst": found["worst"] == {"by": by, "slice": label}}
+        {"by": by, "slice": label, "n": entry["n"], "worst": worst, "label": f"{label} (worst)" if worst else label}
         | entry["scores"][found["headline"]]
         for by, labels in found["by"].items()
         for label, entry in labels.items()
+        for worst in [found["worst"] == {"by": by, "slice": label}]
     ]
-
-
-ERROR_TYPES = ("boundary", "extent", "segment")
-
-
-def error_types(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List classes and groups with their types of errors: the IoU, and the share of each type in the union.
-
-    A row has ``region, iou`` and ``parts``, each ``name, metric, share, gain``: the IoU and the shares add up to 1, and
-    the gain is by how much the IoU would rise without such errors.
-    """
-    found = summary.get("measures", {})
-    if f"{ERROR_TYPES[0]}_errors" not in found:
-        return []
-    rows = []
-    for region in found[f"{ERROR_TYPES[0]}_errors"]:
-        entries = {
-            name: [found[f"{name}_{what}"].get(region, {}) for what in ("errors", "gain")] for name in ERROR_TYPES
-        }
-        parts = [
-            {"name": name, "metric": f"{name}_errors", "share": share.get("dataset"), "gain": gain.get("dataset")}
-            for name, (share, gain) in entries.items()
-        ]
-        shares = [part["share"] for part in parts]
-        if region != "mean" and all(isinstance(share, float | int) for share in shares):
-            rows.append({"region": region, "iou": 1 - sum(shares), "parts": parts})
-    return rows
 
 
 def probability(value: float | None) -> str:
@@ -287,16 +252,14 @@ def headlines(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def conventions(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the conventions: ``name, tool, hash, figures``, how each ``differs``, and the cases its means leave out."""
-    words = headlines(summary)
-    return [
-        {key: entry[key] for key in ("name", "tool", "hash", "figures")}
-        | {
-            "differs": entry["differs"]
-            + [f"{count} left out of {words[name]}" for name, count in entry.get("left_out", {}).items()]
-        }
-        for entry in summary.get("conventions", ())
-    ]
+    """List the conventions: ``name, figures``, and in words how each ``differs`` and what its means leave out."""
+    words, rows = headlines(summary), []
+    for entry in summary.get("conventions", ()):
+        left = [f"{count} left out of {words[name]}" for name, count in entry.get("left_out", {}).items()]
+        rows.append(
+            {"name": entry["name"], "figures": entry["figures"], "differs": "; ".join([*entry["differs"], *left])}
+        )
+    return rows
 
 
 def refused(summary: Mapping[str, Any]) -> list[str]:

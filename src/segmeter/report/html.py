@@ -15,7 +15,7 @@ from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import Form, Summary, read_json_lines
 from segmeter.report.columns import Column
 from segmeter.report.config import ReportConfig
-from segmeter.report.decisions import Shown, decision_values, show_plan, show_tuned
+from segmeter.report.decisions import Shown, show_plan, show_tuned
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
 from segmeter.report.page.comparison import comparison_values
 from segmeter.report.page.evaluation import SCRIPTS, evaluation_values, explorer_values
@@ -49,8 +49,8 @@ class _Page(NamedTuple):
 
 
 def _decision(name: str, show: Callable[[Any, Path], Shown], form: Any = dict[str, Any]) -> _Page:
-    values = lambda folder, read, _: decision_values(show(read, folder))  # noqa: E731
-    return _Page(name, "decision.html", values, ("sorting", "copying"), partial(load_json, form=form))
+    values = lambda folder, read, _: {"shown": show(read, folder)}  # noqa: E731
+    return _Page(name, "decision.html", values, ("dom", "sorting"), partial(load_json, form=form))
 
 
 _PAGES = {
@@ -140,13 +140,13 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
     """Gather the cases that have a picture, which have no scores."""
     notes = [read_notes(path.parent) for path in sorted((folder / FOLDER).glob(f"*/{NOTES}"))]
     if not notes:
-        return {"evaluation": None, "explorer": None, "sections": [("run", "Run")]}
+        return {"evaluation": None, "explorer": None}
     ids = sorted(each["case"] for each in notes)
     (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
     columns = [Column(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
     explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)
-    return {"evaluation": None, "explorer": explorer, "sections": [("cases", "Cases"), ("run", "Run")]}
+    return {"evaluation": None, "explorer": explorer}
 
 
 def _drawn_spec(notes: list[dict[str, Any]]) -> ClassSpec:

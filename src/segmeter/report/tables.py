@@ -1,11 +1,12 @@
-"""One model of a table for everything that people read: rich draws it on terminals, and it writes Markdown and HTML.
+"""One model of a table for everything that people read: terminals, Markdown, notebooks and pages.
 
-A table is made once; names in it are data, and no renderer reads them as markup.
+The table of a result is declared once, as columns over its rows. Names in it are data, and no renderer reads them as
+markup.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO
+from typing import IO, Any
 
 from markupsafe import Markup, escape
 from rich import box
@@ -16,28 +17,77 @@ from rich.text import Text
 
 MOST_ROWS = 10  # that a reader takes in at a glance; files have the rest
 WIDTH = 80  # of plain text, columns; tables with longer names are wider
+PAGE = 9  # `spare` of columns that only pages have room for
 _ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut
 _SHORTEST = 12  # of a shortened name, columns
+_USUAL = 24  # of a name; columns give way to it, and not to the rest of longer names
 _GAP = 2  # between two columns
 _PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n")  # as SIMPLE_HEAD, in ASCII
 
 
+class Cell(str):
+    """A text with what a page has beside it: the value that it is sorted by, and a link to the cases behind it."""
+
+    value: Any
+    link: str | None
+
+    def __new__(cls, text: str, value: Any = None, link: str | None = None) -> "Cell":
+        """Join the text and the rest."""
+        cell = super().__new__(cls, text)
+        cell.value, cell.link = text.replace(",", "") if value is None else value, link
+        return cell
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Parameters
+    ----------
+    head
+        The title.
+    key
+        Of the rows, for a value or a finished cell. ``links`` of a row has a page's links by key.
+    form
+        Formats a value.
+    spare
+        Columns with the highest number give way first where a terminal is too narrow; 0 never does.
+    """
+
+    head: str
+    key: str
+    form: Callable[[Any], str] = lambda value: "" if value is None else str(value)
+    spare: int = 0
+
+    def cell(self, row: Mapping[str, Any]) -> str:
+        """Format the value of a row."""
+        value = row[self.key]
+        if isinstance(value, Cell):
+            return value
+        text = self.form(value)
+        if isinstance(text, Markup):
+            return text
+        return Cell(text, "" if value is None else value, row.get("links", {}).get(self.key))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Cells as texts.
+    """Cells as texts, which may be `Cell` or, on pages only, Markup.
 
     Parameters
     ----------
     heads, rows
         As many cells in each row as there are heads.
     names
-        How many columns hold names, on the left; the others hold numbers, aligned on the right, with no text of users.
+        How many columns hold names, on the left. The others hold numbers, aligned on the right, with no text of users.
     title, note
         Lines above and below; "" for none.
     strong
         Indices of the rows that lead.
     shades
         How dark a page shows each cell, 0 to 4, or -1 for not at all; () for a table without shades.
+    spares
+        Of each column, as `Column.spare`; () if none gives way.
     """
 
     heads: Sequence[str]
@@ -47,6 +97,22 @@ class Table:
     note: str = ""
     strong: Collection[int] = (0,)
     shades: Sequence[Sequence[int]] = ()
+    spares: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], **facts: Any) -> "Table":
+        """Lay out rows under columns; `facts` are further fields."""
+        cells = [[column.cell(row) for column in columns] for row in rows]
+        return cls(heads=[each.head for each in columns], rows=cells, spares=[each.spare for each in columns], **facts)
+
+    def narrow(self, least: int = PAGE) -> "Table":
+        """Leave out the columns whose `spare` is at least a number."""
+        if max(self.spares, default=0) < least:
+            return self
+        kept = [i for i, spare in enumerate(self.spares) if spare < least]
+        heads, *rows = ([row[i] for i in kept] for row in (self.heads, *self.rows))
+        spares = [self.spares[i] for i in kept]
+        return replace(self, heads=heads, rows=rows, spares=spares, names=sum(i < self.names for i in kept))
 
     def first(self, most: int, rest: str) -> "Table":
         """Keep the first rows, and say where the rest is; `rest` names what the rows are, in the plural."""
@@ -57,26 +123,28 @@ class Table:
 
     def markdown(self) -> str:
         """Write the table in GitHub's Markdown."""
-        sides = [":--" if i < self.names else "--:" for i in range(len(self.heads))]
-        names = [[*map(escape_markdown, row[: self.names]), *row[self.names :]] for row in self.rows]
-        lines = [f"| {' | '.join(row)} |" for row in [[*map(escape_markdown, self.heads)], sides, *names]]
-        title = [f"**{escape_markdown(self.title)}**\n"] if self.title else []
-        note = [f"\n{escape_markdown(self.note)}"] if self.note else []
+        table = self.narrow()
+        sides = [":--" if i < table.names else "--:" for i in range(len(table.heads))]
+        names = [[*map(escape_markdown, row[: table.names]), *row[table.names :]] for row in table.rows]
+        lines = [f"| {' | '.join(row)} |" for row in [[*map(escape_markdown, table.heads)], sides, *names]]
+        title = [f"**{escape_markdown(table.title)}**\n"] if table.title else []
+        note = [f"\n{escape_markdown(table.note)}"] if table.note else []
         return "\n".join([*title, *lines, *note])
 
     def html(self) -> Markup:
         """Write the table as HTML without style, as notebooks show it."""
-        kinds = ["text-align: left" if i < self.names else "text-align: right" for i in range(len(self.heads))]
-        head = Markup().join(Markup("<th>{}</th>").format(head) for head in self.heads)
+        table = self.narrow()
+        kinds = ["text-align: left" if i < table.names else "text-align: right" for i in range(len(table.heads))]
+        head = Markup().join(Markup("<th>{}</th>").format(head) for head in table.heads)
         body = Markup()
-        for number, row in enumerate(self.rows):
-            tag = Markup("b") if number in self.strong else Markup("span")
+        for number, row in enumerate(table.rows):
+            tag = Markup("b") if number in table.strong else Markup("span")
             pairs = zip(kinds, row, strict=True)
             cells = [Markup('<td style="{}"><{}>{}</{}></td>').format(kind, tag, cell, tag) for kind, cell in pairs]
             body += Markup("<tr>{}</tr>\n").format(Markup().join(cells))
-        title = Markup("<caption>{}</caption>").format(self.title) if self.title else Markup()
-        table = Markup("<table>{}<thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>\n").format(title, head, body)
-        return table + (Markup("<p>{}</p>\n").format(self.note) if self.note else Markup())
+        title = Markup("<caption>{}</caption>").format(table.title) if table.title else Markup()
+        text = Markup("<table>{}<thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>\n").format(title, head, body)
+        return text + (Markup("<p>{}</p>\n").format(table.note) if table.note else Markup())
 
 
 class Printer:
@@ -96,25 +164,24 @@ class Printer:
         self._box = _PLAIN if plain else box.SIMPLE_HEAD
 
     def table(self, table: Table) -> None:
-        """Print a table: numbers are never cut, and names are wrapped or shortened where a terminal is too narrow."""
-        cells = [[printable(cell) for cell in row] for row in (table.heads, *table.rows)]
-        widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-        if cells[1:]:  # the words of a head may stand above one another
-            words = [max(map(cell_len, head.split() or [""])) for head in cells[0]]
-            columns = list(zip(*cells[1:], strict=True))
-            widths = [max(word, *map(cell_len, column)) for word, column in zip(words, columns, strict=True)]
-        room = self._room or _ENDLESS
+        """Print a table.
+
+        Where a terminal is too narrow, spare columns give way, and then names are wrapped or shortened. Numbers are
+        never cut.
+        """
+        table = table.narrow()
+        while any(table.spares) and _width(table, _USUAL) > (self._room or WIDTH):
+            table = table.narrow(max(table.spares))
+        widths = _widths(table)
         for i in sorted(range(table.names), key=lambda i: -widths[i]):
-            over = sum(widths) + _GAP * (len(widths) - 1) - room
+            over = sum(widths) + _GAP * (len(widths) - 1) - (self._room or _ENDLESS)
             widths[i] = max(min(widths[i], _SHORTEST), widths[i] - max(0, over))
         drawn = RichTable(box=self._box, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
-        for i, (head, width) in enumerate(zip(cells[0], widths, strict=True)):
-            if i < table.names:
-                drawn.add_column(Text(head), overflow="ellipsis", width=width)
-            else:
-                drawn.add_column(Text(head), justify="right", width=width)
-        for index, row in enumerate(cells[1:]):
-            drawn.add_row(*(Text(cell, "bold" if index in table.strong else "") for cell in row))
+        for i, (head, width) in enumerate(zip(table.heads, widths, strict=True)):
+            side: Any = {"overflow": "ellipsis"} if i < table.names else {"justify": "right"}
+            drawn.add_column(Text(printable(head)), width=width, **side)
+        for index, row in enumerate(table.rows):
+            drawn.add_row(*(Text(printable(cell), "bold" if index in table.strong else "") for cell in row))
         self._console.print(Text(printable(table.title), "bold") if table.title else "")
         self._console.print(drawn)
         if table.note:
@@ -123,6 +190,31 @@ class Printer:
     def line(self, text: str) -> None:
         """Print a line of small print."""
         self._console.print(Text(printable(text), style="dim"), width=self._room or WIDTH)
+
+
+def _widths(table: Table) -> list[int]:
+    """The columns that each column of a table takes; the words of a head stand above one another."""
+    words = [max(map(cell_len, printable(head).split() or [""])) for head in table.heads]
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(words)
+    return [
+        max([word, *(cell_len(printable(cell)) for cell in column)])
+        for word, column in zip(words, columns, strict=True)
+    ]
+
+
+def _width(table: Table, most: int) -> int:
+    """The columns that a table takes, where names take at most so many."""
+    widths = [min(most, width) if i < table.names else width for i, width in enumerate(_widths(table))]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def print_tables(tables: Sequence[Table], lines: Sequence[str], *, file: IO[str] | None = None) -> None:
+    """Print tables, and the small print below them; None is the standard output."""
+    out = Printer(file)
+    for table in tables:
+        out.table(table)
+    for line in lines:
+        out.line(line)
 
 
 def printable(text: str) -> str:

@@ -14,15 +14,14 @@ from segmeter.cli.sweep import SweepJob, write_sweep
 from segmeter.evaluation.finished.compare import compare
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
-from segmeter.metrics.cases.table import CaseRow, MeasureColumn
-from segmeter.metrics.config.measures import ErrorTypesConfig, InstancesConfig, SurfaceConfig
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.measures import ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
-from segmeter.report.page import evaluation
 from segmeter.report.page.runs import write_index
 from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
@@ -382,32 +381,3 @@ def named(tmp_path_factory):
     folder = tmp_path_factory.mktemp("named") / "run"
     write_run(folder, rows, spec, MetricsConfig(bootstrap=20))
     return write_report(folder)
-
-
-@pytest.fixture(scope="session")
-def counted(tmp_path_factory):
-    """Five cases with 0 to 3 missed cars, the last of which has pixels that were predicted as no class."""
-    spec = SPEC.replace(count_invalid=True)
-    rows = []
-    for i, missed in enumerate((0, 1, 2, 3, 0)):
-        counts = np.pad(np.diag([300, 100, 50, 9]), ((0, 0), (0, 1)))
-        counts[0, 4] = 7 * (i == 4)
-        measured = [
-            MeasureColumn(f"instances_{name}", "car", float(value), summed=True)
-            for name, value in {"tp": 2, "fp": 0, "fn": missed, "iou": 1.5, "dice": 1.8}.items()
-        ]
-        rows.append(CaseRow(case_id=f"case-{i}", height=18, width=26, counts=counts, measured=tuple(measured)))
-    folder = tmp_path_factory.mktemp("counted") / "run"
-    write_run(folder, rows, spec, MetricsConfig(bootstrap=0, measures=(InstancesConfig(),)))
-    return write_report(folder)
-
-
-@pytest.fixture(scope="session")
-def cut(run_rows, tmp_path_factory):
-    """The run of 60 cases as a page without room for single classes but for their IoU and pixels."""
-    folder = tmp_path_factory.mktemp("cut") / "run"
-    shutil.copytree(run_rows[0], folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "DATA_BYTES", 60 * 72)
-        patch.setattr(evaluation, "CASE_BYTES", 0)
-        return write_report(folder)

@@ -11,13 +11,6 @@ from .looks import back, column, count, ids
 pytestmark = pytest.mark.slow
 
 
-def test_the_worst_case_stands_first(visit, site):
-    page = visit(site)
-    scores = [float(text) for text in column(page, "mean IoU")]
-    assert scores == sorted(scores)
-    assert count(page) == "60 cases"
-
-
 def test_a_click_on_a_heading_sorts_and_another_turns_round(visit, site, rows):
     page = visit(site)
     page.get_by_role("button", name="loss").click()
@@ -32,12 +25,6 @@ def test_undefined_values_stand_last_either_way(visit, site):
         page = visit(site, f"#?sort={sort}&cols=iou/3")
         assert column(page, "IoU of lamp")[:12].count("n/a") == 0  # every fifth of 60 cases has one
         assert column(page, "IoU of lamp")[12] == "n/a"
-
-
-def test_names_are_sorted_too(visit, site):
-    page = visit(site)
-    page.get_by_role("button", name="case", exact=True).click()
-    assert ids(page)[:2] == ["case-00", "case-01"]
 
 
 def test_search_finds_any_case(visit, site):
@@ -93,54 +80,6 @@ def test_a_cell_of_the_confusion_matrix_opens_its_cases(visit, site):
     assert count(page) == "60 cases"
 
 
-def test_a_cell_says_what_it_is_under_the_pointer(visit, site):
-    page = visit(site)
-    first = page.locator("#confusion .cells a").first.get_attribute("title")
-    assert re.match("\u2068ground\u2069 predicted as \u2068ground\u2069: [0-9,]+ pixels, [0-9.]+\\s%", first)
-
-
-def test_the_largest_confusions_are_links(visit, site):
-    page = visit(site)
-    page.locator(".largest a").first.press("Enter")
-    assert "predicted as" in page.locator("#toolbar .chip").text_content()
-    assert " of 60 cases" in count(page)
-
-
-def test_the_diagonal_opens_the_cases_of_its_class(visit, site):
-    page = visit(site)
-    page.locator("#confusion .cells a").last.click()
-    assert count(page) == "12 of 60 cases"  # lamp
-
-
-def test_a_class_opens_its_cases_worst_first(visit, site):
-    page = visit(site)
-    page.locator("section").filter(has=page.locator("#classes")).get_by_role("link", name="car", exact=True).click()
-    assert count(page) == "30 of 60 cases"
-    assert [float(text) for text in column(page, "IoU of car")] == sorted(
-        float(text) for text in column(page, "IoU of car")
-    )
-
-
-@pytest.mark.parametrize(("score", "held"), [("IoU", 30), ("precision", 15), ("recall", 30)])
-def test_a_score_of_a_class_opens_the_cases_that_have_it_worst_first(visit, site, score, held):
-    """In every fourth of the 60 cases the car is predicted as a tree, so that it has no precision."""
-    page = visit(site)
-    place = {"IoU": 0, "Dice": 1, "precision": 2, "recall": 3}[score]
-    row = section(page, "classes").get_by_role("row").filter(has_text=re.compile("^car"))
-    row.locator("td.n:not(.minor) a").nth(place).click()
-    assert count(page) == f"{held} of 60 cases"
-    scores = [float(text) for text in column(page, f"{score} of car")]
-    assert scores == sorted(scores)
-
-
-def test_the_pixels_of_a_class_open_the_cases_with_the_most_first(visit, site):
-    page = visit(site)
-    row = section(page, "classes").get_by_role("row").filter(has_text=re.compile("^lamp"))
-    row.get_by_role("link", name="192", exact=True).click()
-    assert count(page) == "12 of 60 cases"
-    assert set(column(page, "target pixels of lamp")) == {"16"}
-
-
 FOLLOW = """() => {
   const links = [...document.querySelectorAll("main a[href^='#?']:not(#table a, #pictures a)")].map((link) => {
     const cell = link.closest("td.n");
@@ -155,7 +94,7 @@ FOLLOW = """() => {
   }
   return links.map((link) => [...link, counts[link[0]]]);
 }"""
-COUNTS = ("used", "failed", "undefined", "missed in cases", "false alarm in cases", "cases")
+COUNTS = ("cases", "failed", "undefined", "missed in cases", "false alarm in cases", "cases")
 
 
 def test_every_link_opens_cases_and_every_count_as_many_as_it_says(visit, site):
@@ -200,90 +139,6 @@ def test_a_link_with_ctrl_opens_a_tab_and_leaves_the_choice(visit, site):
     other.value.close()
 
 
-def test_a_headline_figure_opens_all_cases_worst_first(visit, site):
-    page = visit(site, "#?has=3&sort=id")
-    page.locator(".card", has_text="pixel accuracy").get_by_role("link").first.click()
-    assert count(page) == "60 cases"
-    scores = [float(text) for text in column(page, "pixel accuracy")]
-    assert scores == sorted(scores)
-    assert page.get_by_label("measure of the histogram").input_value() == "pixel_accuracy"
-
-
-def test_the_mean_of_a_measure_opens_its_cases_worst_first(visit, site):
-    page = visit(site)
-    row = section(page, "measures").get_by_role("row").filter(has_text="hd95 (pixels)lamp")
-    row.locator("td.n a").first.click()
-    distances = column(page, "hd95, lamp (pixels)")
-    assert distances[:6] == ["inf"] * 6  # missed
-    assert [float(text) for text in distances[6:12]] == sorted((float(text) for text in distances[6:12]), reverse=True)
-
-
-def test_the_gain_of_a_type_of_error_opens_its_cases(visit, site):
-    page = visit(site)
-    row = section(page, "errors").get_by_role("row").filter(has_text=re.compile("^car"))
-    row.locator("td.minor a").last.click()
-    assert count(page) == "15 of 60 cases"
-
-
-def test_the_difference_of_a_slice_opens_its_cases(visit, site):
-    page = visit(site)
-    row = section(page, "slices").get_by_role("row").filter(has=page.get_by_role("link", name="3", exact=True))
-    row.locator("td.n a").last.click()
-    assert count(page) == "10 of 60 cases"
-
-
-def test_a_number_of_objects_opens_the_cases_with_the_most_first(visit, counted):
-    page = visit(counted)
-    row = section(page, "measures").get_by_role("row").filter(has_text=re.compile("^fncar"))
-    row.get_by_role("link", name="6", exact=True).click()
-    assert count(page) == "3 of 5 cases"
-    assert column(page, "fn, car") == ["3", "2", "1"]
-
-
-def test_pixels_of_no_class_open_their_cases(visit, counted):
-    page = visit(counted)
-    page.get_by_role("link", name="pixels predicted outside the classes").click()
-    assert ids(page) == ["case-4"]
-    assert column(page, "pixels predicted outside the classes") == ["7"]
-
-
-def test_a_bar_of_a_class_opens_the_cases_of_its_tenth(visit, site):
-    page = visit(site)
-    bars = section(page, "classes").locator("[data-bars]").nth(2).locator("a")  # car
-    words = bars.evaluate_all("links => links.map((link) => link.getAttribute('aria-label'))")
-    found = [re.search(r"([\d.]+) to ([\d.]+): (\d+) case", text).groups() for text in words]
-    assert sum(int(count) for _, _, count in found) == 30
-    for k in (0, len(found) - 1):
-        bars.nth(k).click()
-        assert count(page) == f"{found[k][2]} of 60 cases"
-        scores = [float(text) for text in column(page, "IoU of car")]
-        assert scores == sorted(scores)
-        assert all(float(found[k][0]) <= score <= float(found[k][1]) for score in scores)
-        back(page)
-
-
-def test_a_count_of_missed_cases_opens_them(visit, site):
-    page = visit(site)
-    row = section(page, "classes").get_by_role("row").filter(has_text=re.compile("^lamp"))
-    row.get_by_role("link", name="6", exact=True).click()
-    assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
-
-
-def test_counts_of_a_measure_open_their_cases(visit, site):
-    page = visit(site)
-    row = (
-        page.locator("section")
-        .filter(has=page.locator("#measures"))
-        .get_by_role("row")
-        .filter(has_text="hd95 (pixels)lamp")
-    )
-    row.get_by_role("link").nth(-1).click()
-    assert count(page) == "48 of 60 cases"  # undefined: on neither side
-    back(page)
-    row.get_by_role("link").nth(-2).click()
-    assert count(page) == "6 of 60 cases"  # on one side only
-
-
 def test_a_bar_of_the_histogram_opens_its_cases(visit, site):
     page = visit(site)
     bar = page.locator("#histogram a[aria-label]").first
@@ -302,13 +157,6 @@ def test_the_bars_hold_every_case_once(visit, site):
         assert sum(int(re.search(r": (\d+) case", label).group(1)) for label in labels) == 60
 
 
-def test_the_height_of_the_bars_is_told(visit, site):
-    page = visit(site)
-    bars = [bar.get_attribute("aria-label") for bar in page.locator("#histogram a[aria-label]").all()]
-    highest = max(int(re.search(r": (\d+) case", label).group(1)) for label in bars)
-    assert page.locator("#histogram .minor").first.text_content() == f"{highest} cases"
-
-
 def section(page, name):
     return page.locator("section").filter(has=page.locator(f"#{name}"))
 
@@ -324,33 +172,6 @@ def test_a_slice_opens_its_cases(visit, site):
     assert page.get_by_label(TENS).input_value().endswith("=3")
     page.get_by_label(TENS).select_option("any " + TENS)
     assert count(page) == "60 cases"
-
-
-def test_a_type_of_error_opens_the_cases_that_have_it_the_most_first(visit, site):
-    page = visit(site)
-    row = section(page, "errors").get_by_role("row").filter(has_text=re.compile("^car"))
-    row.get_by_role("link").last.click()  # whole segments: cars that are predicted as trees
-    assert set(ids(page)) <= {f"case-{i:02}" for i in range(0, 60, 4)}
-    assert count(page) == "15 of 60 cases"
-    shares = [float(text) for text in column(page, "segment_errors, car")]
-    assert min(shares) > 0
-    assert shares == sorted(shares, reverse=True)
-
-
-def test_a_group_opens_its_cases_the_worst_first(visit, site):
-    page = visit(site)
-    page.get_by_role("link", name="things (car, lamp)").click()
-    scores = [float(text) for text in column(page, "IoU of things")]
-    assert scores == sorted(scores)
-
-
-def test_undefined_and_failed_values_have_links_under_the_histogram(visit, site):
-    page = visit(site, "#?h=measure/hd95/lamp")
-    page.get_by_role("link", name="6 failed").click()
-    assert set(ids(page)) == {f"case-{i:02}" for i in range(0, 60, 10)}
-    back(page)
-    page.get_by_role("link", name="48 undefined").click()
-    assert count(page) == "48 of 60 cases"
 
 
 def drag(page, start, end):
@@ -403,6 +224,19 @@ def test_ids_are_copied_in_their_order(visit, site):
     assert page.evaluate("navigator.clipboard.readText()").split() == [f"case-{i:02}" for i in range(0, 60, 5)]
 
 
+def test_ids_stand_in_a_dialog_where_the_clipboard_is_closed(chromium, site):
+    """A window without the permission, as a page that is opened from disk may be."""
+    window = chromium.new_context()
+    page, said = window.new_page(), []
+    page.on("dialog", lambda dialog: (said.append(dialog.default_value), dialog.dismiss()))
+    page.goto(f"{site.as_uri()}#?has=3&sort=id")
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('closed')); }")
+    page.click("#copy")
+    page.locator("#said", has_text="12 ids copied").wait_for(state="attached")
+    window.close()
+    assert said[0].split() == [f"case-{i:02}" for i in range(0, 60, 5)]
+
+
 def test_what_is_chosen_is_saved_as_csv(visit, site, tmp_path):
     page = visit(site, "#?has=3&sort=id")
     with page.expect_download() as download:
@@ -423,12 +257,6 @@ def test_no_saved_name_is_a_formula(visit, hostile, tmp_path):
         names = {row["case"] for row in csv.DictReader(file)}
     assert "'=cmd()" in names
     assert not [name for name in names if name.startswith(("=", "+", "@"))]
-
-
-def test_an_address_keeps_the_choice(visit, site):
-    page = visit(site, "#?has=2&sort=-loss&cols=loss")
-    assert ids(page)[0] == "case-58"
-    assert page.get_by_label("class", exact=True).input_value() == "has=2"
 
 
 def test_a_section_is_opened_without_losing_the_choice(visit, site):

@@ -1,18 +1,8 @@
-"""The index of runs and the jobs of a sweep: sorted, searched, and opened."""
+"""The index of runs and the jobs of a sweep: sorted and opened."""
 
 import pytest
 
 pytestmark = pytest.mark.slow
-
-
-def test_a_run_is_found_and_opened(visit, index):
-    page = visit(index, alone=True)
-    page.fill("#find", "SCORE three")
-    assert [row.is_visible() for row in page.locator("tbody tr").all()].count(True) == 1
-    page.fill("#find", "eval/one")
-    assert page.locator("#count").text_content() == "1 of 3 runs"
-    page.get_by_role("link", name="eval/one").click()
-    page.locator("html[data-ready=yes] #cases").wait_for()
 
 
 def test_a_hostile_name_is_a_link_that_opens(visit, index):
@@ -40,9 +30,3 @@ def test_jobs_of_a_sweep_are_sorted_by_size_and_opened(visit, sweep, width):
     assert page.locator("tbody tr").nth(2).get_by_role("link").count() == 0  # as it was stopped
     page.get_by_role("link", name="0_gamma").click()
     assert page.title() == "the job's page"
-
-
-@pytest.mark.parametrize("width", [360, 1300])
-def test_the_title_keeps_its_distance_from_the_edge(visit, index, width):
-    page = visit(index, width=width, alone=True)
-    assert page.locator(".kind").bounding_box()["y"] >= 16

@@ -42,21 +42,13 @@ def result(tmp_path, spec):
 
 
 def test_rows_are_those_of_the_result(tmp_path, result):
-    found = comparison_values(tmp_path, result, ReportConfig())["comparison"]
-    first = found["rows"][0]
+    found = comparison_values(tmp_path, result, ReportConfig())["comparison"]["tables"]
+    table = found["differences"]
+    first = dict(zip(table.heads, table.rows[0], strict=True))
     pair = result["metrics"]["mean_iou"]["pairs"][0]
-    assert (first["words"], first["value"], first["ends"]) == (
-        "mean IoU",
-        pair["dataset_difference"],
-        pair["dataset_ci95"],
-    )
-    of_class = next((row["link"] for row in found["rows"] if row["metric"] == "iou/tree"), None)
-    assert of_class in (None, "#?pair=0.1&by=difference%2Fiou%2F1")
-    assert first["wilcoxon_p_holm"] == pair["wilcoxon_p_holm"]
-    assert first["link"] == "#?pair=0.1&by=difference%2Fheadline"
-    of_cases = next(row for row in found["rows"] if row["n_used"])
-    assert of_cases["used"] == of_cases["link"] + "&un.difference%2Fheadline=defined"
-    assert sum(part["share"] for part in found["ranks"][0]["parts"]) == pytest.approx(1)
+    assert (first["score"], first["new minus base"].value) == ("mean IoU", pair["dataset_difference"])
+    assert first["score"].link == first["new minus base"].link == "#?pair=0.1&by=difference%2Fheadline"
+    assert first["cases"].link == first["score"].link + "&un.difference%2Fheadline=defined"
 
 
 def test_every_case_has_the_values_of_both_runs(tmp_path, result):
@@ -84,29 +76,31 @@ def test_a_run_that_has_gone_is_named(result, tmp_path):
         comparison_values(tmp_path, result, ReportConfig())
 
 
+def links_of(values):
+    """The link of each score."""
+    return {row[0]: row[0].link for row in values["comparison"]["tables"]["differences"].rows}
+
+
 def test_a_metric_whose_columns_are_left_out_has_no_link(tmp_path, result, monkeypatch):
-    metric, columns = "iou/tree", "difference/iou/1"
-    links = [row["link"] for row in comparison_values(tmp_path, result, ReportConfig())["comparison"]["rows"]]
-    assert f"#?pair=0.1&by={columns.replace('/', '%2F')}" in links
+    assert links_of(comparison_values(tmp_path, result, ReportConfig()))["IoU of tree"].endswith("difference%2Fiou%2F1")
     monkeypatch.setattr(evaluation, "DATA_BYTES", 0)
     monkeypatch.setattr(evaluation, "CASE_BYTES", 30)  # scores, sizes and losses of both runs
     values = comparison_values(tmp_path, result, ReportConfig())
     assert "IoU by class (6)" in values["explorer"]["notes"][0]
-    rows = {row["metric"]: row["link"] for row in values["comparison"]["rows"]}
-    assert rows[metric] is None
-    assert rows["mean_iou"] is not None
+    assert links_of(values)["IoU of tree"] is None
+    assert links_of(values)["mean IoU"] is not None
 
 
 def test_a_requirement_is_linked_to_its_cases_of_the_new_run_against_the_base(tmp_path, result):
     folders = list(map(Path, result["folders"].values()))
     require = ["mean_iou >= base - 1", "iou/tree[(.)=a] >= base - 1"]
     found = compare(folders, MetricsConfig(bootstrap=1000, slice_by=("(.)",)), require=require)
-    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["required"]
-    assert [row["link"] for row in rows] == [
+    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["tables"]["required"].rows
+    assert [row[0].link for row in rows] == [
         "#?pair=0.1&by=difference%2Fheadline",
         "#?pair=0.1&by=difference%2Fiou%2F1&is.slice%2F%28.%29=a",
     ]
-    assert rows[0]["said"] == "met"
+    assert rows[0][-1] == "met"
     found["gate"]["requirements"][0]["metric"] = "mean_average_precision"  # which no case has
-    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["required"]
-    assert rows[0]["link"] is None
+    rows = comparison_values(tmp_path, found, ReportConfig())["comparison"]["tables"]["required"].rows
+    assert rows[0][0].link is None

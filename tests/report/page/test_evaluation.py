@@ -35,14 +35,6 @@ def test_columns_that_are_too_much_are_left_out_and_named(tmp_path, rng, spec, m
     assert len(cut["data"]) < len(whole["data"])
 
 
-def test_counts_of_what_became_of_a_class_stand_with_it(tmp_path, rng, spec):
-    rows = make_rows(rng, spec, "ab")
-    rows[0].counts[:] = [[5, 0, 0], [3, 0, 0], [0, 0, 4]]
-    found = values_of(tmp_path, rows, spec)["evaluation"]["classes"]
-    assert found[1]["statuses"] == [(1, "#?is.status%2F1=missed"), (0, "#?is.status%2F1=false+alarm")]
-    assert [count for count, _ in found[2]["statuses"]] == [0, 0]
-
-
 def test_a_page_that_leaves_scores_out_still_opens_what_became_of_a_class(tmp_path, rng, spec, monkeypatch):
     rows = make_rows(rng, spec, "ab")
     rows[0].counts[:] = [[5, 0, 0], [3, 0, 0], [0, 0, 4]]

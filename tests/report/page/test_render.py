@@ -15,11 +15,11 @@ SCRIPTS = Path(room.__file__).parent / "scripts"
 
 
 def test_values_are_escaped_and_the_scripts_stand_in_their_order():
-    values = {"tables": [], "n": 1, "title": "</title><script>alert(1)</script>"}
-    text = render("runs.html", scripts=("dom", "runs"), **values).decode()
+    values = {"tables": [], "kind": "runs", "when": "1 run", "title": "</title><script>alert(1)</script>"}
+    text = render("list.html", scripts=("dom", "sorting"), **values).decode()
     assert "&lt;/title&gt;&lt;script&gt;" in text
     script = re.search("<script>(.*?)</script>", text, re.DOTALL).group(1)
-    assert script.index("function el(") < script.index("The index of runs")
+    assert script.index("function el(") < script.index("function sortBy(")
 
 
 def test_the_policy_names_pictures_beside_the_page_only_where_they_are_shown():

@@ -1,8 +1,5 @@
 """Files of a run's folder: missing, damaged, or as they are."""
 
-import pytest
-
-from segmeter.errors import InputError
 from segmeter.records import read_json_lines
 from segmeter.report.page.render import config_text, if_there, load_json
 
@@ -20,10 +17,3 @@ def test_what_is_missing_is_none(tmp_path):
     assert load_json(tmp_path / "a.json") is None
     assert if_there(read_json_lines, tmp_path / "a.jsonl") is None
     assert config_text(tmp_path / "config.yaml") == ""
-
-
-@pytest.mark.parametrize("load", [load_json, read_json_lines])
-def test_what_is_damaged_is_named(tmp_path, load):
-    (tmp_path / "a").write_text("{broken\n{}\n")
-    with pytest.raises(InputError, match=r"/a(, line 1)?: is damaged, or was not written by segmeter \(it is not JSON"):
-        load(tmp_path / "a")

@@ -98,16 +98,16 @@ def test_a_number_of_objects_is_linked_to_the_cases_that_have_any(found):
     summary["measures"]["fn"] = {"car": {"dataset": 6.0}}
     columns = columns | {key: Column(key=key, label="", values=[1] * 6, kind="count", group="fn")}
     (row,) = (row for row in tables.measures(summary, columns) if row["metric"] == "fn")
-    assert choice(row["link"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
+    assert choice(row["links"]["label"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
 
 
 def test_probabilities_of_a_class_are_linked_to_the_cases_that_hold_it(found):
     summary, columns = found
-    assert tables.calibration(summary, columns) == []
+    assert tables.calibration(summary, columns) == ([], [])
     summary["calibration"] = {"per_class": {"car": {"ece": 0.5}}}
-    (row,) = tables.calibration(summary, columns)
-    assert (row["name"], row["entry"]) == ("car", {"ece": 0.5})
-    assert choice(row["link"]) == {"has": "2", "sort": "iou/2", "h": "iou/2"}
+    _, (row,) = tables.calibration(summary, columns)
+    assert (row["name"], row["ece"]) == ("car", 0.5)
+    assert choice(row["links"]["name"]) == {"has": "2", "sort": "iou/2", "h": "iou/2"}
 
 
 def test_the_cases_of_a_class_are_counted_by_tenths_of_their_iou(found):
@@ -131,7 +131,7 @@ def test_types_of_errors_and_the_iou_add_up_and_lead_to_their_cases(found):
     assert choice(rows[1]["link"]) == {"un.iou/1": "defined", "sort": "iou/1", "h": "iou/1"}
     assert choice(rows[3]["link"]) == {"un.group/0": "defined", "sort": "group/0", "h": "group/0"}
     part = next(part for part in rows[1]["parts"] if part["share"])
-    key = f"measure/{part['metric']}/tree"
+    key = f"measure/{part['name']}_errors/tree"
     assert choice(part["link"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
     assert all(part["link"] is None for row in tables.error_types(summary, {}) for part in row["parts"])
 
@@ -151,16 +151,19 @@ def test_failures_of_a_group_and_of_a_mean_are_linked_to_the_cases_of_all_its_cl
         entry["n_penalised"] = 1
     rows = {row["region"]: row for row in tables.measures(summary, columns) if row["metric"] == "extent_errors"}
     wanted = {"tree": "1", "all": "1-2", "mean": "0.1.2"}
-    assert {name: choice(rows[name]["counts"][1][1])["wrong"] for name in wanted} == wanted
+    assert {name: choice(rows[name]["links"]["n_penalised"])["wrong"] for name in wanted} == wanted
 
 
 def test_groups_and_measures_are_sorted_the_worst_first(found):
     summary, columns = found
-    assert choice(tables.groups(summary, columns)[0]["link"]) == {"sort": "group/0", "h": "group/0"}
+    assert choice(tables.groups(summary, columns)[0]["links"]["name"]) == {"sort": "group/0", "h": "group/0"}
     rows = {(row["metric"], row["region"]): row for row in tables.measures(summary, columns)}
     wanted = "measure/extent_errors/car"
-    assert choice(rows["extent_errors", "car"]["link"]) == {"sort": f"-{wanted}", "h": wanted}
-    assert choice(rows["extent_gain", "car"]["link"]) == {"sort": f"-{wanted}", "h": wanted}  # cases have no gain
+    assert choice(rows["extent_errors", "car"]["links"]["mean"]) == {"sort": f"-{wanted}", "h": wanted}
+    assert choice(rows["extent_gain", "car"]["links"]["dataset"]) == {
+        "sort": f"-{wanted}",
+        "h": wanted,
+    }  # cases have no gain
 
 
 def test_a_run_without_types_of_errors_has_no_rows(rng, spec):

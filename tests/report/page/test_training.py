@@ -71,17 +71,15 @@ def test_every_number_has_its_place(tmp_path):
 def test_the_best_checkpoint_stands_first(tmp_path):
     cards = values_of(tmp_path)[0]["cards"]
     assert cards[0] == {"name": "mean IoU", "value": "0.500", "under": "best, at step 5"}
-    assert {"name": "peak memory", "value": "950", "under": "MB"} in cards
     assert cards[1] == {"name": "steps", "value": "10", "under": "1 epochs, 0.0 minutes"}
 
 
 def test_the_first_batch_is_embedded_or_linked(tmp_path):
     found = values_of(tmp_path)[0]
-    assert (found["first_batch"], [name for name, _ in found["sections"]]) == (None, ["curves", "run"])
+    assert found["first_batch"] is None
     Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "first_batch.png")
     found = values_of(tmp_path)[0]
     assert found["first_batch"].startswith("data:image/webp;base64,")
-    assert [name for name, _ in found["sections"]] == ["curves", "first-batch", "run"]
     assert values_of(tmp_path, config=ReportConfig(pictures="link"))[0]["first_batch"] == "first_batch.png"
 
 

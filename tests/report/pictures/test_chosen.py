@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from segmeter.errors import ConfigError
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.report.config import ReportConfig
@@ -85,9 +84,3 @@ def test_all_and_none(overlays, expected):
 def test_the_worst_case_of_each_class_comes_on_top():
     ranking = Ranking(case_ids="abcdef", worst="becad", of_classes=["a", "e"])
     assert choose_cases(ranking, ReportConfig(overlays=1, worst=1)) == {"a", "b", "e"}
-
-
-def test_settings_out_of_range_are_said_at_once():
-    with pytest.raises(ConfigError) as caught:
-        ReportConfig(overlays=-2, panel=10, worst=-1, pictures="none", picture_mb=0)
-    assert len(caught.value.problems) == 5

@@ -11,7 +11,6 @@ from segmeter.report.pictures.flatten import (
     INK,
     MARGIN,
     NARROWEST,
-    PAPER,
     compose,
     draw_overlay,
     drawable,
@@ -59,12 +58,6 @@ def test_without_a_target_there_are_two_panels_and_no_figure(picture_inputs, spe
     np.testing.assert_array_equal(picture, scored)
 
 
-def test_large_images_are_reduced(rng, spec):
-    labels = rng.integers(0, 3, (300, 1000)).astype(np.uint8)
-    picture = draw_overlay(np.zeros((300, 1000, 3), np.uint8), labels, labels, spec, panel=200)
-    assert picture.shape[1] == 4 * 200 + 3 * GAP + 2 * MARGIN
-
-
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 7), (129, 128)])
 def test_any_shape_is_drawn(spec, shape):
     zero = np.zeros(shape, np.uint8)
@@ -101,13 +94,6 @@ def test_legend_names_only_what_occurs(spec):
     assert errors.shape[0] > alone.shape[0]  # a second line for the kinds of error
 
 
-def test_planes_are_drawn(rng):
-    spec = ClassSpec(task="multilabel", names=("a", "b"), colours=((255, 0, 0), (0, 0, 255)), ignore_index=255)
-    target, labels = rng.integers(0, 2, (2, 2, 20, 30)).astype(np.uint8)
-    target[:, :4] = 255
-    assert draw_overlay(np.zeros((20, 30, 1), np.float32), target, labels, spec).ndim == 3
-
-
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [
@@ -120,21 +106,6 @@ def test_shapes_that_do_not_go_together_are_refused(spec, shapes, said):
     image, target, labels = (np.zeros(shape, np.uint8) for shape in shapes)
     with pytest.raises(InputError, match=said):
         draw_overlay(image, target, labels, spec)
-
-
-def test_real_road_scenes_are_drawn(shared_data):
-    spec = ClassSpec(
-        task="multiclass",
-        names=tuple("abcdefghijk"),
-        colours=tuple((20 * k, 9, 200) for k in range(11)),
-        ignore_index=11,
-    )
-    with Image.open(next(iter(sorted((shared_data / "camvid" / "masks").iterdir())))) as mask:
-        target = np.asarray(mask)
-    labels = np.where(target == 11, 0, target)
-    picture = draw_overlay(np.zeros((*target.shape, 3), np.uint8), target, labels, spec)
-    left = MARGIN + 3 * (480 + GAP)
-    assert (picture[TOP : TOP + 360, left : left + 480][target != 11] == 0).all()  # all right but the ignored
 
 
 @pytest.mark.parametrize("case_id", ["x", "../x", "a\nb", "\udcff"])
@@ -194,15 +165,6 @@ def test_right_pixels_are_dim_wrong_ones_strong_and_ignored_ones_striped(spec):
     assert len(np.unique(found[:, 8:, 0])) == 2
 
 
-def test_touching_objects_have_a_contour_between_them(spec):
-    labels = np.full((5, 8), 2, np.uint8)
-    objects = Objects(prediction=np.repeat([[7] * 4 + [9] * 4], 5, axis=0))
-    blob, parted = (painted("prediction", None, labels, spec, **more) for more in ({}, {"objects": objects}))
-    assert (blob == blob[0, 0]).all()
-    differ = (parted != blob).any(axis=-1)
-    np.testing.assert_array_equal(differ, np.repeat([[0, 0, 0, 1, 1, 0, 0, 0]], 5, axis=0))
-
-
 def test_objects_are_coloured_by_how_they_were_found():
     spec = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (200, 0, 0)))
     target, prediction = np.zeros((2, 9, 30), int)
@@ -237,16 +199,6 @@ def test_fit_cuts_to_the_width_and_not_more():
     assert cut.endswith("…")
     assert FONT.getlength(cut) < FONT.getlength(text) <= FONT.getlength(text[: len(cut) + 1] + "…")
     assert fit(text, 1, FONT) == ""
-
-
-def test_panels_stand_side_by_side_on_paper():
-    white = np.full((50, 200, 3), 255, np.uint8)
-    picture = compose([("a", white), ("b", white)], title="", figure="", legend=[])
-    assert picture.shape == (MARGIN + 50 + 50 + MARGIN, 2 * 200 + GAP + 2 * MARGIN, 3)
-    row = picture[MARGIN + 50 + 25]
-    assert (row[MARGIN : MARGIN + 200] == 255).all()
-    assert (row[MARGIN + 200 : MARGIN + 200 + GAP] == PAPER).all()
-    assert (row[MARGIN + 200 + GAP : -MARGIN] == 255).all()
 
 
 def test_the_legend_takes_as_many_lines_as_it_needs():

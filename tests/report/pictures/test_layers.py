@@ -121,12 +121,6 @@ def test_layers_replace_older_ones_whole(tmp_path, spec):
     assert read_notes(place)["case"] == "../a"
 
 
-def test_damaged_notes_are_named(tmp_path):
-    (tmp_path / "layers.json").write_text("{}")
-    with pytest.raises(InputError, match=r"layers\.json: is damaged, or was not written by segmeter \(case: "):
-        read_notes(tmp_path)
-
-
 @pytest.mark.parametrize("name", ["/etc/passwd", "../../mine.png", "a/b.png", "..", ""])
 def test_notes_name_no_file_of_another_folder(tmp_path, name):
     """A page would show it. Mutation seen to fail: any text."""
@@ -134,11 +128,6 @@ def test_notes_name_no_file_of_another_folder(tmp_path, name):
     (tmp_path / "layers.json").write_text(json.dumps(notes))
     with pytest.raises(InputError, match=r"layers\.json: .*maps\.0\.file: String should match pattern"):
         read_notes(tmp_path)
-
-
-def test_arrays_that_do_not_fit_are_refused(spec):
-    with pytest.raises(InputError, match="draw_layers: expected `labels`"):
-        draw_layers(IMAGE, None, np.zeros((3, 6), np.uint8), spec, edge=128)
 
 
 def test_reducing_averages_images_and_keeps_the_rarest_class_of_a_block():

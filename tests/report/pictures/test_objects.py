@@ -25,7 +25,7 @@ def scene(rng, shape=(40, 50), count=12):
     return objects
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_kinds_agree_with_a_loop_over_all_pairs(seed):
     rng = np.random.default_rng(seed)
     target = scene(rng)

@@ -10,7 +10,6 @@ from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.report.pictures.worst import EDGE, find_crop, find_errors, write_crops, write_worst_list
-from tests.cli.sharded import newest, run
 from tests.metrics.build import case_row
 
 SPEC = ClassSpec(
@@ -80,9 +79,10 @@ def test_the_worst_cases_are_listed_with_crops_that_hold_what_is_stored(tmp_path
         if case_id in ("a/1", "c"):
             write_crops(tmp_path, case_id, SPEC, image=image, target=target, labels=labels)
     write_cases(tmp_path, rows, SPEC)
-    write_worst_list(tmp_path, SPEC, MetricsConfig(), 2)
-    found = read_list(tmp_path)
+    write_worst_list(tmp_path, SPEC, MetricsConfig(), 3)
+    *found, plain = read_list(tmp_path)
     assert [row["case_id"] for row in found] == ["a/1", "c"]
+    assert (plain["case_id"], plain["crops"], plain["crop_top"]) == ("b", "", ""), "as of masks without an image"
     assert sorted(path.name for path in (tmp_path / "worst").iterdir()) == sorted(row["crops"][6:] for row in found)
     image, target, labels = scene(0.9)
     first = found[0]
@@ -116,52 +116,3 @@ def test_each_class_of_a_multilabel_crop_has_its_file_and_a_spectrum_is_made_vis
 def test_no_cases_leave_no_list(tmp_path):
     write_worst_list(tmp_path, SPEC, MetricsConfig(), 0)
     assert not list(tmp_path.iterdir())
-
-
-def tree(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes() for path in (folder / "worst").rglob("*") if path.is_file()
-    }
-
-
-FAST = ["metrics.bootstrap=0", "report.html=false", "report.worst=3"]
-SCORE = ["predictions=predictions", "references=masks", "data.num_classes=3", "data.ignore_index=255", *FAST]
-
-
-@pytest.mark.usefixtures("in_here")
-def test_shards_leave_the_list_of_the_whole():
-    score = [*SCORE, "images=images"]
-    assert run("score", *score) == 0
-    whole = newest("runs/score")
-    assert len(read_list(whole)) == len(list((whole / "worst").iterdir())) == 3
-    assert run("score", *score, "launch=processes", "launch.devices=2", "run.name=shared") == 0
-    shared = newest("runs/score")
-    assert shared != whole
-    assert (shared / "worst.csv").read_bytes() == (whole / "worst.csv").read_bytes()
-    assert tree(shared) == tree(whole)
-
-
-@pytest.mark.usefixtures("in_here")
-def test_masks_without_images_are_listed_without_crops():
-    assert run("score", *SCORE) == 0
-    found = newest("runs/score")
-    assert [row["crops"] for row in read_list(found)] == ["", "", ""]
-    assert not (found / "worst").exists()
-
-
-@pytest.mark.usefixtures("in_here")
-def test_an_evaluation_lists_its_worst_cases_as_its_rows_have_them():
-    assert run("eval", "checkpoint=net", "data.root=.", "data.split=all", "device=cpu", *FAST) == 0
-    folder = newest("runs/eval")
-    with (folder / "cases.csv").open() as file:
-        scores = {row["case_id"]: float(row["mean_iou"]) for row in csv.DictReader(file)}
-    found = {row["case_id"]: float(row["mean IoU"]) for row in read_list(folder)}
-    assert list(found) == sorted(scores, key=lambda name: (scores[name], name))[:3]
-    assert found == pytest.approx({name: scores[name] for name in found}, abs=1e-6)
-    for row in read_list(folder):
-        assert {path.name for path in (folder / row["crops"]).iterdir()} == {
-            "image.png",
-            "target.png",
-            "prediction.png",
-            "crop.json",
-        }

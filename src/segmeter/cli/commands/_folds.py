@@ -13,6 +13,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
+from segmeter.cli.config.compose import quoted
 from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.runs.lock import new_root
 from segmeter.cli.runs.resume import CHECKPOINTS
@@ -143,5 +144,5 @@ def _find(folder: Path, number: int, *, holds: str) -> Path | None:
 
 def _override(key: str, *values: object) -> str:
     """An override of one value, or of a list of several, in quotes."""
-    quoted = ['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]
-    return f"{key}={quoted[0] if len(quoted) == 1 else '[' + ','.join(quoted) + ']'}"
+    texts = [quoted(str(value)) for value in values]
+    return f"{key}={texts[0] if len(texts) == 1 else '[' + ','.join(texts) + ']'}"

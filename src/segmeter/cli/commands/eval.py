@@ -3,13 +3,19 @@
 import logging
 import sys
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.cli.commands._parts import keep_threads, open_device, open_series, run_identity, take_shard
-from segmeter.cli.config.model_schema import EvalConfig
-from segmeter.cli.pictures import draw_predicted
+from segmeter.cli.commands._parts import (
+    keep_threads,
+    open_device,
+    open_series,
+    run_identity,
+    take_shard,
+)
+from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
@@ -24,13 +30,17 @@ from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.export.series import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
-from segmeter.metrics.config.metrics import check_metrics, with_objects
-from segmeter.metrics.summary.scoreboard import settle_headline
+from segmeter.metrics.cases.stored import open_cases
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
+from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.card import ModelCard
 from segmeter.models.trained import read_checkpoints
+from segmeter.postprocess.config import INSTANCE_STEPS
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
+from segmeter.report.pictures.chosen import Ranking
+from segmeter.report.pictures.finished import EvaluatedCases, draw_run
 from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
 
@@ -107,3 +117,44 @@ def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
         _LOG.warning("%s", line)
     check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
     return dataset, report.content_sha256
+
+
+def draw_predicted(
+    folder: Path, dataset: Dataset, config: EvalConfig | PredictConfig, metrics: MetricsConfig | None = None
+) -> None:
+    """Draw the chosen cases from the label maps that the run wrote, or warn if it wrote none that can be read.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    dataset
+        The predicted cases.
+    config
+        The command's configuration, which says what was exported and which cases are drawn.
+    metrics
+        The measured metrics; None for `predict`, whose cases have no scores.
+
+    Raises
+    ------
+    DataError
+        One line for each problem of a file that can't be read.
+    """
+    report = config.report
+    if not report.overlays and not (report.worst and metrics):
+        return None
+    if not config.export.labels:
+        return _LOG.warning("pictures: none are drawn, as export.labels=false keeps no label maps.")
+    file_format = config.export.labels_format
+    if file_format in ("mha", "nrrd") and find_spec("SimpleITK") is None:
+        return _LOG.warning("pictures: none are drawn; reading %s needs: pip install 'segmeter[itk]'.", file_format)
+    if metrics is None:
+        ranking, report = Ranking(case_ids=dataset.case_ids), report.replace(worst=0)
+    else:
+        ranking = Ranking.of(build_scoreboard(open_cases([folder]), dataset.spec, metrics))
+    numbered = any(step.name in INSTANCE_STEPS for step in config.postprocess.steps)
+    if numbered and not config.export.instances:
+        _LOG.warning("pictures: no objects are drawn, as export.instances=false keeps none of their numbers.")
+        metrics = None
+    read = EvaluatedCases(predictions=folder / PREDICTIONS, dataset=dataset, metrics=metrics)
+    return draw_run(folder, ranking, read, report, dataset.spec)

@@ -12,8 +12,8 @@ from segmeter.cli.commands._parts import (
     run_identity,
     take_shard,
 )
+from segmeter.cli.commands.eval import draw_predicted
 from segmeter.cli.config.model_schema import PredictConfig
-from segmeter.cli.pictures import draw_predicted
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.evaluation.evaluate import PredictionRun, predict

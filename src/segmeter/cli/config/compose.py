@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,17 @@ _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
+
+
+def quoted(text: str) -> str:
+    r"""Quote a text as Hydra's overrides do, where a backslash is doubled only before a quote.
+
+    Examples
+    --------
+    >>> print(quoted('größe'), quoted(r'C:\data'), quoted('a "b"'))
+    "größe" "C:\data" "a \"b\""
+    """
+    return '"' + re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text) + '"'
 
 
 @dataclass(frozen=True)

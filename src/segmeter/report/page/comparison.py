@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from segmeter.records import Summary
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
 from segmeter.report.columns import Column
-from segmeter.report.comparison import OUTCOMES, adjusted, infinite_cases, is_told, kind_of, notes, shown_metrics
+from segmeter.report.comparison import notes, order_lines
 from segmeter.report.config import ReportConfig
-from segmeter.report.figures import title
+from segmeter.report.differences import comparison_tables
 from segmeter.report.page.evaluation import explorer_values, part_columns
 from segmeter.report.page.render import load_json
 from segmeter.report.page.tables import cases_link
@@ -38,7 +39,7 @@ _COMPARED = ("scores", "groups", "further scores")  # groups of columns
 
 
 def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    """Gather the values of the template from a folder's compare.json: ``comparison``, ``explorer`` and ``sections``.
+    """Gather the values of the template from a folder's compare.json: ``comparison`` and ``explorer``.
 
     Raises
     ------
@@ -64,7 +65,9 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
     explorer = explorer_values(columns, spec, shown, config, facts=facts, left=left, unshown=left_out)
     explorer["notes"] += unlisted
-    return {"comparison": _comparison(result, columns), "explorer": explorer, "sections": _sections(result)}
+    laid_out = comparison_tables(result, link=partial(_link, result, {column.key for column in columns}))
+    comparison = {"lines": order_lines(result), "notes": notes(result), "tables": laid_out}
+    return {"comparison": comparison, "explorer": explorer}
 
 
 def _headline(result: Mapping[str, Any]) -> str:
@@ -110,53 +113,34 @@ def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
     return found
 
 
-def _comparison(result: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    ranking = result["metrics"][result["rank_by"]]["ranking"]
-    return {
-        "order": result["order"],
-        "rank_by": title(result["rank_by"]),
-        "other_orders": {title(name): order for name, order in result["other_orders"].items()},
-        "ranking": ranking,
-        "told": is_told(result),
-        "ranks": _rank_bars(ranking) if ranking else [],
-        "rows": _rows(result, {column.key for column in columns}),
-        "notes": notes(result),
-        "required": _required(result, {column.key for column in columns}),
-        "slices": _slices(result, {column.key for column in columns}),
-    }
+def _link(
+    result: Mapping[str, Any],
+    keys: set[str],
+    base: str,
+    new: str,
+    metric: str,
+    *,
+    defined: bool = False,
+    part: Mapping[str, str] | None = None,
+) -> str | None:
+    """Link to the cases of two runs, sorted by a score, if the page has that of each case, or to those of a slice.
 
-
-def _rank_bars(ranking: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Lay out, for each run, its share of resampled data sets at each rank, as bars of a hundred units."""
-    found = []
-    for name in ranking["order"]:
-        shares, parts, left = ranking["rank_shares"][name], [], 0.0
-        for rank, share in enumerate(shares, start=1):
-            parts.append({"rank": rank, "left": 100 * left, "width": 100 * share, "share": share})
-            left += share
-        found.append({"name": name, "rank": ranking["ranks"][name], "parts": parts})
-    return found
-
-
-def _rows(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """List all scores, the one that ranks first, each linked to its cases if the page has the score of each case."""
-    order, _ = shown_metrics(result, len(result["metrics"]))
-    rows = [row for metric in order for row in _pair_rows(metric, result["metrics"][metric])]
-    for row in rows:
-        choice = _choice(result, row, row["metric"], keys)
-        row["link"] = cases_link(choice) if "by" in choice else None
-        row["used"] = cases_link(choice | {f"un.{choice['by']}": "defined"}) if "by" in choice else None
-    return rows
-
-
-def _choice(result: Mapping[str, Any], row: Mapping[str, Any], metric: str, keys: set[str]) -> dict[str, str]:
-    """Select the pair of runs of a row, and the score to sort its cases by if the page has it."""
-    runs = list(result["folders"])
-    key = _key_of(metric, result["classes"])
-    if metric == _headline(result):
-        key = HEADLINE
-    pair = {"pair": f"{runs.index(row['base'])}.{runs.index(row['new'])}"}
-    return pair | ({"by": f"difference/{key}"} if f"0/{key}" in keys else {})
+    Parameters
+    ----------
+    keys
+        Of the page's columns.
+    defined
+        Only the cases with a value.
+    part
+        Only the cases of a slice: ``by`` and ``value``.
+    """
+    runs, key = list(result["folders"]), HEADLINE if metric == _headline(result) else _key_of(metric, result["classes"])
+    choice, known = {"pair": f"{runs.index(base)}.{runs.index(new)}"}, f"0/{key}" in keys
+    if slice_key(part["by"]) not in keys if part else not known:
+        return None
+    choice |= {"by": f"difference/{key}"} if known else {}
+    choice |= {f"un.difference/{key}": "defined"} if defined else {}
+    return cases_link(choice | ({f"is.{slice_key(part['by'])}": part["value"]} if part else {}))
 
 
 def _key_of(metric: str, classes: Sequence[str]) -> str:
@@ -165,78 +149,3 @@ def _key_of(metric: str, classes: Sequence[str]) -> str:
     if not slash:
         return metric
     return f"{name}/{classes.index(region)}" if name in figures.SCORES and region in classes else f"measure/{metric}"
-
-
-def _pair_rows(metric: str, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the pairs of runs with their difference over the data set, or of the mean over cases, and its interval."""
-    kept = ("base", "new", "wilcoxon_p", "wilcoxon_p_holm", "n_used")
-    rows = []
-    for pair in entry["pairs"]:
-        kind = kind_of(pair)
-        value, ends = pair[f"{kind}_difference"], pair[f"{kind}_ci95"]
-        row = {
-            "metric": metric,
-            "words": title(metric),
-            "of": "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)])),
-            "value": value,
-            "ends": ends,
-            "change": pair[f"{kind}_change"],
-            "bar": _whisker(value, ends),
-            "p": adjusted(pair),
-        }
-        rows.append(row | {key: pair.get(key) for key in kept})
-    return rows
-
-
-def _whisker(value: Any, ends: Sequence[Any] | None) -> dict[str, float] | None:
-    """Place a difference and its interval on a scale from 0 to 100 with zero in the middle."""
-    numbers = [each for each in (value, *(ends or ())) if isinstance(each, float | int)]
-    if len(numbers) < 3 or not any(numbers):
-        return None
-    widest = max(map(abs, numbers))
-    middle, low, high = (50 + 46 * each / widest for each in numbers)
-    return {"middle": middle, "low": low, "width": high - low}
-
-
-def _slices(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """List pairs of runs by slice and score, linked to the slice's cases if they are known."""
-
-    def link(pair: Mapping[str, Any], metric: str, by: str, label: str) -> str | None:
-        key = slice_key(by)
-        return cases_link(_choice(result, pair, metric, keys) | {f"is.{key}": label}) if key in keys else None
-
-    return [
-        {"base": pair["base"], "new": pair["new"], "by": by, "slice": label, "n": entry["n"]}
-        | {"words": title(name), "link": link(pair, name, by, label), **score}
-        for pair in result.get("slices", ())
-        for by, slices in pair["by"].items()
-        for label, entry in slices.items()
-        for name, score in entry["scores"].items()
-    ]
-
-
-def _required(result: Mapping[str, Any], keys: set[str]) -> list[dict[str, Any]]:
-    """List the requirements, each linked to its cases if the page has its score and its slice."""
-    base, new = list(result["folders"])[:2]
-    found = []
-    for entry in result.get("gate", {}).get("requirements", ()):
-        choice = _choice(result, {"base": base, "new": new}, entry["metric"], keys)
-        part = entry["slice"]
-        if part:
-            choice |= {f"is.{slice_key(part['by'])}": part["value"]}
-        here = "by" in choice and (not part or slice_key(part["by"]) in keys)
-        found.append(entry | {"said": OUTCOMES[entry["outcome"]], "link": cases_link(choice) if here else None})
-    return found
-
-
-def _sections(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    there = {
-        "required": "gate" in result,
-        "differences": True,
-        "slices": "slices" in result,
-        "ranking": is_told(result) and bool(result["metrics"][result["rank_by"]]["ranking"]),
-        "cases": True,
-        "run": True,
-    }
-    names = [name for name, shown in there.items() if shown]
-    return [(name, name.capitalize()) for name in names]

@@ -18,6 +18,7 @@ from segmeter.report.columns import CellLists, Column, pack_page, within
 from segmeter.report.config import ReportConfig
 from segmeter.report.page import tables
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
+from segmeter.report.summary import calibration_tables, convention_table, group_table, measure_table, slice_table
 
 DATA_BYTES = 3_600_000  # of the columns' numbers before they are compressed, to about half
 CASE_BYTES = 120  # of each case where that is more: its scores, sizes, means of measures, and the IoU of 20 classes
@@ -35,7 +36,7 @@ SCRIPTS = (
 
 
 def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:
-    """Gather the values of the template: ``evaluation``, ``explorer`` and ``sections``."""
+    """Gather the values of the template: ``evaluation`` and ``explorer``."""
     if (folder / "cases.parquet").is_symlink():  # pyarrow would follow it
         raise link_error(folder / "cases.parquet")
     rows, spec = open_cases([folder]), read_spec(folder)
@@ -55,20 +56,16 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     charts = calibration_charts(summary["calibration"]) if summary.get("calibration") else []
     evaluation = {
         "notes": [*tables.notes(summary, here), *((line, None) for line in unlisted)],
-        "headline": figures.title(figures.headline(summary)),
         "aggregates": tables.aggregates(summary, here),
         "classes": tables.classes(summary, here, columns),
-        "groups": tables.groups(summary, here),
+        "groups": group_table(tables.groups(summary, here)),
         "colours": dict(zip(spec.names, spec.colours, strict=True)),
         "errors": tables.error_types(summary, here),
-        "measures": tables.measures(summary, here),
-        "slices": tables.slices(summary, here),
-        "slice_title": figures.title(summary["slices"]["headline"]) if summary.get("slices") else "",
-        "conventions": figures.conventions(summary),
-        "headlines": figures.headlines(summary),
+        "measures": measure_table(tables.measures(summary, here)),
+        "slices": slice_table(summary, tables.slices(summary, here)),
+        "conventions": convention_table(summary),
         "refused": figures.refused(summary),
-        "calibration": figures.calibration(summary),
-        "calibration_classes": tables.calibration(summary, here),
+        "calibration": calibration_tables(tables.calibration(summary, here)) if charts else [],
         "calibration_charts": charts,
         "calibration_curves": script_json(charts),
         "loss": (summary.get("loss") or {}) | {"link": tables.worst_first("loss", here)},
@@ -78,7 +75,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     facts = {"matrix": matrix, "outside": outside, "sort": HEADLINE, "size": "objects"}
     arrays = cells.arrays() if cells else {}
     explorer = explorer_values(kept, spec, shown, config, facts=facts, left=left, arrays=arrays, unshown=left_out)
-    return {"evaluation": evaluation, "explorer": explorer, "sections": _sections(evaluation)}
+    return {"evaluation": evaluation, "explorer": explorer}
 
 
 def part_columns(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
@@ -123,7 +120,8 @@ def explorer_values(
         "noPictures": _NO_PICTURES,
         "noPicture": _no_picture(shown),
     }
-    notes = [] if not left else [f"Left out of this page, not of cases.csv: {', '.join(_groups(left))}."]
+    groups = [f"{group} ({count})" for group, count in Counter(column.group for column in left).items()]
+    notes = [f"Left out of this page, not of cases.csv: {', '.join(groups)}."] if groups else []
     if unshown:
         some = ", ".join(unshown[:8]) + (" and others" if len(unshown) > 8 else "")
         notes.append(f"report.picture_mb={config.picture_mb:g} leaves no room for {len(unshown)} pictures: {some}.")
@@ -136,7 +134,7 @@ def explorer_values(
 
 def script_json(content: Any) -> Markup:
     """Write JSON for a script element; no name in it can end the element."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    text = figures.clean(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
@@ -156,27 +154,6 @@ def _no_picture(shown: Any) -> str:
     drawn = "the worst cases, the worst case of each class, and a sample"
     remedy = "report.overlays=-1 draws all cases, and report.pictures=link shows all of them."
     return f"This case has no picture: the page has those of {drawn}. {remedy}"
-
-
-def _groups(columns: Sequence[Column]) -> list[str]:
-    return [f"{group} ({count})" for group, count in Counter(column.group for column in columns).items()]
-
-
-def _sections(evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """List the sections of the page, as id and title."""
-    there = {
-        "classes": True,
-        "confusion-matrix": evaluation["confusion"],
-        "errors": evaluation["errors"],
-        "cases": True,
-        "measures": evaluation["measures"],
-        "slices": evaluation["slices"],
-        "conventions": evaluation["conventions"],
-        "probabilities": evaluation["calibration"],
-        "run": True,
-    }
-    words = {"confusion-matrix": "Confusion", "errors": "Error types"}
-    return [(name, words.get(name, name.capitalize())) for name, shown in there.items() if shown]
 
 
 def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:

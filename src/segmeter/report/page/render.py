@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from segmeter.records import read_json, read_own, read_run
 from segmeter.report import figures
-from segmeter.report.comparison import changed
 
 _HERE = Path(__file__).parent
 _SCRIPTS, _UPLOT = _HERE / "scripts", _HERE / "uplot"
@@ -67,14 +66,10 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         number=figures.number,
-        quantity=figures.quantity,
         interval=figures.interval,
-        spread=figures.spread,
         facts=_facts,
         when=_when,
-        probability=figures.probability,
         signed=figures.signed,
-        changed=changed,
     )
     return environment
 

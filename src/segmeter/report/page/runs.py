@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from segmeter.checks import expected
+from segmeter.checks import expected, some
 from segmeter.errors import InputError
 from segmeter.files import TEMPORARY, write_bytes
 from segmeter.provenance import flatten
 from segmeter.records import CONFIG, RUN, Summary, read_run, read_yaml
 from segmeter.report import figures
 from segmeter.report.page.render import load_json, render
+from segmeter.report.tables import Cell, Column, Table
 
 _LOG = logging.getLogger(__name__)
 MOST_KEYS = 12  # of a configuration in one table
@@ -53,9 +54,8 @@ def write_index(root: Path) -> Path:
     tables = [
         _table(name, [run for run in runs if run.record.get("command", "") == name]) for name in dict.fromkeys(order)
     ]
-    page = render(
-        "runs.html", scripts=("dom", "sorting", "runs"), title=root.resolve().name, tables=tables, n=len(runs)
-    )
+    facts: dict[str, Any] = {"kind": "runs", "when": f"{len(runs)} run{'s' if len(runs) != 1 else ''}"}
+    page = render("list.html", title=root.resolve().name, tables=tables, **facts)
     path = root / "index.html"
     write_bytes(path, page)
     return path
@@ -107,26 +107,28 @@ def _settings(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _table(command: str, runs: Sequence[Run]) -> dict[str, Any]:
+def _table(command: str, runs: Sequence[Run]) -> Table:
     """Lay out the runs of one command with the settings in which they differ, those that users set themselves first."""
     runs = sorted(runs, key=lambda run: str(run.record.get("start", "")), reverse=True)
-    keys = _differing(runs)
-    return {
-        "command": command or "other runs",
-        "names": list(dict.fromkeys(name for run in runs for name in run.figures)),
-        "keys": keys[:MOST_KEYS],
-        "more": keys[MOST_KEYS:],
-        "counted": any(run.cases is not None for run in runs),
-        "rows": [
-            {
-                "run": run,
-                "state": run.record.get("state") or "",
-                "start": str(run.record.get("start") or "")[:19].replace("T", " "),
-                "settings": [_text(run.settings.get(key, "")) for key in keys[:MOST_KEYS]],
-            }
-            for run in runs
-        ],
-    }
+    keys, names = _differing(runs), dict.fromkeys(name for run in runs for name in run.figures)
+    columns = [Column(name, name) for name in ("run", "state", "start")]
+    columns += [Column(name, f"figures.{name}", figures.quantity) for name in names]
+    columns += [Column("cases", "cases", _count)] if any(run.cases is not None for run in runs) else []
+    columns += [Column(key, f"settings.{key}", _text) for key in keys[:MOST_KEYS]]
+    rows = [
+        {f"figures.{name}": run.figures.get(name, "") for name in names}
+        | {f"settings.{key}": run.settings.get(key, "") for key in keys}
+        | {"run": Cell(run.name, link=run.link), "state": run.record.get("state"), "cases": run.cases}
+        | {"start": str(run.record.get("start") or "")[:19].replace("T", " ")}
+        for run in runs
+    ]
+    left = keys[MOST_KEYS:]
+    more = f"They also differ in {some(left)}." if left else ""
+    return Table.of(columns, rows, names=3, strong=(), title=command or "other runs", note=more)
+
+
+def _count(cases: int | None) -> str:
+    return "" if cases is None else f"{cases:,}"
 
 
 def _differing(runs: Sequence[Run]) -> list[str]:

@@ -13,6 +13,7 @@ from segmeter.report.columns import SCORE_STEPS, Column, score_steps
 
 Columns = Mapping[str, Column]  # that the page has, by key
 Row = dict[str, Any]
+ERROR_TYPES = ("boundary", "extent", "segment")
 
 
 def cases_link(choice: Mapping[str, str]) -> str:
@@ -96,7 +97,7 @@ def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List the groups of classes, each linked to all cases, the worst first."""
     rows = figures.groups(summary)
     for number, row in enumerate(rows):
-        row["link"] = worst_first(f"group/{number}", columns)
+        row["links"] = dict.fromkeys(("name", *figures.SCORES, "support"), worst_first(f"group/{number}", columns))
     return rows
 
 
@@ -109,15 +110,13 @@ def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     rows, regions = figures.measures(summary), _regions(summary)
     for row in rows:
         key = f"measure/{row['metric'].replace('_gain', '_errors')}/{row['region']}"
-        of_objects = key in columns and columns[key].kind == "count"
-        row["link"] = most_first(key, columns) if of_objects else worst_first(key, columns)
-        used, undefined = (
-            {f"un.{key}": word, "h": key} if key in columns else None for word in ("defined", "undefined")
-        )
-        region = regions.get(row["region"])
-        failed = {"wrong": region, "h": key} if key in columns and region else None
-        counted = [(row["n_used"], used), (row["n_penalised"], failed), (row["n_undefined"], undefined)]
-        row["counts"] = [(count, cases_link(choice) if choice and count else None) for count, choice in counted]
+        if key not in columns:
+            continue
+        first = (most_first if columns[key].kind == "count" else worst_first)(key, columns)
+        row["links"] = dict.fromkeys(("label", "dataset", "mean", "median"), first)
+        counted = {"n_used": {f"un.{key}": "defined"}, "n_undefined": {f"un.{key}": "undefined"}}
+        counted |= {"n_penalised": {"wrong": regions[row["region"]]}} if regions.get(row["region"]) else {}
+        row["links"] |= {name: cases_link(choice | {"h": key}) for name, choice in counted.items() if row[name]}
     return rows
 
 
@@ -127,15 +126,11 @@ def _regions(summary: Mapping[str, Any]) -> dict[str, str]:
     A class is its number. A group is the numbers of its classes with "-" between them. The mean over classes is the
     numbers of all its classes with "." between them.
     """
-    places = {name: str(k) for k, name in enumerate(summary["classes"])}
-    groups = {name: "-".join(places[each] for each in entry["classes"]) for name, entry in _groups(summary).items()}
+    places, members = {name: str(k) for k, name in enumerate(summary["classes"])}, summary.get("per_group") or {}
+    groups = {name: "-".join(places[each] for each in entry["classes"]) for name, entry in members.items()}
     measured = {region for entry in summary.get("measures", {}).values() for region in entry}
     counted = [name for name in summary.get("mean_classes", places) if name in measured]
     return places | groups | {"mean": ".".join(places[name] for name in counted)}
-
-
-def _groups(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    return summary.get("per_group") or {}
 
 
 def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
@@ -143,34 +138,41 @@ def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     rows = figures.slices(summary)
     for row in rows:
         key = slice_key(row["by"])
-        row["link"] = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
+        link = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
+        row["links"] = dict.fromkeys(("label", "n", "value", "difference"), link)
     return rows
 
 
 def error_types(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """List classes and groups with their shares of error types, linked to the cases with such errors, the most first.
+    """List classes and groups with their types of errors, linked to the cases with such errors, the most first.
 
-    A part has ``left`` and ``width`` too, from 0 to 100, of a bar that begins with the IoU, which ``link`` is of.
+    A row has ``region, iou, link`` and ``parts``, each ``name, share, gain, link``: the IoU and the shares of the union
+    add up to 1, and the gain is by how much the IoU would rise without such errors. A part has ``left`` and ``width``
+    too, from 0 to 100, of a bar that begins with the IoU.
     """
-    rows = figures.error_types(summary)
+    found, rows = summary.get("measures", {}), []
     keys = {name: f"iou/{k}" for k, name in enumerate(summary["classes"])}
-    keys |= {name: f"group/{number}" for number, name in enumerate(_groups(summary))}
-    for row in rows:
-        row["link"] = _of_figure(keys[row["region"]], columns)
-        left = 100 * row["iou"]
-        for part in row["parts"]:
-            key = f"measure/{part['metric']}/{row['region']}"
-            part |= {"left": left, "width": 100 * part["share"]}
-            left += part["width"]
-            part["link"] = most_first(key, columns) if part["share"] else None
+    keys |= {name: f"group/{number}" for number, name in enumerate(summary.get("per_group") or {})}
+    for region in found.get(f"{ERROR_TYPES[0]}_errors", ()):
+        shares = {name: found[f"{name}_errors"].get(region, {}).get("dataset") for name in ERROR_TYPES}
+        if region == "mean" or not all(isinstance(share, float | int) for share in shares.values()):
+            continue
+        iou, parts = 1 - sum(shares.values()), list[Row]()
+        for name, share in shares.items():
+            left = 100 * iou + sum(part["width"] for part in parts)
+            gain = found[f"{name}_gain"].get(region, {}).get("dataset")
+            link = most_first(f"measure/{name}_errors/{region}", columns) if share else None
+            parts.append({"name": name, "share": share, "gain": gain, "link": link, "left": left, "width": 100 * share})
+        rows.append({"region": region, "iou": iou, "parts": parts, "link": _of_figure(keys[region], columns)})
     return rows
 
 
-def calibration(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
-    """List the classes with their calibration in ``entry``, each linked to the cases that contain it."""
-    found = (summary.get("calibration") or {}).get("per_class", {})
-    places = {name: k for k, name in enumerate(summary["classes"])}
-    return [{"name": name, "entry": entry, "link": _holding(places[name], columns)} for name, entry in found.items()]
+def calibration(summary: Mapping[str, Any], columns: Columns) -> tuple[list[Row], list[Row]]:
+    """List how well probabilities are calibrated; a class is linked to the cases that contain it."""
+    whole, classes = figures.calibration(summary)
+    for row in classes:
+        row["links"] = {"name": _holding(summary["classes"].index(row["name"]), columns)}
+    return whole, classes
 
 
 def most_first(key: str, columns: Columns) -> str | None:

@@ -39,7 +39,7 @@ Series = dict[str, list[tuple[int, float | None]]]
 
 
 def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: ReportConfig) -> dict[str, Any]:
-    """Gather the values of the template: ``cards``, ``curves``, ``pictures``, ``sections`` and others.
+    """Gather the values of the template: ``cards``, ``curves``, ``pictures`` and others.
 
     Parameters
     ----------
@@ -59,12 +59,6 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
     curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
     pictures, steps, left_out = _validation_pictures(folder, config)
-    there = {
-        "curves": "Curves",
-        **({"first-batch": "First batch"} if (folder / FIRST_BATCH).is_file() else {}),
-        **({"validation": "Validation pictures"} if pictures else {}),
-        "run": "Run",
-    }
     return {
         "cards": _cards(history, next(iter(load_run(folder).get("result", ())), "")),
         "curves": script_json({"charts": curves, "best": _best_step(history)}),
@@ -72,7 +66,6 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
         "steps": steps,
         "left_out": left_out,
         "first_batch": _first_batch(folder, config),
-        "sections": list(there.items()),
     }
 
 
@@ -134,7 +127,7 @@ def _best_step(history: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str, str]]:
-    """Scores of the best checkpoint, the one that chose it first, then facts of the whole run."""
+    """Scores of the best checkpoint, the one that chose it first, then how long the run was."""
     cards = []
     best = next((row for row in reversed(history) if row.get("best") is True and row.get("val")), None)
     if best is not None:
@@ -151,13 +144,6 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
     cards.append(
         {"name": "steps", "value": str(last.get("step", "n/a")), "under": ", ".join(filter(None, [epochs, seconds]))}
     )
-    rates = sorted(row["images_per_second"] for row in history if isinstance(row.get("images_per_second"), float | int))
-    if rates:
-        middle = figures.quantity(float(rates[len(rates) // 2]))
-        cards.append({"name": "throughput, median", "value": middle, "under": "images per second"})
-    memory = [row["peak_memory_mb"] for row in history if isinstance(row.get("peak_memory_mb"), float | int)]
-    if memory:
-        cards.append({"name": "peak memory", "value": f"{max(memory):.0f}", "under": "MB"})
     return cards
 
 

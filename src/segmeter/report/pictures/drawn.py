@@ -25,7 +25,7 @@ from segmeter.report.pictures.maps import (
     display_ranges,
     error_map,
     mean_blocks,
-    reduce_ranks,
+    reduce_by,
 )
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
@@ -172,20 +172,11 @@ def reduce_labels(labels: NDArray[Any], shape: tuple[int, int], spec: ClassSpec)
     array([[1, 0],
            [0, 1]], dtype=uint8)
     """
+    background = 0 if labels.ndim == 3 or spec.has_background else None
+
+    def importance(value: int) -> tuple[bool, ...]:
+        return value != background, not spec.is_ignored(value)
+
     if labels.ndim == 3:
-        return np.stack([_reduce_labels(plane, shape, 0, spec) for plane in labels])
-    return _reduce_labels(labels, shape, 0 if spec.has_background else None, spec)
-
-
-def _reduce_labels(
-    labels: NDArray[Any], shape: tuple[int, int], background: int | None, spec: ClassSpec
-) -> NDArray[Any]:
-    counts = np.bincount(labels.ravel())
-
-    def importance(value: int) -> tuple[bool, bool, int]:
-        return value != background, not spec.is_ignored(value), -int(counts[value])
-
-    order = np.array(sorted(np.flatnonzero(counts).tolist(), key=importance), labels.dtype)
-    ranks = np.zeros(len(counts), labels.dtype)
-    ranks[order] = np.arange(len(order))
-    return np.asarray(order[reduce_ranks(ranks[labels], shape)])
+        return np.stack([reduce_by(importance, plane, shape) for plane in labels])
+    return reduce_by(importance, labels, shape)

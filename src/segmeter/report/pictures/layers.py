@@ -18,6 +18,7 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import fresh_folder, json_bytes, make_folder, remove, safe_id, write_bytes
+from segmeter.report.figures import clean
 from segmeter.report.pictures.maps import (
     OUTLINE,
     RGB,
@@ -205,8 +206,3 @@ def _check_shapes(image: NDArray[Any], target: NDArray[Any] | None, labels: NDAr
         raise InputError(expected(where, "labels", f"of the image's size {image.shape[:2]}", labels.shape))
     if target is not None and target.shape != labels.shape:
         raise InputError(expected(where, "target", f"of the labels' shape {labels.shape}", target.shape))
-
-
-def clean(text: str) -> str:
-    """Replace half surrogates, which UTF-8 can't encode."""
-    return text.encode("utf-8", "replace").decode()

@@ -4,7 +4,7 @@ An image becomes visible. All others become index maps: numbers per pixel, with 
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,22 +68,13 @@ class LayerMap:
             return self
         if self.planes:
             return replace(self, index=reduce_ranks(self.index, shape, np.bitwise_or))
-        counts = np.bincount(self.index.ravel(), minlength=self.size)
 
-        def importance(i: int) -> tuple[bool, bool, bool, bool, int]:
+        def importance(i: int) -> tuple[bool, ...]:
             entry = self.entries[i]
             shown, solid = not entry.get("hidden"), not (entry.get("hatched") or entry.get("faint"))
-            return (
-                shown,
-                not (background and entry.get("class") == 0),
-                solid,
-                bool(entry.get("strong")),
-                -int(counts[i]),
-            )
+            return shown, not (background and entry.get("class") == 0), solid, bool(entry.get("strong"))
 
-        order = np.array(sorted(range(self.size), key=importance), np.uint8)
-        ranks = np.argsort(order).astype(np.uint8)
-        return replace(self, index=order[reduce_ranks(ranks[self.index], shape)])
+        return replace(self, index=reduce_by(importance, self.index, shape))
 
 
 def _ignored(labels: NDArray[Any], spec: ClassSpec) -> Mask:
@@ -286,6 +277,16 @@ def reduce_ranks(ranks: NDArray[Any], shape: tuple[int, int], merge: np.ufunc = 
         starts = np.arange(shape[axis]) * ranks.shape[axis] // shape[axis]
         ranks = merge.reduceat(ranks, starts, axis=axis)
     return ranks
+
+
+def reduce_by(
+    importance: Callable[[int], tuple[bool, ...]], values: NDArray[Any], shape: tuple[int, int]
+) -> NDArray[Any]:
+    """Reduce a map (H, W) by the most important value of each block, of equal ones the rarer."""
+    counts = np.bincount(values.ravel())
+    order = np.array(sorted(range(len(counts)), key=lambda value: (*importance(value), -int(counts[value]))))
+    ranks = np.argsort(order).astype(values.dtype)
+    return np.asarray(order.astype(values.dtype)[reduce_ranks(ranks[values], shape)])
 
 
 def mean_blocks(image: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:

@@ -1,6 +1,5 @@
 """Matches the objects of two maps for drawing: which are found, which are missed, and which are false."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,7 +135,10 @@ def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: i
     shape, first = target[shown].shape, 0
     found = {name: np.zeros(shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
     for k in _classes(target, labels, spec, objects.classes):
-        ours, theirs = (_numbered(given, values == k, objects) for given, values in _sides(objects, target, labels))
+        ours, theirs = (
+            find_objects(np.asarray(values == k), numbers, objects.connectivity or 8)
+            for numbers, values in ((objects.target, target), (objects.prediction, labels))
+        )
         match = match_instances(ours, theirs, threshold=objects.threshold, void=void)
         parts = {
             "matched": (theirs, match.instance_ids),
@@ -149,14 +151,6 @@ def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: i
             found[name][kept] = numbers[shown][kept].astype(np.int64) + first
         first += 1 + int(max(ours.max(initial=0), theirs.max(initial=0)))  # objects of two classes have two numbers
     return ObjectKinds(**found)
-
-
-def _sides(objects: Objects, target: Map, labels: Map) -> Iterator[tuple[Map | None, Map]]:
-    yield from ((objects.target, target), (objects.prediction, labels))
-
-
-def _numbered(given: Map | None, mask: Map, objects: Objects) -> Map:
-    return find_objects(np.asarray(mask, bool), given, objects.connectivity or 8)
 
 
 def _threshold(measure: ObjectsConfig) -> float:

@@ -79,7 +79,7 @@ function pairing(page, state) {
   const kept = { pair: state.get("pair"), by: state.get("by"), over: state.get("over") };
   const change = (changes) => new State().with({ ...kept, ...changes }).go();
   const runs = page.runs.map((name, k) => ({ value: String(k), label: name }));
-  const pick = (label, k) => select(label, runs, String(page.pair[k]), (run) => change({ pair: page.pair.map((old, j) => (j === k ? run : old)).join(".") }));
+  const pick = (label, k) => select(label, runs, String(page.pair[k]), (run) => change({ pair: page.pair.map((old, j) => (j === k ? run : String(old) === run ? page.pair[k] : old)).join(".") }));
   const measures = page.columns.filter((column) => column.key.startsWith("difference/"));
   const measure = select("measure that decides", optionsOf(measures), page.sort, (value) => change({ by: value }));
   const decides = page.column.get(page.sort);
@@ -90,7 +90,6 @@ function pairing(page, state) {
   by.append(measure);
   over.value = page.threshold;
   over.addEventListener("change", () => change({ over: over.value.trim() }));
-  byId("swap").addEventListener("click", () => change({ pair: [...page.pair].reverse().join(".") }));
   links.append(...CHANGES.map((name, k) => {
     const sort = name === "better" ? bestFirst(decides) : worstFirst(decides);
     const count = page.column.get("change").raw.filter((raw) => raw === k).length;

@@ -49,3 +49,17 @@ function tableOf(label, heads, kinds, rows) {
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
 }
+
+// into the clipboard, or to be taken from a dialog where the browser keeps that closed
+async function copyLines(lines) {
+  try {
+    await navigator.clipboard.writeText(lines);
+  } catch {
+    prompt("The browser keeps its clipboard closed. Copy the ids from here:", lines);
+  }
+}
+
+for (const button of document.querySelectorAll("[data-ids]")) button.onclick = () => copyLines(button.dataset.ids);
+
+// links to the sections of the page
+document.querySelector("nav")?.append(...[...document.querySelectorAll("h2[id]:not(dialog *)")].map(({ id, textContent }) => el("a", { href: `#${id}` }, textContent)));

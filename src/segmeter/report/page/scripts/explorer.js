@@ -57,7 +57,7 @@ class Explorer {
 function start(show) {
   readPage().then(show).catch((error) => {
     const old = typeof DecompressionStream === "undefined";
-    byId("table").textContent = old ? "This browser can't show the cases: it needs Chrome 80, Firefox 113 or Safari 16.4." : `The cases can't be shown: ${error}`;
+    byId("table").textContent = old ? "This browser can't show the cases: it needs Chrome 111, Firefox 121 or Safari 16.4." : `The cases can't be shown: ${error}`;
     throw error;
   });
 }

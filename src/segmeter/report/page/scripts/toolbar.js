@@ -30,7 +30,7 @@ class Toolbar {
     byId("range").before(...this.selects);
     this.range(byId("range"), page.columns.filter((column) => !column.isText));
     byId("copy").addEventListener("click", async () => {
-      await navigator.clipboard.writeText(this.order.map((i) => page.column.get("id").raw[i]).join("\n"));
+      await copyLines(this.order.map((i) => page.column.get("id").raw[i]).join("\n"));
       byId("said").textContent = `${plural(this.order.length, "id")} copied`;
     });
     byId("save").addEventListener("click", () => save("cases.csv", csvOf(this.columns, this.order)));

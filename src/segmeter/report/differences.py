@@ -1,0 +1,298 @@
+"""The tables of a comparison: requirements, the ranking, and differences of runs, new minus base, also by slice."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from markupsafe import Markup
+
+from segmeter.metrics.config.scores import MEAN, is_number, is_overall
+from segmeter.report.figures import interval, number, probability, signed, title
+from segmeter.report.tables import MOST_ROWS, PAGE, Cell, Column, Table, printable
+
+CERTAIN = 0.05  # adjusted p-values below it count as a difference
+OUTCOMES = {"pass": "met", "regression": "REGRESSION", "unknown": "can't be told"}
+_FILES = "in compare.json and compare.html."
+_ENDS = partial(interval, digits=3)
+
+LinkOf = Callable[..., str | None]  # of the cases of two runs by a score, and perhaps of a slice
+
+
+def no_link(*_: Any, **__: Any) -> None:
+    """The link of a table that stands on no page."""
+
+
+def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) -> dict[str, Table]:
+    """Lay out a comparison: what was "required", the "ranking", the "differences" of runs, and those of "slices".
+
+    Parameters
+    ----------
+    result
+        The content of compare.json.
+    link
+        For a page: the link for the names of two runs, a score, and perhaps a slice. The page has every score; without
+        it the tables have those that matter most.
+    """
+    whole, link = link is not None, link or no_link
+    found = {
+        "required": _requirements(result, link) if "gate" in result else None,
+        "ranking": _ranking(result) if is_told(result) else None,
+        "differences": _differences(result, link, whole=whole),
+        "slices": _slices(result, link, whole=whole) if result.get("slices") else None,
+    }
+    return {name: table for name, table in found.items() if table}
+
+
+_REQUIREMENTS = (
+    Column("required", "require"),
+    Column("base", "base", number, 3),
+    Column("new", "new", number, 2),
+    Column("new minus base", "changed", spare=1),
+    Column("margin", "margin", signed),
+    Column("95 % interval", "margin_ci95", _ENDS),
+    Column("outcome", "outcome", OUTCOMES.__getitem__),
+)
+
+
+def _requirements(result: Mapping[str, Any], link: LinkOf) -> Table:
+    entries, (base, new) = result["gate"]["requirements"], [*result["runs"]][:2]
+    rows = [
+        entry
+        | {"changed": Cell(changed(entry["difference"], entry["change"]), entry["difference"])}
+        | {"links": {"require": link(base, new, entry["metric"], part=entry["slice"])}}
+        for entry in entries
+    ]
+    strong = [i for i, entry in enumerate(entries) if entry["outcome"] != "pass"]
+    return Table.of(_REQUIREMENTS, rows, strong=strong)
+
+
+def _rank_bars(shares: Sequence[float]) -> Markup:
+    """Draw a run's share of resampled data sets at each rank, the first rank the darkest."""
+    parts, left, words = Markup(), 0.0, []
+    for rank, share in enumerate(shares, start=1):
+        place = Markup('<rect class="fill" x="{:.2f}" width="{:.2f}" height="10" fill-opacity="{:.2f}"/>')
+        parts += place.format(100 * left, 100 * share, 1 / rank)
+        words.append(f"rank {rank} in {100 * share:.1f} %")
+        left += share
+    return Markup(
+        '<svg class="ranks" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(", ".join(words), parts)
+
+
+_RANKING = (
+    Column("run", "run"),
+    Column("rank", "rank", "{:g}".format),
+    Column("data set", "dataset"),
+    Column("mean of cases", "per_case"),
+    Column("share of resampled data sets by rank", "shares", _rank_bars, PAGE),
+    Column("first in", "first", lambda share: f"{100 * share:.1f} %"),
+)
+
+
+def _ranking(result: Mapping[str, Any]) -> Table:
+    entry, rows = result["metrics"][result["rank_by"]], []
+    ranking = entry["ranking"]
+    for run in ranking["order"]:
+        shares = ranking["rank_shares"][run]
+        row = {"run": run, "rank": ranking["ranks"][run], "shares": shares, "first": shares[0]}
+        rows.append(
+            row | {kind: run_score(entry, kind, run) if kind in entry else "" for kind in ("dataset", "per_case")}
+        )
+    words = f"{title(result['rank_by'])}: ranking, with stability {number(ranking['stability'], 3)}"
+    return Table.of(_RANKING, rows, title=words)
+
+
+def _whisker(numbers: Sequence[Any]) -> Markup:
+    """Draw a difference and its interval on a scale of its own with zero in the middle."""
+    known = [each for each in numbers if isinstance(each, float | int)]
+    if len(known) < 3 or not any(known):
+        return Markup()
+    middle, low, high = (50 + 46 * each / max(map(abs, known)) for each in known)
+    return Markup(
+        '<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="track" width="100" height="10"/><rect class="fill" x="{:.2f}" width="{:.2f}" y="3" height="4"/>'
+        '<rect class="whisker" x="49.8" width="0.4" height="10"/>'
+        '<rect class="whisker" x="{:.2f}" y="1" width="1.2" height="8"/></svg>'
+    ).format(low, high - low, middle - 0.6)
+
+
+_DIFFERENCES = (
+    Column("score", "score"),
+    Column("base, new", "runs"),
+    Column("base", "of_base", spare=2),
+    Column("new", "of_new", spare=1),
+    Column("new minus base", "changed"),
+    Column("interval", "drawn", _whisker, PAGE),
+    Column("95 % interval", "ends"),
+    Column("of", "of", spare=PAGE),
+    Column("p (Holm)", "p", probability),
+    Column("cases", "n_used", lambda count: "" if count is None else f"{count:,}", PAGE),
+)
+
+
+def _differences(result: Mapping[str, Any], link: LinkOf, *, whole: bool) -> Table:
+    """Lay out the scores of one pair of runs, or the leading score of several pairs."""
+    pairs = result["metrics"][result["rank_by"]]["pairs"]
+    several, every = len(pairs) > 1, len(result["metrics"])
+    metrics, left_out = shown_metrics(result, every if whole else 1 if several else MOST_ROWS)
+    rows = [
+        _difference(metric, result["metrics"][metric], pair, link)
+        for metric in metrics
+        for pair in result["metrics"][metric]["pairs"]
+    ]
+    columns = [column for column in _DIFFERENCES if several or column.key != "runs"]
+    words = f"{title(result['rank_by'])}, new minus base" if several else pair_heading(pairs[0])
+    table = Table.of(columns, rows, title=words, names=1 + several, strong=() if several else (0,))
+    table = table if whole else table.first(MOST_ROWS, _FILES)
+    return replace(table, note=f"{left_out} more {_FILES}") if left_out else table
+
+
+def _difference(metric: str, entry: Mapping[str, Any], pair: Mapping[str, Any], link: LinkOf) -> dict[str, Any]:
+    kind, base, new = kind_of(pair), pair["base"], pair["new"]
+    difference, ends, change = (pair[f"{kind}_{part}"] for part in ("difference", "ci95", "change"))
+    texts = [*(run_score(entry, kind, run) for run in (base, new)), signed(difference), interval(ends, 3)]
+    if is_number(metric.partition("/")[0]):
+        texts = [text.replace(".0000", "").replace(".000", "") for text in texts]
+    word = f" {change}" if change in ("better", "worse") else ""
+    address = link(base, new, metric)
+    return {
+        "score": title(metric),
+        "runs": f"{base}, {new}",
+        "of_base": texts[0],
+        "of_new": texts[1],
+        "changed": Cell(texts[2] + word, "" if difference is None else difference, address),
+        "drawn": (difference, *(ends or ())),
+        "ends": texts[3],
+        "of": "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)])),
+        "p": adjusted(pair),
+        "n_used": pair.get("n_used"),
+        "links": {"score": address, "n_used": link(base, new, metric, defined=True)},
+    }
+
+
+_SLICES = (
+    Column("base, new", "runs", spare=1),
+    Column("score", "score", spare=PAGE),
+    Column("by", "by"),
+    Column("slice", "slice"),
+    Column("cases", "n"),
+    Column("new minus base", "changed"),
+    Column("95 % interval", "ci95", _ENDS),
+    Column("p (Holm)", "p_holm", probability),
+)
+
+
+def _slices(result: Mapping[str, Any], link: LinkOf, *, whole: bool) -> Table:
+    """Lay out the differences of runs in each slice, by the first score, or by all on a page."""
+    pairs = result["slices"]
+    several, names = len(pairs) > 1, list(next(iter(next(iter(pairs[0]["by"].values())).values()))["scores"])
+    rows = [
+        _slice(pair, by, label, entry, name, link)
+        for pair in pairs
+        for by, slices in pair["by"].items()
+        for label, entry in slices.items()
+        for name in (names if whole else names[:1])
+    ]
+    columns = _SLICES if several else (replace(_SLICES[0], spare=PAGE), *_SLICES[1:])
+    words = f"{title(names[0])} by slice: {'new minus base' if several else pair_heading(pairs[0])}"
+    table = Table.of(columns, rows, names=4, title=words, strong=())
+    return table if whole else table.first(2 * MOST_ROWS, _FILES)
+
+
+def _slice(
+    pair: Mapping[str, Any], by: str, label: str, entry: Mapping[str, Any], name: str, link: LinkOf
+) -> dict[str, Any]:
+    score, base, new = entry["scores"][name], pair["base"], pair["new"]
+    address = link(base, new, name, part={"by": by, "value": label})
+    said = Cell(changed(score["difference"], score["change"]), score["difference"], address)
+    facts = {"runs": f"{base}, {new}", "score": title(name), "by": by, "slice": label, "n": entry["n"]}
+    return {**score, **facts, "changed": said, "links": {"slice": address, "n": address}}
+
+
+def adjusted(pair: Mapping[str, Any]) -> float | None:
+    """Pick the adjusted p-value to show for a pair.
+
+    It is that of the sign-flip test of the values per case, of Wilcoxon's test where a difference is infinite, or else
+    that of the score over the data set.
+    """
+    found = (pair.get(f"{test}_holm") for test in ("sign_flip_p", "wilcoxon_p", "dataset_p"))
+    return next((p for p in found if p is not None), None)
+
+
+def changed(difference: float | str | None, change: str | None) -> str:
+    """Format a difference, new minus base, with the word for it.
+
+    Examples
+    --------
+    >>> changed(0.0092, "better"), changed("inf", "worse"), changed(0.0, "equal"), changed(2.0, None)
+    ('+0.0092 better', '+inf worse', '+0.0000', '+2.0000')
+    """
+    return f"{signed(difference)} {change}" if change in ("better", "worse") else signed(difference)
+
+
+def kind_of(pair: Mapping[str, Any]) -> str:
+    """Tell which difference to show: of the score over the data set, else of the mean over cases."""
+    return "dataset" if "dataset_difference" in pair else "per_case"
+
+
+def pair_heading(pair: Mapping[str, Any]) -> str:
+    """Name the two runs in the order of their difference.
+
+    Examples
+    --------
+    >>> pair_heading({"base": "monday", "new": "friday"})
+    'friday (new) minus monday (base)'
+    """
+    return f"{printable(pair['new'])} (new) minus {printable(pair['base'])} (base)"
+
+
+def infinite_cases(pair: Mapping[str, Any]) -> str:
+    """Count the cases in which a pair has infinite values, or give nothing.
+
+    Examples
+    --------
+    >>> infinite_cases({"n_infinite": {"base": 1, "new": 36}}), infinite_cases({})
+    ('inf in 1 (base), 36 (new)', '')
+    """
+    found = pair.get("n_infinite")
+    return f"inf in {found['base']} (base), {found['new']} (new)" if found else ""
+
+
+def run_score(entry: Mapping[str, Any], kind: str, run: str) -> str:
+    """Format the score of a run; an infinite mean over cases comes with the number of infinite cases.
+
+    Examples
+    --------
+    >>> run_score({"per_case": {"a": "inf"}, "infinite": {"a": 36}}, "per_case", "a")
+    'inf in 36'
+    """
+    infinite = entry.get("infinite", {}).get(run) if kind == "per_case" else 0
+    return f"{number(entry[kind][run])} in {infinite}" if infinite else number(entry[kind][run])
+
+
+def shown_metrics(result: Mapping[str, Any], most: int) -> tuple[list[str], int]:
+    """Pick the scores that matter most: the one that ranks, those of all classes, then those that surely differ.
+
+    Returns
+    -------
+    The names of at most `most` scores, and how many are left out.
+    """
+    first, metrics = result["rank_by"], result["metrics"]
+
+    def order(name: str) -> tuple[bool, bool, bool, float]:
+        p = min((p for p in map(adjusted, metrics[name]["pairs"]) if p is not None), default=1.0)
+        of_other = name.partition("/")[2] != first.partition("/")[2]
+        return name != first, not is_overall(name), of_other, p if p < CERTAIN else 1.0
+
+    regions = Counter(name.partition("/")[0] for name in metrics)
+    repeated = {f"{metric}/{MEAN}" for metric, count in regions.items() if count == 2} - {first}  # one class's own
+    found = sorted((name for name in metrics if name not in repeated), key=order)
+    return found[:most], len(found) - len(found[:most])
+
+
+def is_told(result: Mapping[str, Any]) -> bool:
+    """Tell whether a ranking has evidence: two runs differ beyond chance in the score that ranks them."""
+    found = map(adjusted, result["metrics"][result["rank_by"]]["pairs"])
+    return any(p is not None and p < CERTAIN for p in found)
