@@ -126,8 +126,8 @@ def test_the_index_has_every_command_and_is_plain_json(index):
     loss = found["train"]["groups"]["loss"]
     assert loss["default"] in loss["options"]
     assert set(loss["keys"]) == set(schemas_of("loss"))
-    assert list(found["train"]["groups"]["training"]["keys"]) == ["*"], "keys that all options have are listed once"
-    assert found["train"]["groups"]["experiment"]["keys"] == {"*": {}}
+    assert list(found["train"]["groups"]["training"]["keys"]) == ["default"], "the schema; other options are files"
+    assert found["train"]["groups"]["experiment"]["keys"] == {}
 
 
 def test_without_an_index_the_schemas_are_read(monkeypatch, tmp_path):

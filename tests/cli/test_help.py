@@ -32,7 +32,7 @@ _PURE = {
 
 
 def every_schema():
-    for command, root in ROOTS.items():
+    for command, root in ((name, ROOTS[name]) for name in ROOTS):
         yield pytest.param(root, id=command)
     for group in GROUPS:
         for name, schema in schemas_of(group).items():

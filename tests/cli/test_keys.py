@@ -67,6 +67,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "cli/config/trained_data.py": ("eval",),
     "cli/optuna_search.py": ("train",),
     "cli/runs/resume.py": ("train", "eval", "score"),
+    "cli/runs/lock.py": ("train", "eval", "predict", "score"),
     "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ROOTS},
     "distributed/ranks.py": ("train",),

@@ -12,7 +12,6 @@ from segmeter.cli.config.groups import CONFIGS, PRESETS, TRAINED, groups_of, loa
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (
     Key,
-    default_option,
     keys_of,
     option,
     options_of,
@@ -114,8 +113,7 @@ def _head(command: str) -> list[str]:
 
 def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
     yield from ("", f"groups (GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys):")
-    for group in groups_of(command):
-        default = default_option(command, group)
+    for group, default in groups_of(command).items():
         named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
         yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
 
@@ -151,7 +149,7 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
             yield from _wrapped(preset_summary(group, name, folders), f"  {name:<12} ", " " * 15)
         yield f"Each sets keys of several groups; segmeter {command} {group}=NAME --cfg job shows all of them."
         return
-    name = chosen.get(group, default_option(command, group))
+    name = chosen.get(group, known[group])
     if name not in found:
         close = close_name(name, found)
         raise ConfigError(f"config: expected `{group}` to be one of {', '.join(found)}, got {name!r}. {close}".rstrip())

@@ -228,13 +228,6 @@ def test_a_link_in_a_resumed_folder_is_never_written_through(name: str, tmp_path
     assert victim.read_text() == "precious"
 
 
-def test_an_empty_folder_that_a_sweep_made_is_given_to_one_process(tmp_path: Path) -> None:
-    job = Job("eval", (), tmp_path / "sweep" / "0")
-    (tmp_path / "sweep" / "0").mkdir(parents=True)
-    with open_run(config(tmp_path), job, facts={}) as first, open_run(config(tmp_path), job, facts={}) as second:
-        assert (first.name, second.name) == ("0", "0-2")
-
-
 EIGHT = """
 import os, sys
 from pathlib import Path

@@ -143,5 +143,5 @@ def _find(folder: Path, number: int, *, holds: str) -> Path | None:
 
 def _override(key: str, *values: object) -> str:
     """An override of one value, or of a list of several, in quotes."""
-    quoted = ['"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values]
-    return f"{key}={quoted[0] if len(quoted) == 1 else '[' + ','.join(quoted) + ']'}"
+    texts = [str(value) for value in values]
+    return f"{key}={json.dumps(texts if len(texts) > 1 else texts[0], ensure_ascii=False)}"
