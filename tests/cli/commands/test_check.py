@@ -5,7 +5,6 @@ import os
 
 import numpy as np
 import pytest
-import rich.console
 
 from segmeter.cli.main import main
 from segmeter.data.verification import cache as verified
