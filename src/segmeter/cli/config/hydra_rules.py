@@ -46,7 +46,7 @@ NO_GROUP = (
 
 
 class SearchConfig(Config, title="config"):
-    """What a sweep takes from `hydra.sweeper`: Optuna's options, and values to search or to run."""
+    """Options of a sweep in `hydra.sweeper`: those of Optuna, and values to search or to run."""
 
     storage: str | None = None
     """Where Optuna keeps its trials, so that a search that was killed goes on: sqlite:///FILE. null keeps none."""
