@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from segmeter.cli.commands import COMMANDS
 from segmeter.cli.config.groups import GROUPS, ROOTS, groups_of, schemas_of
-from segmeter.cli.config.reference import Key, as_yaml, default_option, keys_of, option, options_of, own_keys, parts_of
+from segmeter.cli.config.reference import Key, as_yaml, keys_of, option, options_of, own_keys, parts_of
 from segmeter.schema.declared import node_of
 
 MARK = "<!-- reference: inserted by make docs -->"  # in docs/configuration.md
@@ -20,7 +20,7 @@ def reference() -> str:
 
 def _command_page(command: str) -> Iterator[str]:
     yield from (f"## segmeter {command}", "", f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.", "")
-    chosen = [f"`{group}={default_option(command, group) or 'null'}`" for group in groups_of(command)]
+    chosen = [f"`{group}={default or 'null'}`" for group, default in groups_of(command).items()]
     yield from (f"Groups and their defaults: {', '.join(chosen)}.", "", *_table(own_keys(command)), "")
 
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from segmeter.cli.app import check, from_files, plugins_of, print_schema, run_command
+from segmeter.cli.app import check, plugins_of, print_schema, run_command, written_out
 from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import Request, store_schemas
 from segmeter.errors import ConfigError, InputError
@@ -129,11 +129,11 @@ def test_a_tuned_file_stands_for_its_values_and_other_overrides_win(tmp_path: Pa
         encoding="utf-8",
     )
     given = ["checkpoint=net", f"postprocess={path}", "inference.threshold=0.6"]
-    found = from_files(given)
+    found = written_out(given)
     assert found[-2:] == ["checkpoint=net", "inference.threshold=0.6"]
     parsed = [one.value() for one in OverridesParser.create().parse_overrides(found)]
     assert parsed == [0.4, True, [step], "net", 0.6]
-    assert from_files(["postprocess=cells"]) == ["postprocess=cells"]
+    assert written_out(["postprocess=cells"]) == ["postprocess=cells"]
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,30 @@ def test_a_file_that_tune_did_not_write_is_refused(tmp_path: Path, content: str 
     if content is not None:
         (tmp_path / "x.yaml").write_text(content)
     with pytest.raises(InputError, match=told):
-        from_files([f"postprocess={tmp_path}/x.yaml"])
+        written_out([f"postprocess={tmp_path}/x.yaml"])
+
+
+def test_short_forms_are_written_out() -> None:
+    assert written_out(["logger=[wandb, tensorboard]", "seed=1"]) == [
+        "logger=wandb",
+        "logger.also=[tensorboard]",
+        "seed=1",
+    ]
+    for given in ([], ["tensorboard"]):
+        lines = written_out([f"logger=[{','.join(['wandb', *given])}]", "logger.mode=offline"])
+        ((_, config),) = check("train", Request("train", lines))
+        assert (config.logger.name, list(config.logger.also)) == ("wandb", given)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (["hydra/launcher=basic"], []),
+        (["hydra/launcher=joblib", "hydra.launcher.n_jobs=-1"], ["launch=joblib", "launch.n_jobs=null"]),
+        (["hydra/launcher=submitit_slurm", "hydra.launcher.partition=gpu"], ["launch=slurm", "launch.partition=gpu"]),
+        (["hydra/launcher=submitit_local"], ["launch=slurm", "launch.cluster=local"]),
+        (["hydra/launcher=ray"], ["hydra/launcher=ray"]),  # refused when it is composed
+    ],
+)
+def test_hydras_launchers_are_spellings_of_launch(given: list[str], found: list[str]) -> None:
+    assert written_out(given) == found

@@ -29,7 +29,9 @@ def commands(tmp_path, monkeypatch):
 
 def test_a_folder_that_can_not_be_made_is_refused_before_any_step(commands):
     Path("file").touch()
-    with pytest.raises(ConfigError, match=r"demo: expected `folder` to be a folder that can be written, got .*file"):
+    with pytest.raises(
+        ConfigError, match=r"config: expected `run.root` to be a folder that can be written, got .*file"
+    ):
         demo.run(["file/below"])
     assert commands == []
 

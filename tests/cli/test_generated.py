@@ -9,7 +9,7 @@ import yaml
 
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, PRESETS, ROOTS, TRAINED, groups_of, options, schemas_of
-from segmeter.cli.config.json_schema import json_schema, names
+from segmeter.cli.config.json_schema import json_schema
 from segmeter.cli.config.reference import option
 from segmeter.cli.main import main
 from segmeter.schema import Registry, defaults
@@ -65,10 +65,9 @@ def test_our_yaml_files_fit_the_json_schema(path: Path) -> None:
     assert fits(yaml.safe_load(path.read_text()), schema, schema)
 
 
-@pytest.mark.parametrize("name", names())
-def test_the_json_schema_can_be_printed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["schema", name])
-    assert json.loads(capsys.readouterr().out) == json_schema(name)
+def test_the_json_schema_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["schema", "train"])
+    assert json.loads(capsys.readouterr().out) == json_schema("train")
 
 
 def every_option() -> list[tuple[str, str]]:
@@ -77,7 +76,7 @@ def every_option() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("group", "name"), every_option(), ids="=".join)
 def test_hydras_values_are_those_of_the_schema_and_the_yaml_file(group: str, name: str) -> None:
-    command = next(command for command, root in ROOTS.items() if group in root.model_fields)
+    command = next(command for command in ROOTS if group in groups_of(command))
     problems: list[str] = []
     (job,) = compose_jobs(Request(command, [f"{group}={name}"]), problems)
     schema, values = option(group, name)

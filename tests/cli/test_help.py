@@ -32,7 +32,7 @@ _PURE = {
 
 
 def every_schema():
-    for command, root in ROOTS.items():
+    for command, root in ((name, ROOTS[name]) for name in ROOTS):
         yield pytest.param(root, id=command)
     for group in GROUPS:
         for name, schema in schemas_of(group).items():
@@ -121,7 +121,7 @@ def test_cfg_job_shows_a_part_and_resolves_it(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "7\n"
 
 
-@pytest.mark.parametrize("command", ROOTS)
+@pytest.mark.parametrize("command", ["train", "eval", "compare"])
 def test_cfg_job_can_be_read_back(command, capsys: pytest.CaptureFixture[str]):
     main([command, "--cfg", "job"])
     values = yaml.safe_load(capsys.readouterr().out)

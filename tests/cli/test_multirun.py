@@ -37,7 +37,9 @@ def folders(out: str) -> dict[str, dict[str, object]]:
     return {path.parent.name: json.loads(path.read_text()) for path in sorted(Path(out).glob("*/metrics.json"))}
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib", pytest.param("submitit_local", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "launcher", ["basic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("joblib", "submitit_local"))]
+)
 def test_a_failing_job_ends_the_command_and_leaves_the_others(
     launcher: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from segmeter.cli.engines import Outcome, by_submitit, in_processes
-from segmeter.cli.launch import Shipped, _placed, _spread
+from segmeter.cli.launch import Shipped, _spread
 from segmeter.cli.runs.run_folder import Job
-from segmeter.distributed.config import ProcessesConfig, SlurmConfig
+from segmeter.distributed.config import SlurmConfig
 from segmeter.errors import EXIT_FAULT, ConfigError
-from segmeter.schema import Config
 
 
 def job(number: int, **values: Any) -> Shipped:
@@ -38,23 +37,6 @@ def test_jobs_take_the_gpus_in_turn_where_they_may_run_on_any() -> None:
 def test_without_gpus_or_a_device_jobs_stay_as_they_are() -> None:
     given = [job(0, device="auto"), job(1)]
     assert _spread(given) == given
-
-
-class Placed(Config):
-    """The key that says which device a command runs on."""
-
-    device: str
-
-
-@pytest.mark.usefixtures("gpus")
-@pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_each_shard_has_a_gpu_of_its_own(device: str) -> None:
-    """Mutation seen to fail: the device as it was given (the first GPU for all)."""
-    launch, config = ProcessesConfig(devices=2), Placed(device=device)
-    assert [each.device for each in _placed(launch, config)] == ["cuda:0", "cuda:1"]
-    assert _placed(launch, Placed(device="cpu")) == [Placed(device="cpu")] * 2
-    with pytest.raises(ConfigError, match="'cuda:2', with 2 GPUs found"):
-        _placed(ProcessesConfig(devices=3), config)
 
 
 class Deadly(Shipped):

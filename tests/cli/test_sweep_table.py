@@ -1,5 +1,4 @@
 import csv
-import io
 import re
 
 from segmeter.cli.sweep import SweepJob, best_job, print_sweep, write_sweep
@@ -43,9 +42,8 @@ def test_the_page_loads_nothing_and_escapes_what_was_given(tmp_path):
     assert 'href="2_gamma-2/report.html"' not in page  # which was stopped before it had a report
 
 
-def test_the_table_marks_the_best_and_shows_how_the_others_ended():
-    file = io.StringIO()
-    print_sweep(JOBS, file=file)
-    lines = [re.split(r" {2,}", line.strip()) for line in file.getvalue().splitlines()]
+def test_the_table_marks_the_best_and_shows_how_the_others_ended(capsys):
+    print_sweep(JOBS)
+    lines = [re.split(r" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
     assert ["1", "1", "<b>=focal</b>", "best", "0.3000", "12"] in lines
     assert ["2", "2", "<b>=focal</b>", "stopped: no disk", "n/a", "n/a"] in lines

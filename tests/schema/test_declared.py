@@ -8,7 +8,8 @@ from pydantic import Field
 
 from segmeter.losses.config import SumConfig
 from segmeter.schema import Config, Unit
-from segmeter.schema.declared import MISSING, item_of, known_keys, name_of, node_of, show
+from segmeter.schema.declared import MISSING, item_of, known_keys, node_of, show
+from segmeter.schema.registry import name_of
 
 
 class Inner(Config):

@@ -5,7 +5,7 @@ import pytest
 from pydantic import Field
 
 from segmeter.errors import ConfigError
-from segmeter.schema import Component, Config, Given, OneOf, Registry, as_plain, defaults, rule
+from segmeter.schema import REQUIRED, Component, Config, Given, OneOf, Registry, as_plain, defaults, rule
 from segmeter.schema.invalid import RuleError, problems_by_key
 
 SHAPES = Registry("shape")
@@ -143,6 +143,7 @@ def test_what_is_wrong_is_named_in_one_line(values: dict[str, Any], message: str
 def test_a_required_key_is_named() -> None:
     with pytest.raises(ConfigError, match=r"config: `path` is required. Set path=VALUE\."):
         Root(shape="disc")  # type: ignore[call-arg]
+    assert problems_of(path=REQUIRED) == ["config: `path` is required. Set path=VALUE."]
 
 
 def test_everything_is_said_at_once() -> None:

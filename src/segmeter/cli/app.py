@@ -14,6 +14,7 @@ from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs, quoted
 from segmeter.cli.config.convert import convert, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins
+from segmeter.cli.config.hydra_rules import LAUNCHERS
 from segmeter.cli.launch import run_job
 from segmeter.cli.messages import LOGGER
 from segmeter.cli.runs.masking import mask_override
@@ -36,7 +37,7 @@ def run_command(command: str, argv: Sequence[str]) -> None:
     args = read_arguments(command, argv)
     if command == "plan":  # its pilot is a run, as in `report run=RUN`
         args.overrides = [f"runs={line[4:]}" if line.startswith("run=") else line for line in args.overrides]
-    args.overrides = from_files(args.overrides)
+    args.overrides = written_out(args.overrides)
     load_plugins(plugins_of(args.overrides))
     _warn_of_repeats(args.overrides)
     sweep = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
@@ -69,29 +70,43 @@ def _warn_of_repeats(overrides: Sequence[str]) -> None:
         LOGGER.warning("config: given several times with different values; the last ones count: %s.", " ".join(last))
 
 
-def from_files(overrides: Sequence[str]) -> list[str]:
-    """Replace `postprocess=FILE.yaml`, such as the tuned.yaml of `segmeter tune`, by overrides with the file's values.
+def written_out(overrides: Sequence[str]) -> list[str]:
+    """Write out overrides that stand for others.
 
-    The other overrides come after them, so they win.
+    They are `logger=[wandb,tensorboard]`, Hydra's spellings of `launch`, and `postprocess=FILE.yaml` with the file of
+    `segmeter tune`. The values of a file come first, so that the other overrides win.
 
     Raises
     ------
     ConfigError
         The file is missing, or holds other groups.
     """
-    files = [line for line in overrides if line.startswith("postprocess=") and line.endswith(".yaml")]
-    found = list[str]()
-    for path in (Path(line.partition("=")[2]) for line in files):
-        try:
-            values = read_yaml(path)
-        except OSError as error:
-            rule = "to be a file that segmeter tune wrote, or an option"
-            raise ConfigError(expected("config", "postprocess", rule, f"{path} ({error.strerror})")) from error
-        if set(values) - {"inference", "postprocess"} or not all(isinstance(each, dict) for each in values.values()):
-            rule = f"to hold inference and postprocess, in {path}"
-            raise ConfigError(expected("config", "postprocess", rule, ", ".join(values)))
-        found += [f"{group}.{key}={_written(value)}" for group, keys in values.items() for key, value in keys.items()]
-    return [*found, *(line for line in overrides if line not in files)]
+    from_files, found = list[str](), list[str]()
+    for line in overrides:
+        key, _, value = line.partition("=")
+        if key == "postprocess" and value.endswith(".yaml"):
+            from_files += _tuned(Path(value))
+        elif key == "logger" and value.startswith("["):
+            first, *others = [name.strip() for name in value.strip("[]").split(",")]
+            found += [f"logger={first}", f"logger.also=[{','.join(others)}]"]
+        elif key.startswith("hydra.launcher."):
+            every_core = value == "-1"  # as joblib says it
+            found.append(f"launch.{key.removeprefix('hydra.launcher.')}={'null' if every_core else value}")
+        else:
+            found += LAUNCHERS[value] if key == "hydra/launcher" and value in LAUNCHERS else (line,)
+    return [*from_files, *found]
+
+
+def _tuned(path: Path) -> list[str]:
+    try:
+        values = read_yaml(path)
+    except OSError as error:
+        rule = "to be a file that segmeter tune wrote, or an option"
+        raise ConfigError(expected("config", "postprocess", rule, f"{path} ({error.strerror})")) from error
+    if set(values) - {"inference", "postprocess"} or not all(isinstance(each, dict) for each in values.values()):
+        rule = f"to hold inference and postprocess, in {path}"
+        raise ConfigError(expected("config", "postprocess", rule, ", ".join(values)))
+    return [f"{group}.{key}={_written(value)}" for group, keys in values.items() for key, value in keys.items()]
 
 
 def _written(value: Any) -> str:
@@ -109,14 +124,14 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
 
     composed, config = jobs[0]
     plan = Sweep(command, composed, root=config.run.root, argv=typed)
-    params = [f"{key}={value}" for key, value in (plan.options.get("params") or {}).items()]
+    params = [f"{key}={value}" for key, value in plan.options.params.items()]
     if params:  # from a file; the command line overrides them
         request = replace(request, overrides=[*params, *request.overrides])
-        jobs = check(command, request) if plan.sweeper == "basic" else jobs
+        jobs = jobs if plan.searched else check(command, request)
     folds = [each.folds for _, each in jobs if getattr(each, "folds", None) is not None]
     if folds:
         raise ConfigError(expected("config", "folds", "to be null with --multirun", folds[0]))
-    if plan.sweeper == "basic":
+    if not plan.searched:
         return run_sweep(plan, jobs)
     from segmeter.cli.optuna_search import search
 

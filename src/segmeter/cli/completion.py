@@ -106,31 +106,23 @@ def _index(words: Sequence[str]) -> dict[str, Any]:
 
 
 def completion_index() -> dict[str, Any]:
-    """For each command its own keys and its groups, each with its options and their keys; a key has its choices.
-
-    The keys of a group are listed by option, or under "*" if all options have the same ones.
-    """
+    """For each command its own keys and its groups, each with its options and their keys; a key has its choices."""
     from segmeter.cli.config.groups import PRESETS, ROOTS, groups_of, schemas_of
-    from segmeter.cli.config.reference import default_option, keys_of, options_of, own_keys
+    from segmeter.cli.config.reference import keys_of, options_of, own_keys
     from segmeter.schema.declared import node_of
 
     def keys(group: str) -> dict[str, dict[str, Any]]:
         schemas = {} if group in PRESETS else schemas_of(group)
-        found = {
+        return {
             name: {key.path: key.completions for key in keys_of(node_of(each), {})} for name, each in schemas.items()
         }
-        return found if len(found) > 1 else {"*": next(iter(found.values()), {})}
 
     return {
         command: {
             "keys": {key.path: key.completions for key in own_keys(command)},
             "groups": {
-                group: {
-                    "default": default_option(command, group),
-                    "options": options_of(command, group),
-                    "keys": keys(group),
-                }
-                for group in groups_of(command)
+                group: {"default": default, "options": options_of(command, group), "keys": keys(group)}
+                for group, default in groups_of(command).items()
             },
         }
         for command in ROOTS
@@ -160,14 +152,13 @@ def _keys(known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
 
 
 def _group_keys(known: dict[str, Any], chosen: dict[str, str], group: str) -> dict[str, Any]:
-    """The keys of a group's chosen option, or of all options if the user wrote that one."""
+    """The keys of a group's chosen option, or of all its schemas where a file defines the option."""
     if group not in known["groups"]:
         return {}
     each = known["groups"][group]
     option = chosen.get(group, each["default"])
-    keys = each["keys"].get("*") or each["keys"].get(option)
-    keys = keys if keys is not None else {key: kind for of in each["keys"].values() for key, kind in of.items()}
-    return {f"{group}.{key}": kind for key, kind in keys.items()}
+    schemas = [each["keys"][option]] if option in each["keys"] else each["keys"].values()
+    return {f"{group}.{key}": kind for keys in schemas for key, kind in keys.items()}
 
 
 def _values(command: str, known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:

@@ -8,9 +8,8 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from segmeter.checks import expected
 from segmeter.cli.app import run_command
-from segmeter.cli.runs.lock import NOT_WRITABLE, new_root
+from segmeter.cli.runs.lock import new_root
 from segmeter.errors import ConfigError
 
 
@@ -28,7 +27,7 @@ def run(arguments: Sequence[str]) -> None:
     if find_spec("torch") is None:  # before the first step, which needs no torch
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
     start = time.monotonic()
-    root = _new_root(Path(arguments[0] if arguments else "runs"))
+    root = new_root(Path(arguments[0] if arguments else "runs"), f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")
     _step("check", "data=cells")
     _step("train", "experiment=demo", f"run.root={root}")
     checkpoint = f"checkpoint={_newest(root / 'train')}"
@@ -48,17 +47,6 @@ def _step(command: str, *overrides: str) -> None:
     sys.stdout.write(f"\n$ segmeter {command} {shlex.join(overrides)}\n")
     sys.stdout.flush()
     run_command(command, overrides)
-
-
-def _new_root(folder: Path) -> Path:
-    """Make a folder for this demo alone, so that its runs are the only ones in it."""
-    try:
-        return new_root(folder, f"demo-{datetime.now():%Y-%m-%d_%H%M%S}")
-    except OSError as error:
-        if error.errno not in NOT_WRITABLE:
-            raise
-        given = f"{error.filename or folder} ({error.strerror})"
-        raise ConfigError(expected("demo", "folder", "to be a folder that can be written", given)) from error
 
 
 def _newest(folder: Path) -> Path:

@@ -12,7 +12,6 @@ from segmeter.cli.config.groups import CONFIGS, PRESETS, TRAINED, groups_of, loa
 from segmeter.cli.config.hydra_rules import check_files
 from segmeter.cli.config.reference import (
     Key,
-    default_option,
     keys_of,
     option,
     options_of,
@@ -125,8 +124,7 @@ def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
     if groups:
         how = f"GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys"
         yield from ("", f"groups ({how}):")
-    for group in groups:
-        default = default_option(command, group)
+    for group, default in groups.items():
         named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
         yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
 
@@ -162,7 +160,7 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
             yield from _wrapped(preset_summary(group, name, folders), f"  {name:<12} ", " " * 15)
         yield f"Each sets keys of several groups; segmeter {command} {group}=NAME --cfg job shows all of them."
         return
-    name = chosen.get(group, default_option(command, group))
+    name = chosen.get(group, known[group])
     if name not in found:
         close = close_name(name, found)
         raise ConfigError(f"config: expected `{group}` to be one of {', '.join(found)}, got {name!r}. {close}".rstrip())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from segmeter.cli.commands import command_module
 from segmeter.cli.config.groups import ROOTS, load_plugins
@@ -29,6 +29,7 @@ from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
 from segmeter.training.signals import StopSignals
 
+AnyShipped = TypeVar("AnyShipped", bound="Shipped")
 Jobs = Sequence[tuple[Any, Job]]
 _SHARDS = "shards"
 
@@ -125,32 +126,22 @@ def run_job(config: Any, job: Job) -> float | None:
     return _value(by_torchrun(ship(here, job), launch.devices))
 
 
-def run_jobs(jobs: Jobs, launch: Any) -> Iterator[Outcome]:
+def run_jobs(jobs: Jobs) -> Iterator[Outcome]:
     """Run the jobs of a sweep, and yield their outcomes, failures included, in the order in which they finish.
 
-    Parameters
-    ----------
-    jobs
-        Checked configurations, each with its job.
-    launch
-        Where they run: side by side with joblib, all at once on SLURM, otherwise one after another.
+    If `launch` is the same for all, joblib runs them side by side and SLURM all at once. Otherwise they run one after
+    another, each as its own `launch` says.
     """
+    asked = [getattr(config, "launch", None) for config, _ in jobs]
+    launch = asked[0] if all(each == asked[0] for each in asked) else None
     if isinstance(launch, JoblibConfig):
         tasks = _spread([ship(*each) for each in jobs])
         count = min(launch.n_jobs or count_cores(), len(tasks))
         yield from in_processes(tasks, count, threads=max(1, count_cores() // count))
     elif isinstance(launch, SlurmConfig):
         elsewhere = as_plain(launch)
-        own = [
-            getattr(config, "launch", None) == launch for config, _ in jobs
-        ]  # otherwise it comes from hydra/launcher
-        yield from _by_slurm(
-            [
-                (config.replace(launch=LocalConfig()), replace(job, launch=elsewhere)) if mine else (config, job)
-                for mine, (config, job) in zip(own, jobs, strict=True)
-            ],
-            launch,
-        )
+        here = [(config.replace(launch=LocalConfig()), replace(job, launch=elsewhere)) for config, job in jobs]
+        yield from _by_slurm(here, launch)
     else:
         yield from (attempt(config, job) for config, job in jobs)
 
@@ -169,20 +160,19 @@ def _settled(config: Any, job: Job) -> Job:
     return replace(job, folder=(resumed or config.run.root / job.command / name).absolute())
 
 
-def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
+def _spread(jobs: Sequence[AnyShipped]) -> list[AnyShipped]:
     """Assign GPUs in turn to the jobs that may run on any."""
-    anywhere = [job.values.get("device") in ("auto", "cuda") for job in jobs]
-    turns = cycle(range(_gpus() if any(anywhere) else 0))
-    return [
-        replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if free and _gpus() > 1 else job
-        for job, free in zip(jobs, anywhere, strict=True)
-    ]
-
-
-def _gpus() -> int:
+    if not any(job.values.get("device") in ("auto", "cuda") for job in jobs):
+        return [*jobs]
     from segmeter.inference.device import count_gpus  # with torch
 
-    return count_gpus()
+    turns, several = cycle(range(count_gpus())), count_gpus() > 1
+    return [
+        replace(job, values={**job.values, "device": f"cuda:{next(turns)}"})
+        if several and job.values["device"] in ("auto", "cuda")
+        else job
+        for job in jobs
+    ]
 
 
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
@@ -197,11 +187,11 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
     if resumed is not None and (resumed / NAME).is_file():  # merged before
         value: float | None = command_module(job.command).run(here, job)
         return value
-    placed = _placed(config.launch, here)
+    on_dask = isinstance(config.launch, DaskConfig)
+    count = config.launch.shards if on_dask else config.launch.devices
     with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
-        shards = [_shard(each, job, folder, number, len(placed)) for number, each in enumerate(placed, start=1)]
-        on_dask = isinstance(config.launch, DaskConfig)
-        outcomes = by_dask(shards, config.launch) if on_dask else in_processes(shards, len(shards))
+        shards = [_shard(here, job, folder, number, count) for number in range(1, count + 1)]
+        outcomes = by_dask(shards, config.launch) if on_dask else in_processes(_spread(shards), count)
         order = [shard.job for shard in shards]
         _value(joint(sorted(outcomes, key=lambda outcome: order.index(outcome.job))))
         pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
@@ -219,18 +209,6 @@ def _value(outcome: Outcome) -> float | None:
     return outcome.value
 
 
-def _placed(launch: Any, here: Any) -> list[Any]:
-    """The configuration of each shard. Processes on this machine get one GPU each, as in training."""
-    if isinstance(launch, DaskConfig):
-        return [here] * launch.shards
-    if getattr(here, "device", "cpu") in ("auto", "cuda"):
-        from segmeter.inference.device import pick_device  # with torch
-
-        if pick_device(here.device).type != "cpu":
-            return [here.replace(device=str(pick_device(f"cuda:{number}"))) for number in range(launch.devices)]
-    return [here] * launch.devices
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Shard(Shipped):
     """A shard. It continues where an earlier start, or a lost worker, left off."""
@@ -242,9 +220,8 @@ class _Shard(Shipped):
         return super().__call__()
 
 
-def _shard(here: Any, job: Job, folder: Path, number: int, count: int) -> Shipped:
+def _shard(here: Any, job: Job, folder: Path, number: int, count: int) -> _Shard:
     quiet = {"report": here.report.replace(html=False), "run": here.run.replace(copy_to=None)}
     mine = here.replace(shard=f"{number}/{count}", resume="auto", **quiet)
     place = (folder / _SHARDS / f"{number}of{count}").absolute()
-    shipped = ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))
-    return _Shard(job=shipped.job, values=shipped.values, plugins=shipped.plugins, path=shipped.path)
+    return _Shard(**vars(ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))))

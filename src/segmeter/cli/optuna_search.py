@@ -10,7 +10,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 
 from segmeter.checks import expected
-from segmeter.cli.config.hydra_rules import OPTUNA
 from segmeter.cli.engines import Outcome, needed
 from segmeter.cli.runs.objective import better
 from segmeter.cli.runs.run_folder import Job
@@ -29,7 +28,7 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
     Parameters
     ----------
     plan
-        Where the jobs write and how they are run; ``plan.options`` are those of `hydra_rules.OPTUNA`.
+        Where the jobs write and how they are run; ``plan.options`` are Optuna's.
     config
         The checked configuration of one job.
     overrides
@@ -46,29 +45,29 @@ def search(plan: Sweep, config: Any, overrides: Sequence[str], check: Checked) -
         One line for each job that failed or gave no score.
     """
     optuna = needed("optuna", extra="optuna")
-    options = _options(plan.options)
+    options = plan.options
     space, fixed = _space(overrides, optuna)
-    direction = _direction(options["direction"], config, space)
+    direction = _direction(options.direction, config, space)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        storage=options["storage"],
-        study_name=options["study_name"],
+        storage=options.storage,
+        study_name=options.study_name,
         direction=direction,
-        sampler=optuna.samplers.TPESampler(seed=options["seed"]),
+        sampler=optuna.samplers.TPESampler(seed=options.seed),
         load_if_exists=True,
     )
     if study.direction.name.lower() != direction:  # an existing study
         rule = f"to be a study that has its score {direction}d"
         remedy = "Set another study_name."
-        name = f"{options['study_name']!r}, whose score is {study.direction.name.lower()}d"
+        name = f"{options.study_name!r}, whose score is {study.direction.name.lower()}d"
         raise ConfigError(expected("config", "hydra.sweeper.study_name", rule, name, remedy))
     plan.folder = Path(study.user_attrs.get(_FOLDER, plan.folder))
     study.set_user_attr(_FOLDER, str(plan.folder))
     failed: list[tuple[int, Outcome]] = []
     with summarised(plan.folder):
         # a trial that a killed process began stays RUNNING, so another one takes its place
-        while (left := options["n_trials"] - sum(trial.state.is_finished() for trial in study.trials)) > 0:
-            trials = [study.ask(space) for _ in range(min(left, options["n_jobs"]))]
+        while (left := options.n_trials - sum(trial.state.is_finished() for trial in study.trials)) > 0:
+            trials = [study.ask(space) for _ in range(min(left, options.n_jobs))]
             failed += [pair for pair in _run(plan, trials, fixed, check, study) if pair[1].exit_code]
     raise_failures(failed, plan.folder)
 
@@ -77,6 +76,8 @@ def _run(
     plan: Sweep, trials: Sequence[Any], fixed: Sequence[str], check: Checked, study: Any
 ) -> list[tuple[int, Outcome]]:
     """Run trials together, and tell the study their outcomes."""
+    from optuna.trial import TrialState  # of an extra
+
     asked: list[tuple[Any, Job]] = []
     for trial in trials:
         chosen = {key: _text(value) for key, value in trial.params.items()}
@@ -88,58 +89,29 @@ def _run(
             problem = f"it gave no score to optimise, but {outcome.value}."
             outcome = Outcome(job=outcome.job, problems=(problem,), exit_code=EXIT_FAULT)
         if outcome.exit_code:
-            study.tell(trial, state=_state("FAIL"))
+            study.tell(trial, state=TrialState.FAIL)
         else:
             study.tell(trial, outcome.value)
         told.append((trial.number, outcome))
     return told
 
 
-def _state(name: str) -> Any:
-    from optuna.trial import TrialState
-
-    return TrialState[name]
-
-
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    options = {**OPTUNA, **{key: value for key, value in given.items() if key in OPTUNA}}
-    problems = [
-        expected("config", f"hydra.sweeper.{key}", "to be an integer >= 1", repr(options[key]))
-        for key in ("n_trials", "n_jobs")
-        if type(options[key]) is not int or options[key] < 1
-    ]
-    if options["direction"] not in (None, "maximize", "minimize"):
-        rule = "to be null, maximize or minimize"
-        problems.append(expected("config", "hydra.sweeper.direction", rule, repr(options["direction"])))
-    if problems:
-        raise ConfigError(problems)
-    return options
-
-
 def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
     """The direction in which the score is better. For a metric that is not ours, the user has to set it."""
-    key = "training.monitor" if hasattr(config, "training") else "objective"
-    metric: Any = (
-        config.training.monitor if hasattr(config, "training") else config.objective or config.metrics.headline
-    )
+    if hasattr(config, "training"):
+        key, metric = "training.monitor", config.training.monitor
+    else:
+        key, metric = "objective", config.objective or config.metrics.headline
     if key in space:
         rule = "to be one figure in all trials, as figures of two kinds can't be compared"
         raise ConfigError(expected("config", key, rule, "several"))
-    if key == "objective":
-        found = better(metric)
-        wanted = given if found is None else _DIRECTIONS[found]
-    else:
-        from segmeter.training.config import LOSS
-
-        wanted = _DIRECTIONS["lower" if metric == LOSS else "higher"]
+    found = better(metric) or ("higher" if hasattr(config, "training") else None)  # as "auto" of a training is
+    wanted = given if found is None else _DIRECTIONS[found]
     if wanted is None or given not in (None, wanted):
         rule = f"to be null or {wanted}" if wanted else "to be maximize or minimize"
-        raise ConfigError(expected("config", "hydra.sweeper.direction", f"{rule} for {key}={_name(metric)}", given))
+        name = "null" if metric is None else metric
+        raise ConfigError(expected("config", "hydra.sweeper.direction", f"{rule} for {key}={name}", given))
     return wanted
-
-
-def _name(metric: str | None) -> str:
-    return "null" if metric is None else metric
 
 
 def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[str]]:

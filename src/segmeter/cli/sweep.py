@@ -7,26 +7,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
 
 from omegaconf import OmegaConf
 
-from segmeter.cli.config.compose import Composed
+from segmeter.cli.config.compose import Composed, is_searched
+from segmeter.cli.config.hydra_rules import read_search
 from segmeter.cli.engines import Outcome
 from segmeter.cli.launch import Jobs, run_jobs
-from segmeter.cli.runs.masking import mask, mask_override
+from segmeter.cli.runs.masking import mask_override
 from segmeter.cli.runs.objective import better
 from segmeter.cli.runs.run_folder import Job, read_record
-from segmeter.distributed.config import JoblibConfig, SlurmConfig
 from segmeter.errors import SweepError
-from segmeter.files import csv_bytes, make_folder, safe_id, write_bytes
+from segmeter.files import csv_bytes, safe_id, write_bytes
 from segmeter.records import RUN
 from segmeter.report.figures import quantity
 from segmeter.report.page.render import render
 from segmeter.report.tables import PAGE, Cell, Column, Printer, Table
 
-_NUMBER = "${hydra.job.num}"
 _LONGEST = 100  # characters of a folder's name
 
 
@@ -39,7 +38,7 @@ class SweepJob:
     number, folder
         Its number in the sweep, and the name of its folder.
     settings
-        The keys that vary, with their values as written.
+        The keys that vary in the sweep, with their values as written.
     result
         Named numbers, None if undefined. The sweep compares the first. Empty if the job gave none.
     state
@@ -69,51 +68,22 @@ class Sweep:
     """
 
     def __init__(self, command: str, composed: Composed, *, root: Path, argv: Sequence[str]) -> None:
-        node = OmegaConf.create({}) if composed.hydra is None else composed.hydra
-        raw: Any = OmegaConf.to_container(node, resolve=False)
-        choices = (raw.get("runtime") or {}).get("choices", {})
-        sweep = raw.get("sweep") or {}
-        given = str(sweep.get("dir") or "")
-        own = "" if "${now:" in given else given  # Hydra's default is named by the time
-        self.command, self.argv = command, tuple(argv)
-        self.sweeper = str(choices.get("hydra/sweeper") or "basic")
-        self.folder = Path(own or root / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}")
-        self.options = {key: value for key, value in (raw.get("sweeper") or {}).items() if key != "_target_"}
-        self._subdir = str(sweep.get("subdir") or _NUMBER)
-        self._launcher = str(choices.get("hydra/launcher") or "basic")
-        self._launch_options = raw.get("launcher") or {}
+        assert composed.hydra is not None, "it was composed without a problem"
+        raw: Any = OmegaConf.to_container(composed.hydra, resolve=False)
+        given = str(raw["sweep"]["dir"])
+        usual = root / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"
+        self.command, self.argv, self.options = command, tuple(argv), read_search(composed.hydra)
+        self.searched = is_searched(composed)
+        self.folder = usual if "${now:" in given else Path(given)  # Hydra's default is named by the time
 
     def job(self, number: int, overrides: Sequence[str], values: Mapping[str, str]) -> Job:
-        """Describe one job. Its folder is named by hydra.sweep.subdir, or by its number and the values that vary."""
-        name = job_name(number, values) if self._subdir == _NUMBER else self._subdir.replace(_NUMBER, str(number))
-        if _NUMBER not in self._subdir and number:
-            name = f"{name}-{number}"
-        return Job(self.command, tuple(overrides), self.folder / name, self.argv)
+        """Describe one job. Its folder is named by its number and the values that vary."""
+        return Job(self.command, tuple(overrides), self.folder / job_name(number, values), self.argv)
 
     def run(self, jobs: Jobs) -> list[Outcome]:
         """Run all jobs, even if some fail, and return their outcomes in the order of the jobs."""
-        make_folder(self.folder)
-        argv = [mask_override(argument) for argument in self.argv]
-        content = mask({"launcher": self._launcher, "sweeper": self.sweeper, "argv": argv})
-        write_bytes(self.folder / "multirun.yaml", OmegaConf.to_yaml(OmegaConf.create(content)).encode())
-        outcomes = list(run_jobs(jobs, self._launch(jobs)))
         places = {job.folder: place for place, (_, job) in enumerate(jobs)}
-        return sorted(outcomes, key=lambda outcome: places[outcome.job.folder])
-
-    def _launch(self, jobs: Jobs) -> Any:
-        """Where all jobs run: as hydra/launcher says, an alias of `launch`, or else the jobs' own `launch`."""
-        known = {key: value for key, value in self._launch_options.items() if value is not None}
-        if self._launcher == "joblib":
-            jobs_at_a_time = known.get("n_jobs")
-            return JoblibConfig(
-                n_jobs=None if jobs_at_a_time == -1 else jobs_at_a_time
-            )  # joblib's number for all cores
-        if self._launcher != "basic":
-            options = {key: known[key] for key in ("partition", "timeout_min") if key in known}
-            cluster: Any = self._launcher.removeprefix("submitit_")
-            return SlurmConfig(cluster=cluster, folder=self.folder / ".submitit", **options)
-        asked = [getattr(config, "launch", None) for config, _ in jobs]
-        return asked[0] if all(each == asked[0] for each in asked) else None
+        return sorted(run_jobs(jobs), key=lambda outcome: places[outcome.job.folder])
 
 
 def run_sweep(plan: Sweep, jobs: Sequence[tuple[Composed, Any]]) -> None:
@@ -215,16 +185,14 @@ def read_sweep(folder: Path) -> list[SweepJob]:
             number=numbers[name],
             folder=name,
             settings={key: values.get(key, "") for key in keys},
-            result={key: _number(value) for key, value in (records[name].get("result") or {}).items()},
+            result={
+                key: float(value) if value in ("inf", "-inf") else value  # JSON has no infinity
+                for key, value in (records[name].get("result") or {}).items()
+            },
             state=str(records[name].get("state", "unknown")),
         )
         for name, values in zip(names, given, strict=True)
     ]
-
-
-def _number(value: Any) -> float | None:
-    """A number from run.json, where infinity is text."""
-    return float(value) if value in ("inf", "-inf") else value
 
 
 def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
@@ -235,29 +203,21 @@ def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
     return max(scored, key=lambda job: sign * (job.result[str(objective)] or 0.0), default=None)
 
 
-def print_sweep(jobs: Sequence[SweepJob], *, file: IO[str] | None = None) -> None:
-    """Print one row per job. The best is bold, and marked for terminals without bold.
-
-    Parameters
-    ----------
-    jobs
-        In the order of the table.
-    file
-        None means standard output.
-    """
-    Printer(file).table(_table(jobs))
+def print_sweep(jobs: Sequence[SweepJob]) -> None:
+    """Print one row per job. The best is bold, and marked for terminals without bold."""
+    Printer().table(_table(jobs))
 
 
 def _table(jobs: Sequence[SweepJob], reported: Collection[str] = ()) -> Table:
     """Lay out one row per job; `reported` are the folders that have a report."""
-    keys, names, best, rows = _keys(jobs), _results(jobs), best_job(jobs), []
+    keys, names, best, rows = [*jobs[0].settings], _results(jobs), best_job(jobs), []
     columns = [Column("job", "job"), *(Column(key, f"settings.{key}") for key in keys), Column("state", "state")]
     columns += [Column(name, f"results.{name}", quantity) for name in names]
     for job in jobs:
         link = f"{quote(job.folder)}/report.html" if job.folder in reported else None
         state = "best" if job is best and job.state == "done" else job.state
         row = {"job": job.number, "state": state, "folder": Cell(job.folder, link=link)}
-        row |= {f"settings.{key}": job.settings.get(key, "") for key in keys}
+        row |= {f"settings.{key}": value for key, value in job.settings.items()}
         rows.append(row | {f"results.{name}": job.result.get(name) for name in names})
     strong = [i for i, job in enumerate(jobs) if job is best]
     columns.append(Column("report", "folder", spare=PAGE))
@@ -266,9 +226,9 @@ def _table(jobs: Sequence[SweepJob], reported: Collection[str] = ()) -> Table:
 
 def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
     """Write sweep.csv, with all digits, and sweep.html into the folder of a sweep."""
-    keys, names, best = _keys(jobs), _results(jobs), best_job(jobs)
+    keys, names, best = [*jobs[0].settings], _results(jobs), best_job(jobs)
     rows = [
-        [job.number, *_values(job, jobs), *(job.result.get(name) for name in names), job.state, job.folder]
+        [job.number, *job.settings.values(), *(job.result.get(name) for name in names), job.state, job.folder]
         for job in jobs
     ]
     write_bytes(folder / "sweep.csv", csv_bytes([["job", *keys, *names, "state", "folder"], *rows]))
@@ -278,14 +238,6 @@ def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
     write_bytes(folder / "sweep.html", render("list.html", title=folder.name, tables=[table], **facts))
 
 
-def _keys(jobs: Sequence[SweepJob]) -> list[str]:
-    return list(dict.fromkeys(key for job in jobs for key in job.settings))
-
-
 def _results(jobs: Sequence[SweepJob]) -> list[str]:
     """The names of all results, the first job's first."""
     return list(dict.fromkeys(name for job in jobs for name in job.result))
-
-
-def _values(job: SweepJob, jobs: Sequence[SweepJob]) -> list[str]:
-    return [job.settings.get(key, "") for key in _keys(jobs)]

@@ -1,5 +1,6 @@
 from .invalid import RuleError as RuleError
 from .model import REQUIRED as REQUIRED
+from .model import Component as Component
 from .model import Config as Config
 from .model import Given as Given
 from .model import OneOf as OneOf
@@ -8,7 +9,6 @@ from .model import as_plain as as_plain
 from .model import defaults as defaults
 from .model import rule as rule
 from .model import title as title
-from .registry import Component as Component
 from .registry import Registry as Registry
 
 __all__ = [

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
+
+from segmeter.schema.registry import REGISTRIES, Registry
 
 MISSING: Any = object()  # where a value was not given
 
@@ -28,23 +30,6 @@ _SIGNS = {
     "multipleOf": "a multiple of",
 }
 _LONGEST = 200  # characters of a given value that a line repeats
-
-
-class Choice(Protocol):
-    """A set of components, of which a value chooses one by name."""
-
-    group: str
-
-    def names(self) -> list[str]:
-        """The names that can be chosen."""
-        ...
-
-    def schema_of(self, values: Any) -> type[BaseModel] | None:
-        """The schema that the values choose, or None if they choose none."""
-        ...
-
-
-CHOICES: dict[str, Choice] = {}  # by group; in a JSON Schema {"component": GROUP} stands for any component of it
 
 
 class Node:
@@ -74,9 +59,9 @@ class Node:
         return {key: self._inner(schema) for key, schema in self.schema.get("properties", {}).items()}
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> Registry | None:
         """The components of which a value here chooses one."""
-        return CHOICES.get(self.schema.get("component", ""))
+        return REGISTRIES.get(self.schema.get("component", ""))
 
     @property
     def items(self) -> "list[Node]":
@@ -99,29 +84,39 @@ class Node:
     @property
     def meaning(self) -> str:
         """The docstring on one line."""
-        return " ".join(self.schema.get("description", "").split())
+        found: str = self.schema.get("description", "")
+        return found
+
+    @property
+    def parts(self) -> "Iterator[Node]":
+        """The node itself and all within it: the alternatives of unions, the items of lists, the values of mappings."""
+        yield self
+        inner = [*self.items, *([self.value] if self.value else []), *(arm for arm in self.arms if arm is not self)]
+        for node in inner:
+            yield from node.parts
 
     @property
     def kinds(self) -> set[str]:
         """The JSON types of scalars here and in lists and mappings; "path" is a text that is one."""
-        inner = [*self.items, *([self.value] if self.value else []), *(arm for arm in self.arms if arm is not self)]
-        found = {kind for node in inner for kind in node.kinds}
-        if "enum" in self.schema or "const" in self.schema:
-            return found | {_kind(choice) for choice in self.choices}
-        kind = "path" if self.schema.get("format") == "path" else self.schema.get("type")
-        return found | ({kind} if kind in (*_KINDS, "path") else set())
+        kinds = {_kind(choice) for choice in self.choices}
+        stated = (node.schema for node in self.parts if not node.listed)
+        return kinds | {schema.get("format", schema["type"]) for schema in stated if schema.get("type") in _KINDS}
+
+    @property
+    def listed(self) -> list[Any]:
+        """The values that this node itself lists one by one."""
+        found: list[Any] = self.schema.get("enum", [self.schema["const"]] if "const" in self.schema else [])
+        return found
 
     @property
     def choices(self) -> list[Any]:
-        """The values that are listed one by one."""
-        found = [choice for arm in self.arms if arm is not self for choice in arm.choices]
-        return [*found, *self.schema.get("enum", [self.schema["const"]] if "const" in self.schema else [])]
+        """The values that are listed one by one, here and within."""
+        return [choice for node in self.parts for choice in node.listed]
 
     @property
     def unit(self) -> str:
         """The unit of a number, or of the numbers in a list or mapping; "" if there is none."""
-        inner = (*(arm for arm in self.arms if arm is not self), *self.items, *([self.value] if self.value else []))
-        return self.schema.get("unit", "") or next((node.unit for node in inner if node.unit), "")
+        return next((str(node.schema["unit"]) for node in self.parts if "unit" in node.schema), "")
 
     def group(self, values: Any) -> "Node | None":
         """The node that holds the keys at this place; `values` choose it if there are several."""
@@ -146,8 +141,8 @@ class Node:
         elif "anyOf" in schema:
             for arm in self.arms:
                 yield from arm._words({key: schema[key] for key in _SIGNS if key in schema})
-        elif "enum" in schema or "const" in schema:
-            yield f"one of {', '.join(map(text_of, self.choices))}"
+        elif self.listed:
+            yield f"one of {', '.join(map(text_of, self.listed))}"
         elif "prefixItems" in schema:
             yield f"a list of {len(self.items)}, each {self.items[0].describe()}"
         elif self.items:
@@ -160,10 +155,8 @@ class Node:
         elif schema.get("format") == "path":
             yield "a path"
         else:
-            kind, found = (
-                schema.get("type", ""),
-                [f"{sign} {_number(schema[key])}" for key, sign in _SIGNS.items() if key in schema],
-            )
+            kind = schema.get("type", "")
+            found = [f"{sign} {_number(schema[key])}" for key, sign in _SIGNS.items() if key in schema]
             found += [f"of length >= {schema['minLength']}"] if "minLength" in schema else []
             bounded = kind in ("integer", "number", "string") and found
             yield _KINDS.get(kind, "a value") + (f" {' and '.join(found)}" if bounded else "")
@@ -218,7 +211,12 @@ class _Documented(GenerateJsonSchema):
         for each in reversed(schema["cls"].__mro__):
             for key, text in _docstrings(each.__module__).get(each.__name__, {}).items():
                 found["properties"].get(key, {})["description"] = text
+        for node in (node for node in (found, *found["properties"].values()) if "description" in node):
+            node["description"] = " ".join(node["description"].split())
         return found
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
     def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
         return schema["default_factory"]() if "default_factory" in schema else super().get_default_value(schema)  # type: ignore[call-arg]
@@ -239,12 +237,6 @@ def item_of(value: Any, part: int | str) -> Any:
     if isinstance(value, list | tuple) and isinstance(part, int):
         return value[part] if part < len(value) else MISSING
     return getattr(value, str(part), MISSING)
-
-
-def name_of(values: Any) -> str:
-    """The name in the values of a component, which may also be written alone."""
-    name = values.get("name") if isinstance(values, Mapping) else getattr(values, "name", values)
-    return name if isinstance(name, str) else ""
 
 
 def show(value: Any) -> str:

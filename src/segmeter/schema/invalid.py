@@ -8,7 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from segmeter.checks import close_name, expected, nearest
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import MISSING, Choice, Node, item_of, known_keys, name_of, node_of, show, text_of
+from segmeter.schema.declared import MISSING, Node, item_of, known_keys, node_of, show, text_of
+from segmeter.schema.registry import Registry, name_of
 
 
 class RuleError(ValueError):
@@ -37,7 +38,7 @@ class _Spot:
     node: Node | None
     given: Any
     holder: Node | None = None
-    choice: Choice | None = None
+    choice: Registry | None = None
     chosen: str = ""
 
 

@@ -18,10 +18,11 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema, to_jsonable_python
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema, to_jsonable_python
 
 from segmeter.errors import ConfigError
-from segmeter.schema.invalid import problem_lines
+from segmeter.schema.invalid import RuleError, problem_lines
+from segmeter.schema.registry import Registry, name_of
 
 REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
 
@@ -66,6 +67,32 @@ class OneOf(BaseMetadata):
         if isinstance(value, str) and value not in self.choices and not begun:
             _not_a_choice()
         return value
+
+
+class Component(BaseMetadata):
+    """Marks a field that holds a component: its values choose their schema by `name`, or are that name alone.
+
+    Examples
+    --------
+    ``loss: Annotated[Any, Component(LOSSES)]`` takes "dice" as well as ``{"name": "focal", "gamma": 1.0}``.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._check)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"component": self.registry.group}  # resolved where it is read: plugins may add components
+
+    def _check(self, values: Any) -> Any:
+        if isinstance(values, BaseModel):
+            return values
+        registry = self.registry
+        if not name_of(values):
+            raise RuleError(f"to name a {registry.group}, one of {', '.join(registry.names())}")
+        return registry.schema(name_of(values)).model_validate({"name": values} if isinstance(values, str) else values)
 
 
 class Given:
@@ -157,7 +184,12 @@ class Config(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_declared(cls, value: Any, info: ValidationInfo) -> Any:
-        """Convert the lists, text and floats of YAML and JSON to the tuples, paths and whole numbers of a schema."""
+        """Convert the lists, text and floats of YAML and JSON to the tuples, paths and whole numbers of a schema.
+
+        "???" stands for a value that must still be given.
+        """
+        if isinstance(value, str) and value == REQUIRED:
+            raise PydanticKnownError("missing")
         return _as_declared(value, set(_leaves(cls.model_fields[str(info.field_name)].annotation)))
 
 
@@ -203,7 +235,7 @@ def as_plain(value: Any) -> Any:
     return to_jsonable_python(value)
 
 
-def defaults(schema: type[Config]) -> dict[str, Any]:
+def defaults(schema: type[BaseModel]) -> dict[str, Any]:
     """The plain values that a schema starts from: required ones are "???", and a component is left out.
 
     Examples

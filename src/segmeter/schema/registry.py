@@ -1,31 +1,17 @@
 """Components by name, each with its schema and builder, so that a configuration chooses one without naming code."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
-from annotated_types import BaseMetadata
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BaseModel
 
 from segmeter.checks import nearest
 from segmeter.errors import ConfigError
-from segmeter.schema.declared import CHOICES, name_of
-from segmeter.schema.invalid import RuleError
-from segmeter.schema.model import Config
 
-Schema = TypeVar("Schema", bound=type[Config])
+Schema = TypeVar("Schema", bound=type[BaseModel])
 Builder = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One component: its schema, and its builder or the "module:function" where that is found."""
-
-    schema: type[Config]
-    builder: str | Builder
 
 
 class Registry:
@@ -41,8 +27,8 @@ class Registry:
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self._entries: dict[str, Entry] = {}
-        CHOICES.setdefault(group, self)
+        self._entries: dict[str, tuple[type[BaseModel], str | Builder]] = {}
+        REGISTRIES.setdefault(group, self)
 
     def register(self, name: str, *, builder: str | Builder) -> Callable[[Schema], Schema]:
         """Register the decorated `Config` as the schema of `name`.
@@ -61,11 +47,11 @@ class Registry:
         """
 
         def add(schema: Schema) -> Schema:
-            if not (isinstance(schema, type) and issubclass(schema, Config)):
+            if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
                 raise ConfigError(f"{self.group}: the schema of {name!r} must derive from segmeter.schema.Config.")
-            if name in self._entries and self._entries[name].schema.__qualname__ != schema.__qualname__:
+            if name in self._entries and self.schema(name).__qualname__ != schema.__qualname__:
                 raise ConfigError(f"{self.group}: expected a new name, got {name!r}, which is registered already.")
-            self._entries[name] = Entry(schema, builder)
+            self._entries[name] = (schema, builder)
             return schema
 
         return add
@@ -74,18 +60,18 @@ class Registry:
         """The registered names, sorted."""
         return sorted(self._entries)
 
-    def schema(self, name: str) -> type[Config]:
+    def schema(self, name: str) -> type[BaseModel]:
         """The schema of `name`; ConfigError with the nearest name where there is none."""
-        return self._entry(name).schema
+        return self._entry(name)[0]
 
-    def schema_of(self, values: Any) -> type[Config] | None:
+    def schema_of(self, values: Any) -> type[BaseModel] | None:
         """The schema that a configuration's values choose, or None if they choose none."""
-        entry = self._entries.get(name_of(values))
-        return None if entry is None else entry.schema
+        name = name_of(values)
+        return self.schema(name) if name in self._entries else None
 
     def build(self, config: Any, **context: Any) -> Any:
         """Build the component that ``config.name`` names."""
-        builder = self._entry(config.name).builder
+        builder = self._entry(config.name)[1]
         if isinstance(builder, str):
             module, _, function = builder.partition(":")
             builder = getattr(import_module(module), function)
@@ -96,33 +82,16 @@ class Registry:
             raise ConfigError(f"{self.group}: the builder of {config.name!r} must take ({called}): {error}.") from error
         return builder(config, **context)
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> tuple[type[BaseModel], str | Builder]:
         if name not in self._entries:
             raise ConfigError(f"{self.group}: expected a registered name, got {name!r}. {nearest(name, self._entries)}")
         return self._entries[name]
 
 
-class Component(BaseMetadata):
-    """Marks a field that holds a component: its values choose their schema by `name`, or are that name alone.
+REGISTRIES: dict[str, Registry] = {}  # by group; in a JSON Schema {"component": GROUP} stands for any of its components
 
-    Examples
-    --------
-    ``loss: Annotated[Any, Component(LOSSES)]`` takes "dice" as well as ``{"name": "focal", "gamma": 1.0}``.
-    """
 
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._check)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"component": self.registry.group}  # resolved where it is read: plugins may add components
-
-    def _check(self, values: Any) -> Config:
-        if isinstance(values, Config):
-            return values
-        registry = self.registry
-        if not name_of(values):
-            raise RuleError(f"to name a {registry.group}, one of {', '.join(registry.names())}")
-        return registry.schema(name_of(values)).model_validate({"name": values} if isinstance(values, str) else values)
+def name_of(values: Any) -> str:
+    """The name in the values of a component, which may also be written alone."""
+    name = values.get("name") if isinstance(values, Mapping) else getattr(values, "name", values)
+    return name if isinstance(name, str) else ""

@@ -3,7 +3,6 @@ import pytest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
 from segmeter.cli.config.reference import (
     as_yaml,
-    default_option,
     keys_of,
     option,
     options_of,
@@ -53,8 +52,7 @@ def test_the_keys_of_a_command_leave_out_its_groups():
 
 @pytest.mark.parametrize("command", list(ROOTS))
 def test_the_default_option_of_each_group_can_be_chosen(command):
-    for group in groups_of(command):
-        chosen = default_option(command, group)
+    for group, chosen in groups_of(command).items():
         assert chosen == "" or chosen in options_of(command, group)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config.schema import Common, Launched, RunConfig
-from segmeter.cli.runs.masking import MASK, mask, mask_override, refuse_masked
+from segmeter.cli.runs.masking import MASK
 from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.distributed.config import LocalConfig
 from segmeter.errors import ConfigError, DataError, InputError, PeerError, RunError
@@ -81,28 +81,6 @@ def test_a_root_that_is_a_file_is_refused_before_any_work(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match=r"`run.root` to be a folder that can be written, got .*file"):
         with open_run(config(tmp_path / "file"), JOB, facts={}):
             pass
-
-
-def test_secrets_are_masked_at_any_depth() -> None:
-    values = {
-        "logger": {"api_key": "abc", "project": "p"},
-        "tokens": ["a"],
-        "model": {"tokenizer": "t"},
-        "password": None,
-    }
-    assert mask(values) == {
-        "logger": {"api_key": MASK, "project": "p"},
-        "tokens": [MASK],
-        "model": {"tokenizer": "t"},
-        "password": None,
-    }
-    assert mask_override("++a.secret=1") == f"++a.secret={MASK}"
-    assert mask_override("~a.secret") == "~a.secret"
-
-
-def test_a_masked_configuration_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"`logger.api_key` is \[REDACTED\].*Set it again"):
-        refuse_masked({"logger": {"api_key": MASK}})
 
 
 def ended(folder: Path) -> str:
@@ -226,13 +204,6 @@ def test_a_link_in_a_resumed_folder_is_never_written_through(name: str, tmp_path
         with open_run(config(tmp_path), JOB, resumed=folder, facts={}):
             write_bytes(folder / "results.json", b"{}")
     assert victim.read_text() == "precious"
-
-
-def test_an_empty_folder_that_a_sweep_made_is_given_to_one_process(tmp_path: Path) -> None:
-    job = Job("eval", (), tmp_path / "sweep" / "0")
-    (tmp_path / "sweep" / "0").mkdir(parents=True)
-    with open_run(config(tmp_path), job, facts={}) as first, open_run(config(tmp_path), job, facts={}) as second:
-        assert (first.name, second.name) == ("0", "0-2")
 
 
 EIGHT = """

@@ -1,7 +1,9 @@
 """Builds the parts that several commands need, such as the device and the identity of a run, from the configuration."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import torch
 
 from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.cli.config.model_schema import ImagesConfig, Trained
+from segmeter.cli.config.model_schema import EvalConfig, ImagesConfig, PredictConfig, Trained
 from segmeter.cli.config.trained_data import describe_data
+from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
@@ -19,12 +22,15 @@ from segmeter.data.verification.report import DataReport
 from segmeter.distributed.batches import BatchOf, take_batches
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
 from segmeter.errors import ConfigError
-from segmeter.evaluation.manifest import read_run_manifest
+from segmeter.evaluation.manifest import check_same, read_run_manifest
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun
 from segmeter.export.config import ExportConfig
-from segmeter.export.series import Series, find_series
+from segmeter.export.series import Series, find_series, write_series
 from segmeter.inference.device import keep_freed_memory, pick_device
+from segmeter.inference.predictor import Predictor
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation
+from segmeter.models.trained import Checkpoints
 from segmeter.records import read_run
 from segmeter.schema import as_plain
 from segmeter.threads import count_is_set, share_cores
@@ -108,6 +114,49 @@ def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tu
         rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
         raise ConfigError(expected("export", "dicom_series", rule, repr(str(export.dicom_series)), remedy))
     return find_series(export.dicom_series, dataset, export)
+
+
+@contextmanager
+def predicting(
+    config: EvalConfig | PredictConfig,
+    job: Job,
+    checkpoint: Checkpoints,
+    dataset: Dataset,
+    *,
+    content: str,
+    device: torch.device,
+    resumed: Path | None,
+    decided: EvalConfig | None = None,
+) -> Iterator[CaseRun]:
+    """Open the run of a checkpoint on the cases of a data set, or on its shard; DICOM series are written at the end.
+
+    Parameters
+    ----------
+    content
+        The hash of the data set.
+    resumed
+        The folder of the run to continue.
+    decided
+        The configuration with what the checkpoint decides, such as the weights of classes; None for the same.
+    """
+    series = open_series(config.export, dataset, config.shard)
+    cases, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    predictor = Predictor(checkpoint.load(device), config.inference, device)
+    facts = {**checkpoint.facts(), "data": content, "precision": predictor.precision}
+    identity = run_identity(decided or config, facts, device, precision=predictor.precision) | shard
+    accept = partial(check_same, resumed or Path(), identity, cases.case_ids)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+        yield CaseRun(
+            predictor=predictor,
+            dataset=cases,
+            export=config.export,
+            postprocess=config.postprocess,
+            folder=folder,
+            identity=identity,
+            resume=resumed is not None,
+            batches=batches,
+        )
+        write_series(folder / PREDICTIONS, series, checkpoint.card.spec)
 
 
 def take_shard(

@@ -24,7 +24,6 @@ from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.plan import plan_training
 
 _LOG = logging.getLogger(__name__)
-_BAR = 16  # characters of a bar for 100 %
 _DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
@@ -42,14 +41,7 @@ def run(config: CheckConfig, job: Job) -> None:
         _check_output(config.output)
     datasets, reports = open_splits(config.data, config.splits)
     console = Console(markup=False, highlight=False)
-    console.print(
-        _classes(
-            config.data.spec().names,
-            datasets,
-            reports,
-            sign="\N{FULL BLOCK}" if console.encoding.startswith("utf") else "#",
-        )
-    )
+    console.print(_classes(config.data.spec().names, datasets, reports))
     console.print(_values(reports, config.data))
     if config.checkpoint is not None:
         from segmeter.cli.commands._foreign import check_model  # imports torch
@@ -139,18 +131,14 @@ def _suggestions(suggested: dict[str, Any], split: str) -> Table:
     return table
 
 
-def _classes(
-    names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...], *, sign: str
-) -> Table:
+def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]) -> Table:
     table = Table(title="share of pixels in % (without ignored ones), and cases with the class")
     table.add_column("class")
     for report in reports:
         table.add_column(report.split, justify="right")
-    table.add_column(f"{reports[0].split} to scale" if reports else "")
     for index, name in enumerate(names):
         shares = (_share(report, index) for report in reports)
-        bar = sign * round(_BAR * _part(reports[0], index)) if reports else ""
-        table.add_row(name, *shares, bar, end_section=index == len(names) - 1)
+        table.add_row(name, *shares, end_section=index == len(names) - 1)
     table.add_row("cases", *(str(report.n_cases) for report in reports))
     table.add_row("unchanged, not read again", *(str(report.n_known) for report in reports))
     table.add_row("ignored, %", *(f"{100 * report.ignored_pixels / report.total_pixels:.2f}" for report in reports))
@@ -162,12 +150,9 @@ def _classes(
     return table
 
 
-def _part(report: DataReport, index: int) -> float:
-    return float(report.class_pixels[index] / max(1, int(report.counted_pixels[index])))
-
-
 def _share(report: DataReport, index: int) -> str:
-    return f"{100 * _part(report, index):.2f} ({report.class_cases[index]})"
+    share = float(report.class_pixels[index] / max(1, int(report.counted_pixels[index])))
+    return f"{100 * share:.2f} ({report.class_cases[index]})"
 
 
 def _sizes(report: DataReport) -> str:

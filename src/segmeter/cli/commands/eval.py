@@ -2,33 +2,24 @@
 
 import logging
 import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.cli.commands._parts import (
-    keep_threads,
-    open_device,
-    open_series,
-    run_identity,
-    take_shard,
-)
+from segmeter.cli.commands._parts import keep_threads, open_device, predicting
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
+from segmeter.cli.runs.run_folder import Job, note_done, show_files
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import Evaluation, evaluate
-from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.predicted import PREDICTIONS
-from segmeter.export.series import write_series
-from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
@@ -60,33 +51,16 @@ def run(config: EvalConfig, job: Job) -> float | None:
     keep_threads(device, resumed)
     dataset, content = _open(config, checkpoint.card)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
-    series = open_series(config.export, dataset, config.shard)
     for line in tuning_warnings(checkpoint.folders, dataset.case_ids):
         _LOG.warning("%s", line)
-    facts = {**checkpoint.facts(), "data": content}
-    dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
-    predictor = Predictor(checkpoint.load(device), config.inference, device)
-    computed = {"precision": predictor.precision}
-    identity = run_identity(config.replace(loss=weighted), facts, device, **computed) | shard
-    accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    facts |= computed
-    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
-        summary = evaluate(
-            Evaluation(
-                predictor=predictor,
-                dataset=dataset,
-                loss=loss.to(device) if checkpoint.card.output == "logits" else None,  # labels have none
-                export=config.export,
-                postprocess=config.postprocess,
-                metrics=config.metrics,
-                folder=folder,
-                identity=identity,
-                resume=resumed is not None,
-                batches=batches,
-            )
-        )
-        write_series(folder / PREDICTIONS, series, dataset.spec)
-        draw_predicted(folder, dataset, config, config.metrics)
+    measured = loss.to(device) if checkpoint.card.output == "logits" else None  # labels have none
+    decided = config.replace(loss=weighted)
+    with predicting(
+        config, job, checkpoint, dataset, content=content, device=device, resumed=resumed, decided=decided
+    ) as run:
+        folder, predictor = run.folder, run.predictor
+        summary = evaluate(Evaluation(**vars(run), loss=measured, metrics=config.metrics))
+        draw_predicted(folder, run.dataset, config, config.metrics)
         write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
         found = results(summary, objective)
         note_done(folder, found)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
 from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.schema import MergeConfig
 from segmeter.cli.runs.objective import find_objective, results
@@ -25,9 +24,7 @@ from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, picture_path
-from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import layers_path
-from segmeter.report.pictures.worst import FOLDER as CROPS
 from segmeter.report.pictures.worst import crops_path, worst_rows, write_worst_list
 from segmeter.report.summary import print_summary
 from segmeter.schema import Config
@@ -107,32 +104,21 @@ def show_merged(folder: Path, summary: dict[str, Any]) -> None:
 
 
 def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: MetricsConfig | None, folder: Path) -> None:
-    """Take over the pictures of an unsharded run: its worst cases are among the worst of each part."""
-    spec = pieces[0].spec
+    """Take over the pictures that an unsharded run would have: its worst cases are among the worst of each part."""
+    spec, worst = pieces[0].spec, list[Path]()
     if spec is not None and metrics is not None:
         ranking = Ranking.of(build_scoreboard(open_cases([folder]), spec, metrics))
-        _take_worst(pieces, folder, spec, metrics, config.worst)
+        worst = [crops_path(folder, row["case_id"]) for row in worst_rows(folder, spec, metrics)[: config.worst]]
     else:  # predict: without scores none is worst
         ranking = Ranking(case_ids=[case_id for piece in pieces for case_id in piece.cases])
         config = config.replace(worst=0)
-    drawn = {path.stem: path for piece in pieces for path in sorted((piece.folder / OVERLAYS).glob("*.png"))}
-    layers = {path.name: path for piece in pieces for path in sorted((piece.folder / LAYERS).glob("*"))}
-    if not drawn:
-        return
-    make_folder(folder / OVERLAYS)
-    for case_id in sorted(choose_cases(ranking, config)):
-        target = picture_path(folder / OVERLAYS, case_id)
-        if target.stem in drawn:
-            link_or_copy(drawn[target.stem], target)
-        if target.stem in layers:
-            link_or_copy(layers[target.stem], layers_path(folder, case_id))
-
-
-def _take_worst(pieces: Sequence[Piece], folder: Path, spec: ClassSpec, metrics: MetricsConfig, count: int) -> None:
-    """Give a merged run the list of worst cases and their crops, as in an unsharded run."""
-    found = {path.name: path for piece in pieces for path in sorted((piece.folder / CROPS).glob("*"))}
-    for row in worst_rows(folder, spec, metrics)[:count]:
-        place = crops_path(folder, row["case_id"])
-        if place.name in found:
-            link_or_copy(found[place.name], place)
-    write_worst_list(folder, spec, metrics, count)
+    chosen = sorted(choose_cases(ranking, config))
+    drawn = [picture_path(folder / OVERLAYS, case_id) for case_id in chosen]
+    for target in (*drawn, *(layers_path(folder, case_id) for case_id in chosen), *worst):
+        sources = (piece.folder / target.relative_to(folder) for piece in pieces)
+        source = next((path for path in sources if path.exists()), None)
+        if source is not None:
+            make_folder(target.parent)
+            link_or_copy(source, target)
+    if spec is not None and metrics is not None:
+        write_worst_list(folder, spec, metrics, config.worst)

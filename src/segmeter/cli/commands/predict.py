@@ -1,27 +1,15 @@
 """`segmeter predict`: runs a checkpoint on images and writes label maps."""
 
 import sys
-from functools import partial
-from pathlib import Path
 
-from segmeter.cli.commands._parts import (
-    keep_threads,
-    open_card_images,
-    open_device,
-    open_series,
-    run_identity,
-    take_shard,
-)
+from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device, predicting
 from segmeter.cli.commands.eval import draw_predicted
 from segmeter.cli.config.model_schema import PredictConfig
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.runs.run_folder import Job, note_done
 from segmeter.evaluation.evaluate import PredictionRun, predict
 from segmeter.evaluation.large import prefer_bands
-from segmeter.evaluation.manifest import NAME, check_same
-from segmeter.evaluation.predicted import PREDICTIONS
-from segmeter.export.series import write_series
-from segmeter.inference.predictor import Predictor
+from segmeter.evaluation.manifest import NAME
 from segmeter.models.trained import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
 from segmeter.report.html import write_report
@@ -41,29 +29,11 @@ def run(config: PredictConfig, job: Job) -> None:
         export=config.export,
         postprocess=config.postprocess,
     )
-    series = open_series(config.export, dataset, config.shard)
-    predictor = Predictor(checkpoint.load(device), config.inference, device)
-    facts = {**checkpoint.facts(), "data": dataset.fingerprint()}
-    dataset, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
-    computed = {"precision": predictor.precision}
-    identity = run_identity(config, facts, device, **computed) | shard
-    accept = partial(check_same, resumed or Path(), identity, dataset.case_ids)
-    facts |= computed
-    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
-        count = predict(
-            PredictionRun(
-                predictor=predictor,
-                dataset=dataset,
-                export=config.export,
-                postprocess=config.postprocess,
-                folder=folder,
-                identity=identity,
-                resume=resumed is not None,
-                batches=batches,
-            )
-        )
-        write_series(folder / PREDICTIONS, series, card.spec)
-        draw_predicted(folder, dataset, config)
+    content = dataset.fingerprint()
+    with predicting(config, job, checkpoint, dataset, content=content, device=device, resumed=resumed) as run:
+        folder, predictor = run.folder, run.predictor
+        count = predict(PredictionRun(**vars(run)))
+        draw_predicted(folder, run.dataset, config)
         if config.report.html:
             note_done(folder, {})
             write_report(folder, config.report)

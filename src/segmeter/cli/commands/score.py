@@ -17,7 +17,7 @@ from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place, show
 from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import NnunetLabels, read_labels
-from segmeter.distributed.shards import Shard, check_filled, parse_shard, part_warning
+from segmeter.distributed.shards import check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import NAME, hashes_of, read_records
 from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import (
@@ -51,21 +51,32 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
     config = config.replace(metrics=_completed(config, nnunet, spec))
     objective = find_objective(config.objective, config.metrics, spec)
-    pairing = _pair(config, spec, suffix=nnunet.file_ending if nnunet else "")
-    scoring = _scoring(config, spec, pairing)
+    pairing = find_pairs(
+        config.predictions,
+        config.references,
+        spec=spec,
+        missing=config.missing,
+        endings=(config.prediction_ending, config.reference_ending),
+        suffix=nnunet.file_ending if nnunet else "",
+    )
+    reading = Reading.of(config.data, spec)
+    scoring = Scoring(pairing=pairing, reading=reading, metrics=config.metrics, folder=Path(), workers=config.workers)
     refuse_files(scoring)
     images = find_images(config.images, pairing) if config.images else {}
     check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
-    shard = _shard(config, pairing)
+    shard = None if config.shard is None else parse_shard(config.shard)
+    if shard:
+        check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     probs: Mapping[str, Path] = {}
     if config.probs:
         from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
 
         probs = find_probs(config.probs, pairing.pairs)
+    looks_at_images = any(each.name == "content" for each in config.metrics.measures)
     scoring = replace(
         scoring,
-        pairing=put_beside(pairing, images) if images and _looks_at_images(config) else pairing,
+        pairing=put_beside(pairing, images) if images and looks_at_images else pairing,
         probs=probs,
         folder=resumed or Path(),
         resume=resumed is not None,
@@ -95,29 +106,6 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     return next(iter(found.values()))
 
 
-def _looks_at_images(config: ScoreConfig) -> bool:
-    return any(each.name == "content" for each in config.metrics.measures)
-
-
-def _scoring(config: ScoreConfig, spec: ClassSpec, pairing: Pairing) -> Scoring:
-    """The scoring job, still without its run folder and shard."""
-    return Scoring(
-        pairing=pairing,
-        reading=Reading.of(config.data, spec),
-        metrics=config.metrics,
-        folder=Path(),
-        workers=config.workers,
-    )
-
-
-def _shard(config: ScoreConfig, pairing: Pairing) -> Shard | None:
-    if config.shard is None:
-        return None
-    shard = parse_shard(config.shard)
-    check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
-    return shard
-
-
 def _completed(config: ScoreConfig, nnunet: NnunetLabels | None, spec: ClassSpec) -> MetricsConfig:
     """The metrics with what the data bring along: regions as groups, objects as what is measured, and the headline."""
     metrics = config.metrics
@@ -126,17 +114,6 @@ def _completed(config: ScoreConfig, nnunet: NnunetLabels | None, spec: ClassSpec
     metrics = with_objects(metrics) if config.data.instances else metrics
     check_metrics(metrics, spec)
     return settle_headline(metrics, spec)
-
-
-def _pair(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> Pairing:
-    return find_pairs(
-        config.predictions,
-        config.references,
-        spec=spec,
-        missing=config.missing,
-        endings=(config.prediction_ending, config.reference_ending),
-        suffix=suffix,
-    )
 
 
 def _write_nnunet(config: ScoreConfig, folder: Path, spec: ClassSpec, labels: NnunetLabels) -> None:

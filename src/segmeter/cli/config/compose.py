@@ -3,8 +3,7 @@
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +11,8 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -24,19 +21,17 @@ from yaml import YAMLError
 from segmeter.checks import close_name, expected, nearest
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
-    LAUNCHERS,
     NO_GROUP,
-    OPTUNA,
     PLUGINS,
-    OwnFolders,
+    SearchConfig,
     check_files,
-    hydra_problems,
     one_line,
     package_fault,
+    read_search,
     setting_fault,
 )
 from segmeter.errors import ConfigError
-from segmeter.schema import REQUIRED, Config, defaults
+from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
@@ -66,14 +61,9 @@ class Request:
     sweep: bool = False
 
     @property
-    def own_folders(self) -> list[Path]:
-        """The folders of the user's own YAML files."""
-        return [Path(self.config_dir).absolute()] if self.config_dir else []
-
-    @property
     def folders(self) -> list[Path]:
-        """All folders of YAML files, ours first."""
-        return [CONFIGS, *self.own_folders]
+        """All folders of YAML files: ours, then the user's own."""
+        return [CONFIGS, *([Path(self.config_dir).absolute()] if self.config_dir else [])]
 
     @property
     def roots(self) -> list[str]:
@@ -88,12 +78,16 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """One job: its overrides as written, its plain values, and the composed nodes before resolving."""
+    """One job: its overrides as written, its plain values, and the composed nodes before resolving.
+
+    `own_files` tells whether the user's YAML files were among those that it was composed from.
+    """
 
     overrides: tuple[str, ...]
     values: dict[str, Any] = field(default_factory=dict)
     config: DictConfig | None = None
     hydra: DictConfig | None = None
+    own_files: bool = False
 
 
 def store_schemas(roots: Sequence[str]) -> None:
@@ -103,17 +97,9 @@ def store_schemas(roots: Sequence[str]) -> None:
     schemas |= {(group, name): schema for group in _groups_of(roots) for name, schema in schemas_of(group).items()}
     store = ConfigStore.instance()
     for (group, name), schema in schemas.items():
-        if (
-            _stored.get((group, name)) != schema
-            or store.get_type(f"{group}/{name}.yaml".lstrip("/")) != ObjectType.CONFIG
-        ):
-            store.store(group=group or None, name=name, node=defaults(schema))
-            _stored[group, name] = schema
+        store.store(group=group or None, name=name, node=defaults(schema))
     store.store(group="data", name=TRAINED, node={"name": TRAINED})
-    store.store(group="hydra/sweeper", name="optuna", node=OPTUNA)
-
-
-_stored: dict[tuple[str, str], type[Config]] = {}
+    store.store(group="hydra/sweeper", name="optuna", node=defaults(SearchConfig))
 
 
 def _groups_of(roots: Sequence[str]) -> list[str]:
@@ -136,27 +122,31 @@ def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     line to `problems`, so that the rest can be checked too.
     """
     _check_names(request)
-    overrides = _sound(request, _parsed([*_several_loggers(request.overrides)], problems), problems)
-    with _hydra(request):
+    overrides = _sound(request, _parsed(request.overrides, problems), problems)
+    store_schemas(request.roots)
+    with initialize_config_dir(str(_folder_of_root(request)), job_name=request.config_name, version_base="1.3"):
         alone = tuple(override.input_line or "" for override in overrides)
         jobs = _combinations(overrides, problems) if request.sweep else [alone]
         found = [_composed(request, job, problems) for job in jobs[:1]]
-        if len(jobs) > 1 and not _is_searched(found[0]):
+        if len(jobs) > 1 and not is_searched(found[0]):
             if len(jobs) > SWEEP_LIMIT:
                 problems.append(
                     f"config: expected a sweep to be of at most {SWEEP_LIMIT} jobs, got more. Split it, or let "
                     "hydra/sweeper=optuna choose among its values."
                 )
             found += [_composed(request, job, problems) for job in jobs[1:SWEEP_LIMIT]]
-    for job in found:
-        problems.extend(hydra_problems(job.hydra) if job.hydra is not None else ())
+    if found and found[0].hydra is not None:
+        try:
+            read_search(found[0].hydra)
+        except ConfigError as error:
+            problems.extend(error.problems)
     return found
 
 
 def _check_names(request: Request) -> None:
     if not CONFIGS.is_dir():
         raise ConfigError(f"config: segmeter's own configurations are missing from {CONFIGS}. Install it again.")
-    for folder in request.own_folders:
+    for folder in request.folders[1:]:
         if not folder.is_dir():
             raise ConfigError(f"config: --config-dir: {folder} is not a folder.")
         check_files(folder)
@@ -167,16 +157,8 @@ def _check_names(request: Request) -> None:
         )
 
 
-@contextmanager
-def _hydra(request: Request) -> Iterator[None]:
-    store_schemas(request.roots)
-    Plugins.instance().register(OwnFolders)
-    for name, node in LAUNCHERS.items():  # in the place of those that installed plugins bring
-        ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
-    with OwnFolders.found(request.own_folders):
-        hydra = initialize_config_dir(str(CONFIGS), job_name=request.config_name, version_base="1.3")
-    with hydra:
-        yield
+def _folder_of_root(request: Request) -> Path:
+    return next(folder for folder in request.folders if (folder / f"{request.config_name}.yaml").is_file())
 
 
 def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
@@ -192,16 +174,6 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
                 remedy = "Text with letters beyond ASCII needs quotes that reach the program: 'key=\"\u00e4\"'."
             problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
     return overrides
-
-
-def _several_loggers(lines: Sequence[str]) -> Iterator[str]:
-    """Write `logger=[wandb,tensorboard]` as the two keys that it is short for."""
-    for line in lines:
-        if line.startswith("logger=[") and line.endswith("]"):
-            first, *others = [name.strip() for name in line.removeprefix("logger=[").removesuffix("]").split(",")]
-            yield from (f"logger={first}", f"logger.also=[{','.join(others)}]")
-        else:
-            yield line
 
 
 def _with_quotes(line: str) -> str:
@@ -295,7 +267,7 @@ def _axis(override: Override, problems: list[str]) -> list[str]:
     return [f"{key}={value}" for value in values]
 
 
-def _is_searched(job: Composed) -> bool:
+def is_searched(job: Composed) -> bool:
     """Whether an optimiser chooses the jobs; then only the first combination is checked beforehand."""
     return job.hydra is not None and job.hydra.runtime.choices.get("hydra/sweeper") == "optuna"
 
@@ -311,17 +283,20 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
     OmegaConf.set_struct(config, False)
     node = config.pop("hydra")
     values = {str(key): _plain(config, key, str(key), problems) for key in config}
-    return Composed(overrides=overrides, values=values, config=config, hydra=node)
+    own = request.config_dir is not None
+    return Composed(overrides=overrides, values=values, config=config, hydra=node, own_files=own)
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
-    return compose(request.config_name, overrides=[*overrides], return_hydra_config=True)
+    others = [_quoted(f"file://{folder}") for folder in request.folders if folder != _folder_of_root(request)]
+    found = [f"hydra.searchpath=[{','.join(others)}]"] if others else []
+    return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)
 
 
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
     """Whether an override chooses a group, has its own +, ++ or ~, or sets a key of Hydra that is not a mapping."""
     key, _, value = line.partition("=")
-    own = key.startswith("hydra.") and not key.startswith("hydra.launcher.") and not value.startswith("{")
+    own = key.startswith("hydra.") and not value.startswith("{")
     return key.partition("@")[0] in known or "/" in key or key.startswith(("+", "~")) or own
 
 

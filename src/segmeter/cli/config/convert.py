@@ -18,8 +18,8 @@ from segmeter.errors import ConfigError, InputError
 from segmeter.provenance import flatten
 from segmeter.records import read_yaml
 from segmeter.schema import REQUIRED, Config, defaults
-from segmeter.schema.declared import name_of
-from segmeter.schema.invalid import problems_by_key, required
+from segmeter.schema.invalid import problems_by_key
+from segmeter.schema.registry import name_of
 
 _OWN = ("resume", "allow_changes", "plugins")  # a resumed run does not bring these along
 AUTO = "auto"
@@ -63,13 +63,9 @@ def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str
 def _checked(
     root: type[Config], job: Composed, values: dict[str, Any], *, command: str, filled: bool
 ) -> tuple[Config | None, list[str]]:
-    unset: list[str] = []
-    unknown = (
-        command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED
-    )  # no checkpoint is given that would know
+    unknown = command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED  # as no checkpoint is given
     untold = set() if filled and not unknown else {"data"}
-    values = _without_unset({key: value for key, value in values.items() if key not in untold}, "", unset)
-    lines = [required(key) for key in unset]
+    values = {key: value for key, value in values.items() if key not in untold}
 
     def advice(key: str) -> str:
         group = key.partition(".")[0]
@@ -77,26 +73,11 @@ def _checked(
         return f"See: segmeter {command} --help{page}."
 
     try:
-        return root.model_validate(values), lines
+        return root.model_validate(values), []
     except ValidationError as error:
         found = problems_by_key(error, root, values, typed=lambda key: _typed(key, job.overrides), advice=advice)
-    left_out = untold | set(_followers(job.config, {*found, *unset}))  # a line on the followed key is enough
-    said = [line for key, of in found.items() if key not in left_out for line in of]
-    return None, [*lines, *(line for line in said if line not in lines)]
-
-
-def _without_unset(values: Any, path: str, unset: list[str]) -> Any:
-    """Leave out what must still be given, and list its keys in `unset`."""
-    if not isinstance(values, dict):
-        return values
-    kept = {}
-    for key, value in values.items():
-        here = f"{path}.{key}" if path else str(key)
-        if value == REQUIRED:
-            unset.append(here)
-        else:
-            kept[key] = _without_unset(value, here, unset)
-    return kept
+    left_out = untold | set(_followers(job.config, found))  # a line on the followed key is enough
+    return None, [line for key, lines in found.items() if key not in left_out for line in lines]
 
 
 def _typed(key: str, overrides: Sequence[str]) -> str | None:
@@ -180,8 +161,7 @@ def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
     from segmeter.losses.config import FocalConfig, SumConfig
     from segmeter.training.config import AdamWConfig
 
-    sources = () if job.hydra is None else job.hydra.runtime.config_sources
-    if any(source.provider == "--config-dir" for source in sources) or values.get("resume") not in (None, AUTO):
+    if job.own_files or values.get("resume") not in (None, AUTO):
         return values
     chosen = {line.lstrip("+~").partition("=")[0].partition(".")[0] for line in job.overrides}
     data, model, training = (values.get(group) or {} for group in ("data", "model", "training"))

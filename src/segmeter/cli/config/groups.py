@@ -2,14 +2,18 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import yaml
+from pydantic import BaseModel
+
 from segmeter.errors import ConfigError
-from segmeter.schema import Config, Registry
+from segmeter.schema import Registry
 
 # A wheel holds the configurations inside the package; a checkout keeps them in its top folder
 _PACKAGE = Path(__file__).parents[2]
@@ -17,34 +21,12 @@ _PLACES = (_PACKAGE / "configs", _PACKAGE.parents[1] / "configs")
 CONFIGS = next((path for path in _PLACES if path.is_dir()), _PLACES[0])
 
 
-class Declared(Mapping[str, Any]):
-    """Configurations by name. Each is imported when it is looked up, so that a command loads only those it uses.
-
-    Parameters
-    ----------
-    places
-        "module:name" within the package, by name.
-    """
-
-    def __init__(self, **places: str) -> None:
-        self._places = {name: f"segmeter.{place}" for name, place in places.items()}
+class Declared(dict[str, Any]):
+    """Configurations by name. Each is imported when it is looked up, so that a command loads only those it uses."""
 
     def __getitem__(self, name: str) -> Any:
-        module, _, attribute = self._places[name].partition(":")
-        return getattr(import_module(module), attribute)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def declares(self, name: str, schema: Any) -> bool:
-        """Whether a schema is the one of that name."""
-        return self._places.get(name) == f"{schema.__module__}:{schema.__qualname__}"
+        module, _, attribute = super().__getitem__(name).partition(":")
+        return getattr(import_module(f"segmeter.{module}"), attribute)
 
 
 ROOTS = Declared(
@@ -83,18 +65,14 @@ WITH_TRAINED_DATA = ("eval", "tune")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def groups_of(command: str) -> list[str]:
-    """The configuration groups of a command; training has presets too."""
-    fields = ROOTS[command].model_fields
-    named = [
-        name
-        for name, field in fields.items()
-        if name in GROUPS and (field.annotation is Any or GROUPS.declares(name, field.annotation))
-    ]
-    return [*named, *PRESETS] if command == "train" else named
+@cache
+def groups_of(command: str) -> dict[str, str]:
+    """The groups that a command's file lists, presets included, each with its default option; "" if it has none."""
+    listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text())["defaults"]
+    return {group: name or "" for item in listed if isinstance(item, dict) for group, name in item.items()}
 
 
-def schemas_of(group: str) -> dict[str, type[Config]]:
+def schemas_of(group: str) -> dict[str, type[BaseModel]]:
     """The options of a group that are defined by schemas alone, with the defaults as their values."""
     choice = GROUPS[group]
     if isinstance(choice, Registry):

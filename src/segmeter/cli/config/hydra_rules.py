@@ -5,43 +5,33 @@ would import the package that it names, so the user's files are read before Hydr
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from glob import escape as glob_escape
 from glob import glob
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import yaml
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from pydantic import Field
 
 from segmeter.checks import expected
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.errors import ConfigError
+from segmeter.provenance import flatten
+from segmeter.schema import Config
 
-LAUNCHERS: dict[str, dict[str, Any]] = {  # aliases of `launch` for the jobs of a sweep, with the options that they take
-    "basic": {},
-    "joblib": {"n_jobs": None},
-    "submitit_local": {"partition": None, "timeout_min": None},
-    "submitit_slurm": {"partition": None, "timeout_min": None},
+LAUNCHERS = {  # Hydra's spellings of `launch` for the jobs of a sweep
+    "basic": (),
+    "joblib": ("launch=joblib",),
+    "submitit_local": ("launch=slurm", "launch.cluster=local"),
+    "submitit_slurm": ("launch=slurm",),
 }
-SWEEPERS = ("basic", "optuna")
-PLUGINS = {"hydra/launcher": list(LAUNCHERS), "hydra/sweeper": list(SWEEPERS)}  # groups, and what may be chosen in each
+PLUGINS = {"hydra/launcher": [*LAUNCHERS], "hydra/sweeper": ["basic", "optuna"]}  # groups of Hydra's own, and options
 MOST_NODES = 100_000  # of one YAML file when its aliases are written out
-OPTUNA: dict[str, Any] = {  # options of hydra/sweeper=optuna, with their defaults
-    "storage": None,  # null keeps nothing; sqlite:///FILE lets a search that was killed go on
-    "study_name": "segmeter",
-    "n_trials": 20,
-    "n_jobs": 1,  # jobs that are chosen and launched together
-    "direction": None,  # null is that of training.monitor or objective
-    "seed": None,
-    "params": {},
-}
 
-_SETTABLE = ("sweep.dir", "sweep.subdir", "sweeper.", "launcher.", "mode")
+_SETTABLE = ("sweep.dir", "sweeper.", "mode")
 _PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
 _REMEDIES = {
     "found character '\\t'": "Indent with spaces.",
@@ -53,30 +43,33 @@ NO_GROUP = (
     "this command has no group {!r} to choose an option of. --help lists its groups, and its keys, which are set as "
     "KEY=VALUE."
 )
-_SUBDIR = re.compile(r"([\w.=,+-]|\$\{hydra\.job\.num\})+")
 
 
-class OwnFolders(SearchPathPlugin):
-    """Lets Hydra find the user's files behind ours.
+class SearchConfig(Config, title="config"):
+    """Options of a sweep in `hydra.sweeper`: those of Optuna, and values to search or to run."""
 
-    An override of hydra.searchpath would come too late for a root file, and would hide that such a file sets it.
-    """
+    storage: str | None = None
+    """Where Optuna keeps its trials, so that a search that was killed goes on: sqlite:///FILE. null keeps none."""
+    study_name: str = "segmeter"
+    """Name of the search in the storage."""
+    n_trials: int = Field(20, ge=1)
+    """Number of jobs."""
+    n_jobs: int = Field(1, ge=1)
+    """Jobs that are chosen and launched together."""
+    direction: Literal["maximize", "minimize"] | None = None
+    """null takes that of `training.monitor` or `objective`."""
+    seed: int | None = Field(None, ge=0)
+    """Seed of Optuna's choices."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Keys with the values to search or to run, where a file names them."""
 
-    folders: ClassVar[Sequence[Path]] = ()
 
-    @classmethod
-    @contextmanager
-    def found(cls, folders: Sequence[Path]) -> Iterator[None]:
-        """Let Hydra find these folders if it is initialised in the block."""
-        cls.folders = folders
-        try:
-            yield
-        finally:
-            cls.folders = ()
+class _Sweeper(Config, title="config"):
+    sweeper: SearchConfig
 
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for folder in self.folders:
-            search_path.append("--config-dir", f"file://{folder}")
+
+class _Hydra(Config, title="config"):
+    hydra: _Sweeper
 
 
 def check_files(folder: Path) -> None:
@@ -129,16 +122,18 @@ def _count(node: yaml.Node, known: dict[int, float]) -> float:
 def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
     if _PACKAGE.search(text):
         return "its package is 'hydra', which can't be set here. " + _OUTPUTS
-    out = next((name for name in _texts(values.get("defaults")) if ".." in name or name.startswith("//")), None)
-    if out:
-        return f"its defaults lead out of the folder ({out!r}). Name a file of the folder."
-    faults = (setting_fault(path) for path in _paths(values["hydra"])) if "hydra" in values else ()
-    return next(filter(None, faults), None)
+    chosen = str(values.get("defaults"))
+    if "hydra/launcher" in chosen:
+        return "its defaults choose hydra/launcher. Choose launch instead: `override /launch: joblib`."
+    if ".." in chosen or "//" in chosen:
+        return f"its defaults lead out of the folder: {chosen}. Name files of the folder."
+    keys = flatten({"hydra": values.get("hydra", {})})
+    return next(filter(None, (setting_fault(key.removeprefix("hydra").lstrip(".")) for key in keys)), None)
 
 
 _OUTPUTS = (
-    "Outputs go where run.root and run.name say; of Hydra itself only sweeps and launchers can be set (hydra.sweep, "
-    "hydra.sweeper, hydra.launcher)."
+    "Outputs go where run.root and run.name say; of Hydra itself only sweeps can be set (hydra.sweep.dir, "
+    "hydra.sweeper). launch says where jobs run."
 )
 
 
@@ -156,53 +151,22 @@ def package_fault(line: str) -> str | None:
     return f"{line!r} can't be set here: its package is 'hydra'. {_OUTPUTS}" if _PACKAGE.search(line) else None
 
 
-def _paths(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of all leaves."""
-    if isinstance(value, Mapping) and value:
-        for key, each in value.items():
-            yield from _paths(each, f"{path}.{key}" if path else str(key))
-    else:
-        yield path
+def read_search(node: DictConfig) -> SearchConfig:
+    """Check what a composed `hydra` node says about sweeps.
 
-
-def _texts(value: Any) -> Iterator[str]:
-    """The groups and options of a defaults list."""
-    if isinstance(value, Mapping):
-        yield from (text for pair in value.items() for each in pair for text in _texts(each))
-    elif isinstance(value, list):
-        yield from (text for each in value for text in _texts(each))
-    elif value is not None:
-        yield str(value)
-
-
-def hydra_problems(node: DictConfig) -> list[str]:
-    """List what is wrong with the settings of a sweep in a composed `hydra` node."""
+    Raises
+    ------
+    ConfigError
+        One line per key that is wrong.
+    """
     raw: Any = OmegaConf.to_container(node, resolve=False)
-    choices, problems = raw["runtime"]["choices"], []
-    for group, known in PLUGINS.items():
-        if choices.get(group) not in (None, *known):
-            problems.append(expected("config", group, f"to be one of {', '.join(known)}", choices[group]))
-    launcher = choices.get("hydra/launcher") or "basic"
-    takes = LAUNCHERS.get(launcher, {})
-    for key in (key for key in raw["launcher"] or {} if key != "_target_" and key not in takes and not problems):
-        known_keys = " and ".join(takes) or "nothing"
-        problems.append(
-            f"config: 'hydra.launcher.{key}' can't be set here: hydra/launcher={launcher} takes {known_keys}. "
-            "launch= takes more."
-        )
-    for key, value in (raw["sweeper"] or {}).items():
-        if key not in ("_target_", "max_batch_size", *OPTUNA):
-            known_keys = ", ".join(OPTUNA)
-            problems.append(f"config: 'hydra.sweeper.{key}' can't be set here. Known: {known_keys}.")
-        elif key == "params" and not isinstance(value, Mapping | None):
-            problems.append(
-                expected("config", "hydra.sweeper.params", "to be a mapping of keys to values", repr(value))
-            )
-    name = str(raw["sweep"]["subdir"])
-    if not (_SUBDIR.fullmatch(name) and set(name) - {"."}):
-        rule = "to be a plain name, or ${hydra.job.num}"
-        problems.append(expected("config", "hydra.sweep.subdir", rule, repr(name)))
-    return problems
+    chosen = raw["runtime"]["choices"].get("hydra/sweeper") or "basic"
+    known = PLUGINS["hydra/sweeper"]
+    if chosen not in known:
+        raise ConfigError(expected("config", "hydra/sweeper", f"to be one of {', '.join(known)}", repr(chosen)))
+    given = {key: value for key, value in raw["sweeper"].items() if key not in ("_target_", "max_batch_size")}
+    values: dict[str, Any] = {"hydra": {"sweeper": {**given, "params": given.get("params") or {}}}}
+    return _Hydra(**values).hydra.sweeper
 
 
 def one_line(error: Exception) -> str:

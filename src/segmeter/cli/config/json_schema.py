@@ -1,5 +1,6 @@
 """Writes the JSON Schemas by which editors complete and check YAML files, and those of results."""
 
+import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -8,13 +9,13 @@ from segmeter.checks import nearest
 from segmeter.cli.config.groups import GROUPS, ROOTS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError
 from segmeter.schema import Registry
-from segmeter.schema.declared import CHOICES, json_schema_of
+from segmeter.schema.declared import json_schema_of
+from segmeter.schema.registry import REGISTRIES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 RESULTS = ("plan.json", "tune.json", "agree.json", "suspects.json", "label_next.json")  # files that commands write
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
-_LEFT_OUT = ("title", "words", "required", "$defs")  # nothing is required, as a file holds a part of the values
 
 
 def names() -> list[str]:
@@ -66,7 +67,7 @@ def json_schema(name: str) -> dict[str, Any]:
 
 def _references(group: str, definitions: dict[str, Any]) -> list[dict[str, Any]]:
     """Define every component of a group, and refer to each."""
-    choice = CHOICES[group]
+    choice = REGISTRIES[group]
     for name in choice.names():
         key, model = f"{group}.{name}", choice.schema_of(name)
         if key not in definitions and model is not None:
@@ -77,29 +78,17 @@ def _references(group: str, definitions: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a model; what it refers to is added to the definitions."""
-    schema = json_schema_of(model)
-    for name, nested in schema.get("$defs", {}).items():
-        definitions[name] = _for_editors(nested, definitions)
-    found: dict[str, Any] = _for_editors(schema, definitions)
-    return found
+    """The schema of a model, with references to the components that it holds; they are added to the definitions."""
 
+    def for_editors(node: dict[str, Any]) -> dict[str, Any]:
+        if "component" in node:
+            group = node.pop("component")
+            node["anyOf"] = [{"enum": REGISTRIES[group].names()}, *_references(group, definitions)]
+        if node.get("type") == "object" and "properties" in node:
+            node["properties"] = {"defaults": _DEFAULTS, **node["properties"]}
+            node.pop("required", None)  # a file holds a part of the values
+        return node
 
-def _for_editors(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Put texts on one line and replace components by references to their schemas."""
-    if isinstance(schema, list):
-        return [_for_editors(each, definitions) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            keys = {name: _for_editors(each, definitions) for name, each in value.items()}
-            found[key] = {"defaults": _DEFAULTS, **keys}
-        elif key == "component":
-            found["anyOf"] = [{"enum": CHOICES[value].names()}, *_references(value, definitions)]
-        elif key == "description":
-            found[key] = " ".join(value.split())
-        elif key not in _LEFT_OUT:
-            found[key] = value if key in ("default", "enum", "const") else _for_editors(value, definitions)
-    return found
+    schema: dict[str, Any] = json.loads(json.dumps(json_schema_of(model)), object_hook=for_editors)
+    definitions |= schema.pop("$defs", {})
+    return schema

@@ -20,7 +20,8 @@ from segmeter.cli.config.groups import (
 )
 from segmeter.data.config import DataConfig
 from segmeter.schema import REQUIRED, Registry
-from segmeter.schema.declared import MISSING, Choice, Node, name_of, node_of, text_of
+from segmeter.schema.declared import MISSING, Node, node_of, text_of
+from segmeter.schema.registry import name_of
 
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
 
@@ -81,12 +82,6 @@ def own_keys(command: str) -> Iterator[Key]:
     return (key for key in keys_of(node_of(ROOTS[command]), {}) if key.path.partition(".")[0] not in groups)
 
 
-def default_option(command: str, group: str) -> str:
-    """The option of a group that a command takes if none is chosen; "" if it takes none."""
-    listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text())["defaults"]
-    return next((item[group] or "" for item in listed if isinstance(item, dict) and group in item), "")
-
-
 def options_of(command: str, group: str, folders: Sequence[Path] = (CONFIGS,)) -> list[str]:
     """The options of a group that a command can choose; eval alone takes the data of its checkpoint."""
     return [name for name in options(folders).get(group, []) if name != TRAINED or command in WITH_TRAINED_DATA]
@@ -119,7 +114,7 @@ def _file(group: str, name: str, folders: Sequence[Path]) -> Path | None:
     return next((path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()), None)
 
 
-def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Choice]]:
+def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Registry]]:
     """The keys of a schema that hold a list of components, such as metrics.measures."""
     for name, node in node_of(model).keys.items():
         yield from ((name, item.choice) for arm in node.arms for item in arm.items if item.choice)

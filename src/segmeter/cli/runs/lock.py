@@ -9,12 +9,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from segmeter.checks import expected
+from segmeter.errors import ConfigError
 from segmeter.files import make_folder, new_folder, operation, write_bytes
 from segmeter.records import read_own
 
 LOCK = ".lock"
 OWNER = ".owner"  # the process and machine that hold the lock, or held it last: Windows lets nobody read a locked file
-NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
+_NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
     *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
 )
@@ -49,22 +51,32 @@ def owner_of(folder: Path) -> str:
 
 
 def new_root(folder: Path, name: str) -> Path:
-    """Make a new folder for several runs; another command may make one of the same name in the same second."""
-    make_folder(folder)
+    """Make a new folder for several runs; another command may make one of the same name in the same second.
+
+    Raises
+    ------
+    ConfigError
+        The folder can't be made.
+    """
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(folder / each for each in names if new_folder(folder / each))
+    try:
+        make_folder(folder)
+        return next(folder / each for each in names if new_folder(folder / each))
+    except OSError as error:
+        raise not_writable(error, folder) from error
 
 
-def claim_new(folder: Path, *, adopt: bool) -> FileLock | None:
-    """Make and lock a new folder; `adopt` also takes an empty one, as sweeps make them beforehand."""
+def not_writable(error: OSError, folder: Path, key: str = "run.root") -> Exception:
+    """The error to raise where a folder for runs can't be made: of the configuration if it never could be."""
+    if error.errno not in _NOT_WRITABLE:
+        return error
+    given = f"{error.filename or folder} ({error.strerror})"
+    return ConfigError(expected("config", key, "to be a folder that can be written", given))
+
+
+def claim_new(folder: Path) -> FileLock | None:
+    """Make and lock a folder; None if there is one already."""
     make_folder(folder.parent)
     with suppress(FileNotFoundError):  # another process has just removed the empty folder above
-        if new_folder(folder):
-            return take_lock(folder)
-    if not adopt or not folder.is_dir() or any(folder.iterdir()):
-        return None
-    lock = take_lock(folder)
-    if lock is not None and {path.name for path in folder.iterdir()} - {LOCK, OWNER}:
-        lock.release()
-        return None
-    return lock
+        return take_lock(folder) if new_folder(folder) else None
+    return None

@@ -1,9 +1,11 @@
 """Replaces the values of keys that look like secrets by [REDACTED] in everything that a run writes."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from segmeter.errors import ConfigError
+from segmeter.provenance import flatten
 
 MASK = "[REDACTED]"
 _SECRET = re.compile(
@@ -54,13 +56,8 @@ def mask_override(line: str) -> str:
     return _LOGIN.sub(MASK, line)
 
 
-def refuse_masked(values: Any, path: str = "") -> None:
+def refuse_masked(values: Mapping[str, Any]) -> None:
     """Refuse a configuration that was copied from a run folder, where its secrets are masked."""
-    if isinstance(values, dict):
-        for key, value in values.items():
-            refuse_masked(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(values, list):
-        for index, value in enumerate(values):
-            refuse_masked(value, f"{path}[{index}]")
-    elif isinstance(values, str) and MASK in values:
-        raise ConfigError(f"config: `{path}` is {MASK}, as run folders keep no secrets. Set it again.")
+    for key, value in flatten(values).items():
+        if MASK in str(value):
+            raise ConfigError(f"config: `{key}` is {MASK}, as run folders keep no secrets. Set it again.")

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from segmeter.checks import expected
 from segmeter.cli.config.schema import Common
 from segmeter.cli.messages import LOGGER, logged
-from segmeter.cli.runs.lock import LOCK, NOT_WRITABLE, OWNER, claim_new, owner_of, take_lock
+from segmeter.cli.runs.lock import LOCK, OWNER, claim_new, not_writable, owner_of, take_lock
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import (
@@ -115,8 +115,6 @@ def open_run(
         with logged(folder), _recorded(folder, config, job, facts):
             entered = True
             yield folder
-        if config.run.copy_to is not None:
-            _copy(folder, config, config.run.copy_to)
     except BaseException as error:
         fault = _explain(error, config, job, folder if entered or resumed else None)
         refused = isinstance(fault, SegmeterError) and fault.exit_code == EXIT_BAD_INPUT
@@ -135,18 +133,14 @@ def open_run(
 
 
 def _copy(folder: Path, config: Common, target: str) -> None:
-    """Copy a finished run. If that fails, run.json says so, and the message says how to copy it again."""
+    """Copy a finished run. If that fails, the message says how to copy it again."""
     name = f"{folder.parent.name}_{folder.name}" if folder.name.isdigit() else folder.name  # a sweep's job
     try:
         url = upload_folder(folder, target, name=name)
-    except BaseException as error:
-        fault = error
-        if isinstance(error, SegmeterError):
-            again = f"copy it with resume={folder}" if hasattr(config, "resume") else "copy the folder"
-            fault = RunError([*error.problems, f"run: the results in {folder} are whole, but not copied: {again}."])
-        with suppress(OSError, InputError):  # only the first fault is reported
-            write_json(folder / RUN, seal_run({**read_run(folder), "state": _state(fault)}, folder))
-        raise fault from (error if fault is not error else error.__cause__)
+    except SegmeterError as error:
+        again = f"copy it with resume={folder}" if hasattr(config, "resume") else "copy the folder"
+        left = f"run: the results in {folder} are whole, but not copied: {again}."
+        raise RunError([*error.problems, left]) from error
     sys.stdout.write(f"copied    {url}\n")
 
 
@@ -199,15 +193,12 @@ def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLo
             return resumed, lock
         for attempt in range(1, 1000):
             folder = wanted if attempt == 1 else wanted.with_name(f"{wanted.name}-{attempt}")
-            lock = claim_new(folder, adopt=job.folder is not None)
+            lock = claim_new(folder)
             if lock is not None:
                 return folder, lock
     except OSError as error:
-        if error.errno not in NOT_WRITABLE:
-            raise RunError(_system_fault(error, job.command, "Nothing was begun.", "start again")) from error
-        given = f"{error.filename or wanted} ({error.strerror})"
-        key = "resume" if resumed else "run.root"
-        raise ConfigError(expected("config", key, "to be a folder that can be written", given)) from error
+        refusal = not_writable(error, wanted, "resume" if resumed else "run.root")
+        raise _explain(refusal, config, job, None) from error
     raise ConfigError(expected("config", "run.root", "to have room for a new run", str(wanted)))
 
 
@@ -234,26 +225,25 @@ def _recorded(folder: Path, config: Common, job: Job, facts: dict[str, Any]) -> 
         "source": source(),
         "process": os.getpid(),
     }
+
+    def note(state: str) -> None:
+        kept = {key: value for key, value in read_record(folder).items() if key == "result"}  # of `note_done`
+        write_json(folder / RUN, seal_run({**record, **kept, "end": _now(), "state": state}, folder))
+
     write_json(folder / RUN, seal_run({**record, "state": "running"}, folder))
     try:
         yield
         if job.folder is None and config.run.copy_to is None:  # otherwise there is more to do
             let_finish()
-        done = {**record, **_result(folder), "end": _now(), "state": "done"}
-        write_json(folder / RUN, seal_run(done, folder))
+        note("done")
+        if config.run.copy_to is not None:
+            _copy(folder, config, config.run.copy_to)
     except BaseException as error:
         fault = _explain(error, config, job, folder)
         LOGGER.error("%s", _state(fault))
         with suppress(OSError):  # only the first fault is reported; on a full disk the state stays "running"
-            ended = {**record, **_result(folder), "end": _now(), "state": _state(fault)}
-            write_json(folder / RUN, seal_run(ended, folder))
+            note(_state(fault))
         raise fault from (error if fault is not error else error.__cause__)
-
-
-def _result(folder: Path) -> dict[str, Any]:
-    """The result that `note_done` wrote."""
-    record = read_record(folder)
-    return {"result": record["result"]} if "result" in record else {}
 
 
 def _state(error: BaseException) -> str:
