@@ -127,7 +127,7 @@ class Dataset:
 
     @property
     def reading(self) -> Reading:
-        """How masks are read."""
+        """The rules by which masks are read."""
         return Reading(
             spec=self.spec,
             label_map=self.label_map,

@@ -81,7 +81,7 @@ class VolumeSet(Dataset):
         return volume[len(volume) // 2].image, ""
 
     def options(self, path: Path) -> dict[str, Any]:
-        """How a file is opened."""
+        """Return the options with which a file is opened."""
         return self.reading.options(path) | {"key": self.key}
 
     def header_problems(self, index: int) -> list[str]:
@@ -193,7 +193,7 @@ class Volume:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """(D, H, W)."""
+        """The shape (D, H, W)."""
         return _mapped(self.images[0]).shape
 
     def __len__(self) -> int:
