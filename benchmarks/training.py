@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import segmentation_models_pytorch as smp
@@ -26,16 +27,15 @@ from torch import Tensor, nn
 from harness import Row, Spent, Time, compare, demand, publish, race
 from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
+from segmeter.distributed.ranks import ALONE, Averaged
 from segmeter.inference.device import keep_freed_memory
 from segmeter.losses.focal import FocalLoss
 from segmeter.models.card import ModelCard
 from segmeter.models.layers import FoldedBlock
 from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.training.config import AdamWConfig, TrainingConfig
-from segmeter.training.data.batches import Batch, Windows
+from segmeter.training.data.batches import Augmentation, Batch, Windows
 from segmeter.training.data.windows import Resizing
-from segmeter.training.job import Augmentation
-from segmeter.training.learner import Parts
 from segmeter.training.optimizers import build_adamw
 from segmeter.training.step import update
 
@@ -118,8 +118,9 @@ def our_step(
 ) -> Callable[[Batch], Tensor]:
     """One step over a batch that is on the device, as `segmeter train` takes it."""
     segmenter = segmenter.to(memory_format=torch.channels_last)
-    parts = Parts(
-        forward=segmenter,
+    learner = SimpleNamespace(
+        forward=Averaged(segmenter, ALONE),
+        world=ALONE,
         loss=FocalLoss("multiclass", gamma=2.0, ignore_index=VOID).to(device),
         optimizer=build_adamw(AdamWConfig(), model=segmenter),
         scaler=None,
@@ -127,7 +128,7 @@ def our_step(
         config=TrainingConfig(),
         device=device,
     )
-    return lambda batch: update(parts, [batch])[0]
+    return lambda batch: update(learner, [batch])[0]
 
 
 def plain_step(network: nn.Module, image: Tensor, target: Tensor) -> Step:

@@ -84,7 +84,7 @@ def check_far_channels(device):
 def check_wide_range(device):
     """Smallest and largest float32, subnormals and both zeros keep their order as integers."""
     values = np.array([-3.4e38, -1e-45, -0.0, 0.0, 1e-45, 3.4e38, np.inf], np.float32)
-    _, record = argmax.threshold_labels(torch.from_numpy(values).to(device), 0.0, torch.uint8)
+    _, record = argmax.argmax_labels(torch.from_numpy(values).to(device).view(1, 1, 7), torch.uint8)
     rule = Rule(where="f", argument="x", text="", remedy="", shape=(7,), values=torch.float32, sortable=True)
     with pytest.raises(InputError, match=re.escape(f"min {float(values[0])!r} and max inf, 1 bad")):
         raise_if_bad(record.cpu().numpy(), rule, None)

@@ -106,14 +106,9 @@ def test_to_numpy_leaves_gradients_correct():
     ("given", "dtype"),
     [
         (torch.tensor([0, 255]), "uint8"),
-        (torch.tensor([0, 65535], dtype=torch.int32), "uint16"),
-        (torch.tensor([-128.0, 127.0]), "int8"),
         (torch.tensor([2**24], dtype=torch.int32), "float32"),
         (torch.tensor([-(2**63), 2**62]), "float64"),
-        (torch.tensor([0, 1]), "bool"),
-        (torch.tensor([300], dtype=torch.uint16), "int16"),
         (torch.tensor([1.5], dtype=torch.bfloat16), "float16"),
-        (torch.tensor([2048], dtype=torch.int16), "float16"),
         (torch.tensor([1e300], dtype=torch.float64), "float64"),
     ],
 )

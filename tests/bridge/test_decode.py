@@ -125,10 +125,7 @@ def test_more_than_256_classes_decode_to_uint16():
     assert labels.tolist() == [[[299, 256]]]
 
 
-CALLS = {
-    "labels_to_numpy": to_labels,
-    "probs_to_numpy": lambda logits, task: probs_to_numpy(logits, task=task),
-}
+CALLS = {"labels_to_numpy": to_labels, "probs_to_numpy": lambda logits, task: probs_to_numpy(logits, task=task)}
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -213,11 +210,7 @@ def test_ignored_pixels_pass_in_multilabel_labels():
         ((5,), {}, "logits"),
         ((1, 5, 2, 2), {"task": "multi"}, "`task` to be one of binary, multiclass, multilabel, got 'multi'"),
         ((1, 5, 2, 2), {"ignore_index": -100}, "`ignore_index` >= 0 and <= 65535, got -100. Labels are unsigned"),
-        (
-            (1, 5, 2, 2),
-            {"ignore_index": 4},
-            "`ignore_index` to be no class, >= 5, got 4. Predicted pixels",
-        ),
+        ((1, 5, 2, 2), {"ignore_index": 4}, "`ignore_index` to be no class, >= 5, got 4. Predicted pixels"),
         ((1, 5, 2, 2), {"task": "multilabel", "ignore_index": 1}, "`ignore_index` to be no class, >= 2, got 1"),
         ((1, 5, 2, 2), {"ignore_index": 65536}, "A uint16 holds 65536 values"),
         ((1, 1, 2, 2), {"task": "binary", "num_classes": 2, "threshold": 1.5}, "`threshold` >= 0 and <= 1, got 1.5"),

@@ -30,22 +30,14 @@ def test_any_view_and_type_is_decoded_as_by_numpy():
     record("decode_kernels", **found)
 
 
-@pytest.mark.parametrize("name", ["argmax_labels", "threshold_labels"])
 @pytest.mark.parametrize("logits", ["*fp32", "*bf16"])
-def test_the_kernels_compile_for_a_gpu_that_is_not_here(name, logits):
+def test_the_kernel_compiles_for_a_gpu_that_is_not_here(logits):
     triton = pytest.importorskip("triton", reason="torch brings no Triton on this system")
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    kernel = getattr(importlib.import_module("segmeter.bridge._fused_triton"), name)
-    blocks = {"BLOCK_P": 64, "BLOCK_K": 32, "BLOCK": argmax.TILE}
-    constants = {argument: value for argument, value in blocks.items() if argument in kernel.arg_names}
-    types = {
-        "logits": logits,
-        "labels": "*u8",
-        "record": "*i64",
-        "level": "fp32",
-        **dict.fromkeys(constants, "constexpr"),
-    }
+    kernel = importlib.import_module("segmeter.bridge._fused_triton").argmax_labels
+    constants = {"BLOCK_P": 64, "BLOCK_K": 32}
+    types = {"logits": logits, "labels": "*u8", "record": "*i64", **dict.fromkeys(constants, "constexpr")}
     signature = {argument: types.get(argument, "i32") for argument in kernel.arg_names}
     source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
     assert triton.compile(source, target=target, options=argmax.OPTIONS).asm["cubin"]
@@ -69,23 +61,23 @@ def on_a_gpu(monkeypatch):
 
 
 def test_nothing_outside_cuda_is_taken():
-    assert not argmax.fused_takes(torch.zeros(1, 2, 3), channels=2)
-    assert not argmax.fused_takes(torch.zeros(1, 2, 3, device="meta"), channels=2)
+    assert not argmax.fused_takes(torch.zeros(1, 2, 3))
+    assert not argmax.fused_takes(torch.zeros(1, 2, 3, device="meta"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32])
 def test_only_floats_of_32_bits_and_less_are_taken(on_a_gpu, dtype):
-    assert argmax.fused_takes(on_a_gpu(1, 2, 3, dtype=dtype), channels=2) == (
+    assert argmax.fused_takes(on_a_gpu(1, 2, 3, dtype=dtype)) == (
         dtype in (torch.float32, torch.bfloat16, torch.float16)
     )
 
 
 def test_empty_logits_and_too_many_channels_are_not_taken(on_a_gpu, monkeypatch):
-    assert not argmax.fused_takes(on_a_gpu(1, 2, 0), channels=2)
-    assert argmax.fused_takes(on_a_gpu(1, 2, 3), channels=argmax.MOST_CHANNELS)
-    assert not argmax.fused_takes(on_a_gpu(1, 2, 3), channels=argmax.MOST_CHANNELS + 1)
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 0))
+    assert argmax.fused_takes(on_a_gpu(1, argmax.MOST_CHANNELS, 3))
+    assert not argmax.fused_takes(on_a_gpu(1, argmax.MOST_CHANNELS + 1, 3))
     monkeypatch.setattr(argmax, "has_triton", lambda: False)
-    assert not argmax.fused_takes(on_a_gpu(1, 2, 3), channels=2)
+    assert not argmax.fused_takes(on_a_gpu(1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -118,20 +110,10 @@ def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
             calls.append("left")
 
     monkeypatch.setattr(torch.cuda, "device_of", On)
-    monkeypatch.setattr(argmax, "_kernels", lambda: Mock(argmax_labels=Launch(), threshold_labels=Launch()))
+    monkeypatch.setattr(argmax, "_kernels", lambda: Mock(argmax_labels=Launch()))
     monkeypatch.setattr(argmax, "_processors", lambda device: 4)
     monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
     with FakeTensorMode():
         logits = torch.empty(2, 3, 40, device="cuda:1")
         argmax.argmax_labels(logits, torch.uint8)
-        argmax.threshold_labels(logits, 0.0, torch.uint8)
-    assert calls == ["on cuda:1", "launch", "left"] * 2
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; this machine shows none")
-def test_floats_on_the_gpu_are_taken():
-    logits = torch.zeros(1, 2, 8, device="cuda")
-    assert argmax.fused_takes(logits, channels=2)
-    assert not argmax.fused_takes(logits.double(), channels=2)
-    assert not argmax.fused_takes(logits, channels=argmax.MOST_CHANNELS + 1)
+    assert calls == ["on cuda:1", "launch", "left"]

@@ -165,25 +165,6 @@ def test_a_stream_other_than_the_default_is_followed(asynchronous):
     assert (labels == 2).all()
 
 
-def test_a_tensor_of_another_stream_is_right_once_that_stream_is_waited_for():
-    side = torch.cuda.Stream()
-    logits = torch.zeros(1, 3, 256, 256, device="cuda")
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        torch.cuda._sleep(20_000_000)
-        logits[:, 1] = 1.0
-    torch.cuda.current_stream().wait_stream(side)
-    assert (labels_to_numpy(logits, task="multiclass", num_classes=3) == 1).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
-def test_half_precision_decodes_as_on_the_cpu(task, dtype):
-    logits = draw(2, 19, 65, 129).to(dtype)
-    more = {"task": task, "num_classes": 19}
-    np.testing.assert_array_equal(labels_to_numpy(logits.cuda(), **more), labels_to_numpy(logits, **more))
-
-
 def test_a_device_that_is_not_there_is_refused():
     missing = f"cuda:{torch.cuda.device_count()}"
     for make in (lambda: HostCopier(device=missing), lambda: to_torch(np.zeros(1), device=missing)):

@@ -1,12 +1,18 @@
-"""Whole batches are shared out, and predicting a part in passes gives these batches and no others."""
+"""Whole batches are shared out, and predicting a part gives these batches and no others."""
 
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from segmeter.distributed.batches import own_batches, split_batches, split_passes
+from segmeter.data.sample import Sample
+from segmeter.data.verification.report import build_dataset
+from segmeter.distributed.batches import own_batches, split_batches, take_batches
 from segmeter.distributed.shards import Shard
+from segmeter.errors import ConfigError
+from segmeter.inference.prefetch import same_shape_groups
+from tests.data.crafted import folder, make_folder
 
 
 def grouped(kinds: list[int], size: int) -> list[list[int]]:
@@ -20,19 +26,24 @@ def grouped(kinds: list[int], size: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_parts_of_all_processes_are_the_batches_of_one(seed: int) -> None:
-    """Mutation seen to fail: passes that are not split."""
+    """Mutation seen to fail: batches that are not told apart by their number."""
     rng = np.random.default_rng(seed)
-    kinds, size, count = (
-        rng.integers(0, 2, rng.integers(0, 25)).tolist(),
-        int(rng.integers(1, 5)),
-        int(rng.integers(1, 8)),
-    )
-    expected = grouped(kinds, size)
-    assert [list(batch) for batch in split_batches(kinds, size)] == expected
+    kinds = rng.integers(0, 2, rng.integers(0, 25)).tolist()
+    size, count = int(rng.integers(1, 5)), int(rng.integers(1, 8))
+    assert [list(batch) for batch in split_batches(kinds, size)] == grouped(kinds, size)
     found = []
     for number in range(1, count + 1):
         mine, batches = own_batches(kinds, Shard(number, count), size)
-        for part in split_passes(batches, range(len(mine)), size):
-            taken = mine[part.start : part.stop]
-            found += [[taken[place] for place in batch] for batch in grouped([kinds[i] for i in taken], size)]
-    assert sorted(found) == expected
+        samples = [Sample(case_id=str(index), image=np.zeros((1 + kinds[index], 1, 1)), target=None) for index in mine]
+        found += [[int(each.case_id) for each in group] for group in same_shape_groups(samples, size, batches)]
+    assert sorted(found) == grouped(kinds, size)
+
+
+def test_a_shard_takes_every_nth_batch_whole(tmp_path: Path) -> None:
+    """No image is predicted beside others. Mutation seen to fail: every n-th case instead of batch."""
+    dataset = build_dataset(folder(make_folder(tmp_path, tuple("abcdefg"))))
+    taken = [take_batches(dataset, Shard(number, 3), batch_size=2) for number in (1, 2, 3)]
+    assert ["".join(part.case_ids) for part, _ in taken] == ["abg", "cd", "ef"]
+    assert [batches for _, batches in taken] == [[0, 0, 3], [1, 1], [2, 2]]
+    with pytest.raises(ConfigError, match="at most 4 shards"):
+        take_batches(dataset, Shard(1, 5), batch_size=2)

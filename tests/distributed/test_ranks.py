@@ -78,6 +78,20 @@ def test_one_that_hangs_after_its_last_step_keeps_nobody_waiting(hangs: int) -> 
     assert ended == ({1: False, 2: False} if hangs == 0 else {0: False, 3 - hangs: True})
 
 
+def test_one_that_failed_after_its_last_step_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others fail at once, before a wait ends. Mutation seen to fail: nobody is told."""
+    store = dist.HashStore()
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **values: None)
+    monkeypatch.setattr(dist, "rendezvous", lambda url, timeout: iter([(store, 0, 2)]))
+    monkeypatch.setattr("segmeter.distributed.ranks._trainings", iter([7]))
+    with pytest.raises(OSError, match="disk full"), joined(Place(0, 2, 0), torch.device("cpu"), None):
+        raise OSError("disk full")
+    with pytest.raises(PeerError, match="another process failed after its last step"):
+        World(1, 2, dist.PrefixStore("segmeter/0/7", store)).leave(timedelta(seconds=5))
+
+
 def check_validations(found: list[Any], folder: Path) -> None:
     """Mutations seen to fail: statistics of each process, passes that are not split."""
     ((scores, pictures), none), error, *given_up = found

@@ -1,13 +1,11 @@
 """Seeded inputs, and a loss's value and gradient in one call."""
 
-import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 TASKS = ["binary", "multiclass", "multilabel"]
-WEIGHTS = [0.5, 2.0, 0.1, 1.0, 3.0]
 Loss = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -36,10 +34,3 @@ def run(loss: Loss, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     value.sum().backward()
     assert leaf.grad is not None
     return value.detach(), leaf.grad
-
-
-def option_grid(task: str) -> list[dict[str, Any]]:
-    """Every combination of the focal loss's options that a backend treats differently."""
-    weighing = [{}, {"class_weights": WEIGHTS} if task == "multiclass" else {"alpha": 0.25}]
-    grid = itertools.product([0.0, 0.5, 1.0, 2.0, 3.0, 3.7], weighing, [0.0, 0.1], ["mean", "none"])
-    return [{"gamma": g, **w, "label_smoothing": s, "reduction": r, "ignore_index": 255} for g, w, s, r in grid]

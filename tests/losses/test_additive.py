@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from segmeter.errors import InputError
-from segmeter.losses.additive import AdditiveLoss, CoreLoss, PixelMeanLoss, SumLoss, additive, check_labels, divide
+from segmeter.losses.additive import CoreLoss, SumLoss, additive, divide
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.region import TverskyLoss
 from tests.losses.cases import make_case, run
@@ -19,45 +18,10 @@ def test_a_denominator_of_0_leaves_its_sum_as_it_is():
     assert divide(sums, denominators, otherwise=10.0) == 6 / 4 + 0.5
 
 
-def make_batches():
-    rng = torch.Generator().manual_seed(0)
-    logits = torch.randn(3, 4, 6, 5, generator=rng, dtype=torch.float64)
-    target = torch.randint(0, 4, (3, 6, 5), generator=rng)
-    target[0], target[1, :3] = 255, 255  # nothing of the first image counts, and half of the second
-    return logits, target
-
-
-def test_a_foreign_loss_of_unevenly_ignored_batches_is_that_of_all_together():
-    logits, target = make_batches()
-    loss = additive(nn.CrossEntropyLoss(ignore_index=255), make_spec(4))
-    assert isinstance(loss, PixelMeanLoss)
-    parts = [(logits[1:2], target[1:2]), (logits[2:], target[2:])]
-    sums = sum(loss.sums(*part) for part in parts)
-    denominators = sum(loss.denominators(labels) for _, labels in parts)
-    assert denominators == 15 + 30
-    whole = nn.functional.cross_entropy(logits[1:], target[1:], ignore_index=255)
-    torch.testing.assert_close(divide(sums, denominators), whole)
-
-
 def test_a_foreign_loss_in_float16_is_summed_in_float32():
     """300 x 300 pixels times a loss of 1 is more than float16 holds."""
     loss = additive(nn.L1Loss(), make_spec(4).replace(ignore_index=None))
     assert loss.sums(torch.ones(1, 300, 300).half(), torch.zeros(1, 300, 300).half()) == 90_000
-
-
-def test_an_additive_loss_is_taken_as_it_is():
-    loss = AdditiveLoss("ours")
-    assert additive(loss, make_spec()) is loss
-
-
-def test_bad_labels_are_counted_until_they_are_asked_for_wherever_the_loss_is():
-    loss = AdditiveLoss("ours")
-    assert loss.mark(torch.ones(()), torch.tensor(2)).isnan()
-    assert loss.mark(torch.ones(()), torch.tensor(3)).isnan()
-    with pytest.raises(InputError, match=r"ours: expected `target` to hold classes or ignore_index only, got 5 other"):
-        check_labels(nn.Sequential(nn.Identity(), loss))
-    check_labels(loss)
-    assert "bad_labels" not in loss.state_dict()
 
 
 WEIGHTS = {"focal": 0.5, "dice": 2.0}

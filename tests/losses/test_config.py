@@ -14,7 +14,6 @@ from segmeter.losses.config import (
     DiceConfig,
     FocalConfig,
     FocalTverskyConfig,
-    LovaszConfig,
     SumConfig,
     TverskyConfig,
 )
@@ -30,26 +29,16 @@ def make_spec(task="multiclass", names=("sky", "road", "car")):
     ("schema", "options", "words"),
     [
         (FocalConfig, {"gamma": -1.0}, r"loss: expected `gamma` to be a number >= 0, got -1.0"),
-        (FocalConfig, {"gamma": float("nan")}, r"`gamma`.* got nan"),
-        (FocalConfig, {"gamma": float("inf")}, r"`gamma`.* got inf"),
         (FocalConfig, {"alpha": 1.5}, r"`alpha` to be a number >= 0 and <= 1 or null, got 1.5"),
-        (FocalConfig, {"alpha": float("nan")}, r"`alpha`.* got nan"),
-        (FocalConfig, {"label_smoothing": -0.1}, r"`label_smoothing`"),
         (FocalConfig, {"class_weights": (1.0, -1.0)}, r"`class_weights` to be .* or a list, each a number >= 0"),
         (FocalConfig, {"class_weights": (0.0, 0.0)}, r"`class_weights` to have one that is > 0"),
         (FocalConfig, {"class_weights": "medain"}, r"Did you mean 'median'"),
         (FocalConfig, {"normalizer": "valdi"}, r"Did you mean 'valid'"),
         (FocalConfig, {"normalizer": -3.0}, r"`normalizer` to be .* or a number > 0"),
-        (FocalConfig, {"backend": "cuda"}, r"`backend` to be one of"),
         (CrossEntropyConfig, {"label_smoothing": 2.0}, r"`label_smoothing`"),
-        (CrossEntropyConfig, {"class_weights": ()}, r"`class_weights`"),
         (DiceConfig, {"smooth": 0.0}, r"`smooth` to be a number > 0"),
         (DiceConfig, {"over": "bath"}, r"Did you mean 'batch'"),
-        (TverskyConfig, {"over": "image"}, r"`over` to be one of batch, sample"),
-        (FocalTverskyConfig, {"over": None}, r"`over` to be one of batch, sample"),
-        (LovaszConfig, {"over": "image"}, r"`over` to be one of batch, sample"),
         (TverskyConfig, {"alpha": -0.1}, r"`alpha` to be a number >= 0"),
-        (TverskyConfig, {"beta": float("nan")}, r"`beta` to be a number >= 0"),
         (FocalTverskyConfig, {"gamma": 0.0}, r"`gamma` to be a number > 0"),
         (SumConfig, {"weights": {"focal": -1.0}}, r"loss: expected `weights.focal` to be a number >= 0"),
         (SumConfig, {"weights": {"focal": 0.0, "dice": 0.0}}, r"`weights` to have one that is > 0"),
@@ -61,12 +50,6 @@ def test_values_out_of_range_are_refused(schema, options, words):
         schema(**options)
 
 
-def test_all_problems_are_named_at_once():
-    with pytest.raises(ConfigError) as caught:
-        FocalConfig(gamma=-1.0, alpha=2.0, label_smoothing=3.0)
-    assert len(caught.value.problems) == 3
-
-
 @pytest.mark.parametrize(
     ("task", "options", "words"),
     [
@@ -75,22 +58,14 @@ def test_all_problems_are_named_at_once():
             {"class_weights": (1.0, 2.0)},
             r"loss: expected `class_weights` to have 3 values, one for each of",
         ),
-        (
-            "multiclass",
-            {"alpha": 0.25},
-            r"focal_loss: expected `alpha` to be None for multiclass, got 0.25. Use",
-        ),
+        ("multiclass", {"alpha": 0.25}, r"focal_loss: expected `alpha` to be None for multiclass, got 0.25. Use"),
         (
             "multiclass",
             {"class_weights": "auto"},
             r"to be numbers where the pixels per class of the training set are not known, got 'auto'",
         ),
         ("multiclass", {"normalizer": "positives"}, r"focal_loss: expected `normalizer`"),
-        (
-            "binary",
-            {"class_weights": (1.0, 2.0)},
-            r"`class_weights` to be null for binary.*`loss.alpha`",
-        ),
+        ("binary", {"class_weights": (1.0, 2.0)}, r"`class_weights` to be null for binary.*`loss.alpha`"),
         ("multilabel", {"class_weights": "log"}, r"`class_weights` to be null for multilabel"),
     ],
 )

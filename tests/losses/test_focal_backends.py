@@ -94,7 +94,10 @@ def test_choosing_without_a_gpu():
     assert choose_backend(large.half(), target, options) == "numba"
     assert choose_backend(large.double(), target, options) == "torch"
     assert choose_backend(large, large.softmax(1), options) == "torch"
-    assert choose_backend(large, target, options._replace(label_smoothing=0.1)) == "torch"
+    for alone in ({"label_smoothing": 0.1}, {"reduction": "none"}):  # the kernels only sum, over hard labels
+        assert choose_backend(large, target, options._replace(**alone)) == "torch"
+        with pytest.raises(InputError, match=r"'numba' with .* without label_smoothing or reduction"):
+            choose_backend(large, target, options._replace(**alone, backend="numba"))
     assert choose_backend(large[:, :, :8], target[:, :8], options) == "torch"  # too little to load kernels for
     assert choose_backend(large, target, options._replace(backend="reference")) == "reference"
 

@@ -21,10 +21,11 @@ def check_digits(task: str, gamma: float, device: str) -> None:
     logits, target = case.logits.to(device), case.target.to(device)
     if task == "binary":
         target = target.unsqueeze(1)
-    options = FocalOptions(task, gamma, reduction="none")
-    losses = focal_triton.compute(logits, target, options)[0]
-    (gradient,) = focal_triton.compute(logits, target, options, torch.ones_like(losses))
-    case.check(losses.cpu(), gradient.cpu())
+    options = FocalOptions(task, gamma)
+    places = range(0, logits.shape[-1], 9)  # one at a time, which takes long under the interpreter
+    losses = [focal_triton.compute(logits[..., [p]], target[..., [p]], options)[0] for p in places]
+    (gradient,) = focal_triton.compute(logits, target, options, torch.ones((), device=device))
+    case._replace(loss=case.loss[::9]).check(torch.stack(losses).cpu(), gradient.cpu())
 
 
 def check_extremes(device: str) -> int:
@@ -33,13 +34,13 @@ def check_extremes(device: str) -> int:
     values = torch.cat([values, -values])
     logits = torch.cartesian_prod(values, values).T.reshape(1, 2, -1, 1).contiguous().to(device)
     done = 0
-    for softmax, gamma, smoothing in itertools.product([True, False], [0.0, 0.5, 2.0, 8.0], [0.0, 0.1]):
+    for softmax, gamma in itertools.product([True, False], [0.0, 0.5, 2.0, 8.0]):
         shape = (1, *logits.shape[2:]) if softmax else logits.shape
         target = torch.ones(shape, dtype=torch.uint8, device=device)
         task = "multiclass" if softmax else "multilabel"
-        options = FocalOptions(task, gamma, label_smoothing=smoothing, reduction="none")
+        options = FocalOptions(task, gamma)
         total = focal_triton.compute(logits, target, options)[0]
-        assert not total.isnan().any(), options
+        assert not total.isnan(), options
         (gradient,) = focal_triton.compute(logits, target, options, torch.ones_like(total))
         assert gradient.isfinite().all(), options
         done += 1

@@ -9,7 +9,6 @@ from segmeter.data.verification.intensity import normalisation
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import DataError
 from segmeter.models.card import ModelCard
-from segmeter.models.config import UnetConfig
 from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.schema import as_plain
 from segmeter.training.config import AdamWConfig
@@ -73,17 +72,6 @@ def test_twelve_bit_copies_train_as_well_as_eight_bit_ones(tmp_path, eight, twel
     one, other = score_of(tmp_path / "a", tmp_path / "8", **eight), score_of(tmp_path / "b", tmp_path / "12", **twelve)
     assert one > 0.7
     assert abs(one - other) < 0.02
-
-
-@pytest.mark.slow
-def test_so_does_a_u_net(tmp_path):
-    write_copies(tmp_path)
-    unet = UnetConfig(encoder="resnet18", weights=None, depth=3, decoder_channels=(32, 16, 8))
-    options = {"network": unet, "epochs": 8, "lr": 0.003}
-    eight = score_of(tmp_path / "a", tmp_path / "8", **options)
-    twelve = score_of(tmp_path / "b", tmp_path / "12", full_scale=4095.0, **options)
-    assert eight > 0.8
-    assert abs(eight - twelve) < 0.02
 
 
 def test_without_a_remedy_they_are_refused_before_the_first_step(tmp_path):

@@ -81,10 +81,7 @@ def learner_of(folder, loss, **values):
 
 @pytest.mark.parametrize(
     ("loss", "clip_norm"),
-    [
-        (LOSSES.schema("focal")(backend="torch", class_weights="auto"), 12.0),
-        (LOSSES.schema("dice")(), None),
-    ],
+    [(LOSSES.schema("focal")(backend="torch", class_weights="auto"), 12.0), (LOSSES.schema("dice")(), None)],
     ids=["focal", "dice"],
 )
 def test_a_step_waits_for_nothing(tmp_path, loss, clip_norm, monkeypatch):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from segmeter.training.clock import SKIPPED, profiled
+from segmeter.training.clock import SKIPPED
 from segmeter.training.trainer import train
 from tests.training.tiny import TinyCases, tiny_job
 
@@ -20,12 +20,6 @@ def test_the_table_and_the_trace_have_the_steps_that_were_asked_for(tmp_path):
 def test_a_run_that_ends_before_leaves_what_was_recorded(tmp_path):
     train(tiny_job(tmp_path, steps=SKIPPED + 1, epochs=None, profile_steps=9))
     assert (tmp_path / "profile" / "table.txt").is_file()
-
-
-def test_no_steps_record_nothing(tmp_path):
-    with profiled(tmp_path, 0) as step:
-        step()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("steps", [1, 3])

@@ -51,36 +51,6 @@ def make_batch(indices, ignored=()):
     )
 
 
-@pytest.mark.parametrize("ignored", [(), (0, 1, 2, 6)], ids=["all count", "some ignored"])
-@pytest.mark.parametrize("clip_norm", [None, 0.05])
-def test_a_batch_of_eight_is_two_of_four_accumulated(ignored, clip_norm):
-    whole, parts = model_without_batch_norm(), model_without_batch_norm()
-    loss, norm = make_stepper(whole, clip_norm=clip_norm)([make_batch(range(8), ignored)])
-    two = [make_batch(range(4), ignored), make_batch(range(4, 8), ignored)]
-    loss_of_two, norm_of_two = make_stepper(parts, clip_norm=clip_norm)(two)
-    torch.testing.assert_close(loss_of_two, loss, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(norm_of_two, norm, rtol=1e-5, atol=1e-6)
-    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
-        assert not torch.equal(one, torch.zeros_like(one))
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_a_step_in_which_nothing_counts_changes_nothing():
-    class Summed(nn.Module):
-        def forward(self, logits, target):
-            valid = (target != 255).unsqueeze(1)
-            return (logits * valid).sum() / valid.sum().clamp(min=1)
-
-    model = model_without_batch_norm()
-    before = [p.detach().clone() for p in model.parameters()]
-    stepper = make_stepper(model, clip_norm=1.0)
-    object.__setattr__(stepper.args[0], "loss", additive(Summed(), SPEC))
-    loss, norm = stepper([make_batch([7], (7,)), make_batch([7], (7,))])
-    assert (float(loss), float(norm)) == (0.0, 0.0)
-    for one, other in zip(model.parameters(), before, strict=True):
-        assert torch.equal(one, other)
-
-
 def test_a_step_decreases_the_loss_and_leaves_no_gradient():
     model = model_without_batch_norm()
     stepper = make_stepper(model)

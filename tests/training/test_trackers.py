@@ -1,5 +1,3 @@
-import csv
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +6,13 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from segmeter.errors import ConfigError, Interrupted
+from segmeter.errors import ConfigError
 from segmeter.records import read_json_lines
 from segmeter.training import loggers
-from segmeter.training.config import LOGGERS, MlflowConfig, NoLoggerConfig, WandbConfig
-from segmeter.training.loggers import WandbLogger, write_csv
+from segmeter.training.config import LOGGERS, MlflowConfig, WandbConfig
+from segmeter.training.loggers import WandbLogger
 from segmeter.training.trainer import train
-from tests.training.test_resume import StoppingCases, StoppingSource
-from tests.training.tiny import TinyCases, changed, draw_red, tiny_job
+from tests.training.tiny import changed, draw_red, tiny_job
 
 SETTINGS = {"loss": {"name": "focal", "gamma": 2.0}, "logger": {"api_key": "[REDACTED]"}}
 LIBRARY = pytest.mark.filterwarnings("ignore")  # the libraries use what their own dependencies have deprecated
@@ -31,73 +28,6 @@ def no_account(monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "outside"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "outside"))
     monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "outside"))
-
-
-def read_csv(path):
-    with path.open() as file:
-        return list(csv.DictReader(file))
-
-
-def test_csv_files_have_the_rows_of_the_history(tmp_path):
-    train(tiny_job(tmp_path, loggers=(NoLoggerConfig(csv=True),)))
-    rows = read_json_lines(tmp_path / "history.jsonl")
-    steps, scores = read_csv(tmp_path / "train.csv"), read_csv(tmp_path / "val.csv")
-    assert [float(row["loss"]) for row in steps] == [row["loss"] for row in rows if "loss" in row]
-    assert [float(row["val/mean_iou"]) for row in scores] == [row["val"]["mean_iou"] for row in rows if "val" in row]
-    assert {"stages/data", "stages/step", "peak_memory_mb", "data_wait", "grad_norm"} <= set(steps[0])
-    later = [row["stages"] for row in rows if "loss" in row][-1]
-    assert {"data", "step", "validation", "checkpoint"} == set(later)
-    assert float(steps[-1]["stages/validation"]) == later["validation"]
-    assert steps[0]["stages/validation"] == ""
-
-
-def test_a_resumed_run_has_each_row_once_in_its_csv(tmp_path):
-    cases = TinyCases(count=26)
-    straight, stopped = tmp_path / "a", tmp_path / "b"
-    for folder in (straight, stopped):
-        folder.mkdir()
-    settings = {"loggers": (NoLoggerConfig(csv=True),), "log_every": 1, "epochs": 2}
-    train(tiny_job(straight, cases=cases, **settings))
-    source = StoppingSource(cases)
-    source.at = 8
-    with pytest.raises(Interrupted):
-        train(tiny_job(stopped, cases=cases, source=source, **settings))
-    train(tiny_job(stopped, cases=cases, resume=True, **settings))
-    for name in ("train.csv", "val.csv"):
-        ours, theirs = read_csv(stopped / name), read_csv(straight / name)
-        assert [row["step"] for row in ours] == [row["step"] for row in theirs]
-    assert [row["loss"] for row in read_csv(stopped / "train.csv")] == [
-        row["loss"] for row in read_csv(straight / "train.csv")
-    ]
-
-
-def test_a_validation_that_a_signal_cut_short_costs_no_rows(tmp_path):
-    """The first row after it has a stage more than those before. Mutation seen to fail: rows of another header cut."""
-    cases = StoppingCases(count=10)
-    cases.at = 3
-    settings = {"loggers": (NoLoggerConfig(csv=True),), "log_every": 1, "epochs": 3}
-    with pytest.raises(Interrupted):
-        train(tiny_job(tmp_path, cases=cases, **settings))
-    before = read_csv(tmp_path / "train.csv")
-    assert before
-    train(tiny_job(tmp_path, cases=cases, resume=True, **settings))
-    rows = read_json_lines(tmp_path / "history.jsonl")
-    steps, scores = read_csv(tmp_path / "train.csv"), read_csv(tmp_path / "val.csv")
-    assert [int(row["step"]) for row in steps] == [row["step"] for row in rows if "loss" in row]
-    assert [int(row["step"]) for row in scores] == [row["step"] for row in rows if "val" in row]
-    assert steps[: len(before)] == [row | {name: "" for name in steps[0] if name not in row} for row in before]
-
-
-def test_columns_are_those_of_all_rows_and_a_name_that_a_spreadsheet_would_run_is_made_harmless(tmp_path):
-    rows = [
-        {"step": 1, "loss": -0.5, "grad_norm": None},
-        {"step": 3, "grad_norm": 0.25, "stages": {"a,b": 1.5}},
-        {"step": 4, "val": {"=cmd()": 0.5}},
-    ]
-    (tmp_path / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write_csv(tmp_path)
-    assert (tmp_path / "train.csv").read_text() == 'step,loss,grad_norm,"stages/a,b"\n1,-0.5,,\n3,,0.25,1.5\n'
-    assert (tmp_path / "val.csv").read_text() == "step,val/=cmd()\n4,0.5\n"
 
 
 @pytest.mark.slow

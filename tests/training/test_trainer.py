@@ -84,6 +84,7 @@ def test_history_has_a_line_per_interval_and_one_per_validation(tmp_path):
     assert [row["epoch"] for row in logged] == [1.0, 2.0, 2.5]
     assert {row["lr"] for row in logged} == {0.01}
     assert all(row["images_per_second"] > 0 and 0 <= row["data_wait"] <= 1 for row in logged)
+    assert set(logged[-1]["stages"]) == {"data", "step", "validation", "checkpoint"}
     assert {"mean_iou", "mean_dice", "pixel_accuracy", "loss", "iou/cell", "dice/edge"} <= validated[0]["val"].keys()
 
 
@@ -103,11 +104,6 @@ def test_the_best_is_the_checkpoint_with_the_highest_score(tmp_path):
     assert best_of(tmp_path) == f"step-{top['step']:08d}"
     progress = read_checkpoint(tmp_path / "checkpoints" / "best").progress
     assert (progress["metric"], progress["step"]) == (result.score, top["step"])
-
-
-def test_a_monitored_loss_is_best_where_it_is_lowest(tmp_path):
-    result = train(tiny_job(tmp_path, epochs=5, monitor="loss"))
-    assert result.score == min(row["val"]["loss"] for row in rows(tmp_path, validated=True))
 
 
 class PoisonedLater(TinySource):
@@ -295,12 +291,6 @@ def test_resuming_with_another_configuration_or_other_data_is_refused_with_the_d
     ]
     assert "resume: `training.epochs` was 2 and is 3 now." in caught.value.problems
     assert "with 'allow_changes=[data.train_cases,optimizer.lr,training.epochs]'." in caught.value.problems[-1]
-
-
-def test_resuming_with_changes_that_are_allowed_goes_on(tmp_path):
-    train(tiny_job(tmp_path, epochs=2))
-    result = train(tiny_job(tmp_path, epochs=3, resume=True, allow_changes=("training.epochs",)))
-    assert result.steps == 6
 
 
 def test_two_runs_of_one_seed_are_equal_and_of_two_seeds_are_not(tmp_path):

@@ -15,7 +15,6 @@ from segmeter.data.folders.folder import build_folder
 from segmeter.data.sample import Sample
 from segmeter.distributed.ranks import World
 from segmeter.errors import DataError, RunError
-from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
@@ -23,21 +22,11 @@ from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
-from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.postprocess.config import SEPARATING
 from segmeter.training.config import monitors
 from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
 from segmeter.training.signals import StopSignals
-from segmeter.training.validation import (
-    UNLEARNED,
-    Scored,
-    Share,
-    count_objects,
-    join_shares,
-    name_scores,
-    take_share,
-)
-from tests.bridge.fake_stream import FakeTransport
+from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, take_share
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
@@ -51,19 +40,13 @@ def validate(predictor, cases, loss, **options):
 
 
 ALL_VALID = np.ones((16, 16), np.uint8)
-MULTILABEL = ClassSpec(task="multilabel", names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
 
 
 def test_scores_of_a_validation_are_those_of_all_pixels_together():
     cases, segmenter = TinyCases(count=5), tiny_segmenter()
     predictor = Predictor(segmenter, InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
     seen: list[int] = []
-    values = validate(
-        predictor,
-        cases,
-        LongTarget(cross_entropy()),
-        on_case=seen.append,
-    ).values
+    values = validate(predictor, cases, LongTarget(cross_entropy()), on_case=seen.append).values
     assert seen == [1, 2, 3, 4, 5]
     segmenter.eval()
     table, all_logits, all_targets = np.zeros((3, 3), int), [], []
@@ -115,16 +98,6 @@ def test_a_part_that_is_divided_by_a_number_is_averaged_over_the_cases():
     assert found.values["loss"] == pytest.approx(16 * 16 * math.log(3) / 8)
 
 
-def test_a_validation_takes_its_labels_and_losses_from_the_ring(monkeypatch):
-    """On the fake stream, whose memory is poison until it is awaited. Mutation seen to fail: the exporter left out."""
-    cases, stream = TinyCases(count=5), FakeTransport()
-    predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32", batch_size=2), torch.device("cpu"))
-    plain = validate(predictor, cases, LongTarget(cross_entropy()))
-    monkeypatch.setattr(outbox, "open_transport", lambda device: stream)
-    assert validate(predictor, cases, LongTarget(cross_entropy())) == plain
-    assert len(stream.starts) == 2 * 3, "labels and losses of three batches"
-
-
 def test_a_validation_that_is_stopped_says_by_what():
     predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
     stop = StopSignals()
@@ -172,23 +145,12 @@ def test_a_case_without_a_mask_is_refused_by_name():
         validate(predictor, TinyCases(count=0), LongTarget(cross_entropy()))
 
 
-def test_multilabel_counts_and_scores_by_hand():
-    target = np.array([[[1, 1, 0, 255]], [[0, 0, 0, 0]]], np.uint8)
-    labels = np.array([[[1, 0, 1, 1]], [[0, 0, 0, 0]]], np.uint8)
-    counts = count_case(target, labels, MULTILABEL)
-    assert counts.tolist() == [[[0, 1], [1, 1]], [[4, 0], [0, 0]]]
-    values = name_scores(overlap_scores(counts, task="multilabel"), MULTILABEL)
-    assert values["iou/a"] == pytest.approx(1 / 3)
-    assert np.isnan(values["iou/b"])
-    assert values["mean_iou"] == pytest.approx(1 / 3)
-
-
 class Silent:
     """Predicts class 0 everywhere."""
 
     config = InferenceConfig()
 
-    def predict(self, cases, *, probs, loss):
+    def predict(self, cases, *, batches, probs, loss):
         for case in (cases[index] for index in range(len(cases))):
             yield Prediction(sample=case, labels=np.zeros_like(case.target), loss=np.ones((1, 2)))
 

@@ -12,13 +12,13 @@ from torch import nn
 from segmeter.classes import ClassSpec
 from segmeter.data.files.geometry import NOWHERE
 from segmeter.data.sample import Sample
+from segmeter.distributed.ranks import ALONE, Averaged
 from segmeter.errors import DataError
 from segmeter.models.card import ModelCard
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.config import AdamWConfig, CosineConfig, TrainingConfig
 from segmeter.training.data.batches import Draws
 from segmeter.training.job import TrainData, TrainJob, TrainModel, TrainSettings
-from segmeter.training.learner import Parts
 from segmeter.training.step import update
 
 SPEC = ClassSpec(
@@ -200,6 +200,7 @@ def changed(job, **changes):
     return replace(job, **changes)
 
 
-def stepper(**parts):
-    """Batches -> one update of the weights by these parts."""
-    return partial(update, Parts(**parts))
+def stepper(forward, **parts):
+    """Batches -> one update of the weights by these parts of a learner."""
+    forward = forward if isinstance(forward, Averaged) else Averaged(forward, ALONE)
+    return partial(update, SimpleNamespace(forward=forward, world=forward.world, **parts))

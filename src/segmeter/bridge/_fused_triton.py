@@ -1,4 +1,4 @@
-"""Triton kernels that turn logits into labels and the record of their check, in one pass over the logits.
+"""The Triton kernel that turns logits into labels and the record of their check, in one pass over the logits.
 
 A program takes every n-th tile of [P, K] logits, P pixels and their K channels. It keeps its record in registers and
 adds it to the common one once. Smallest and largest logit are recorded as integers that sort as the floats do, because
@@ -22,30 +22,8 @@ def sortable(x):
 
 
 @triton.jit
-def add_to_record(record, nan, inf, first, low, high):
-    """Add one program's findings, per lane, to the common record."""
-    nans, infs = tl.sum(nan), tl.sum(inf)
-    if nans + infs > 0:
-        tl.atomic_add(record, nans + infs)
-        tl.atomic_add(record + 1, nans)
-        tl.atomic_add(record + 2, infs)
-        tl.atomic_min(record + 3, tl.min(first))
-    tl.atomic_min(record + 4, tl.min(sortable(low)).to(tl.int64))
-    tl.atomic_max(record + 5, tl.max(sortable(high)).to(tl.int64))
-
-
-@triton.jit
 def argmax_labels(
-    logits,
-    labels,
-    record,
-    channels,
-    pixels,
-    s_image,
-    s_channel,
-    s_pixel,
-    BLOCK_P: tl.constexpr,
-    BLOCK_K: tl.constexpr,
+    logits, labels, record, channels, pixels, s_image, s_channel, s_pixel, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr
 ):
     """Label each pixel with its largest channel, the first one among equals."""
     image = tl.program_id(1).to(tl.int64)
@@ -73,26 +51,11 @@ def argmax_labels(
         low = tl.where(inside, tl.minimum(low, smallest), low)
         high = tl.where(inside, tl.maximum(high, largest), high)
         p += tl.num_programs(0) * BLOCK_P
-    add_to_record(record, nan, inf, first, low, high)
-
-
-@triton.jit
-def threshold_labels(logits, labels, record, level, elements, BLOCK: tl.constexpr):
-    """Label each logit with 1 where it is above the level, else 0."""
-    nan, inf = tl.zeros([BLOCK], tl.int64), tl.zeros([BLOCK], tl.int64)
-    first = tl.full([BLOCK], NOWHERE, tl.int64)
-    low, high = tl.full([BLOCK], float("inf"), tl.float32), tl.full([BLOCK], float("-inf"), tl.float32)
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    for _ in range(tl.program_id(0), tl.cdiv(elements, BLOCK), tl.num_programs(0)):
-        inside = place < elements
-        x = tl.load(logits + place, mask=inside, other=0.0).to(tl.float32)
-        tl.store(labels + place, (x > level).to(labels.dtype.element_ty), mask=inside)
-        has_nan = x != x
-        has_inf = (x == float("inf")) | (x == float("-inf"))
-        nan += has_nan.to(tl.int64)
-        inf += has_inf.to(tl.int64)
-        first = tl.minimum(first, tl.where(has_nan | has_inf, place, NOWHERE))
-        low = tl.where(inside, tl.minimum(low, x), low)
-        high = tl.where(inside, tl.maximum(high, x), high)
-        place += tl.num_programs(0) * BLOCK
-    add_to_record(record, nan, inf, first, low, high)
+    nans, infs = tl.sum(nan), tl.sum(inf)
+    if nans + infs > 0:
+        tl.atomic_add(record, nans + infs)
+        tl.atomic_add(record + 1, nans)
+        tl.atomic_add(record + 2, infs)
+        tl.atomic_min(record + 3, tl.min(first))
+    tl.atomic_min(record + 4, tl.min(sortable(low)).to(tl.int64))
+    tl.atomic_max(record + 5, tl.max(sortable(high)).to(tl.int64))

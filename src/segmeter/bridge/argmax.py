@@ -83,13 +83,10 @@ def _decode(part: Tensor, found: np.ndarray) -> bool:
     return kernel(values.numpy(), stride, len(part), found)
 
 
-def fused_takes(logits: Tensor, *, channels: int = 1) -> bool:
-    """Whether the Triton kernels decode these: floats of at most 32 bits on CUDA, Triton installed."""
-    fits = (
-        logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
-        and logits.numel() > 0
-        and channels <= MOST_CHANNELS
-    )
+def fused_takes(logits: Tensor) -> bool:
+    """Whether the Triton kernel decodes these (B, K, N): floats of at most 32 bits on CUDA, Triton installed."""
+    narrow = logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    fits = narrow and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
     return logits.device.type == "cuda" and fits and has_triton()
 
 
@@ -118,17 +115,6 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     # Triton launches on the current device, whatever the tensors are on
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
         _kernels().argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
-    return labels, record
-
-
-def threshold_labels(logits: Tensor, level: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Label logits of any shape with 1 where they are above `level`; returns as `argmax_labels` does."""
-    dense = logits.contiguous()
-    labels = torch.empty(dense.shape, dtype=dtype, device=dense.device)
-    record = _blank(dense.device).clone()
-    grid = (_programs(dense.device, tiles=-(-dense.numel() // TILE), share=1),)
-    with torch.cuda.device_of(dense):  # type: ignore[no-untyped-call]
-        _kernels().threshold_labels[grid](dense, labels, record, level, dense.numel(), BLOCK=TILE, **OPTIONS)
     return labels, record
 
 

@@ -23,12 +23,7 @@ _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or 
 
 
 def labels_to_numpy(
-    logits_or_labels: Tensor,
-    *,
-    task: Task,
-    num_classes: int,
-    ignore_index: int | None = None,
-    threshold: float = 0.5,
+    logits_or_labels: Tensor, *, task: Task, num_classes: int, ignore_index: int | None = None, threshold: float = 0.5
 ) -> np.ndarray:
     """Bring logits or labels to the host as label maps, one or two bytes per pixel.
 
@@ -169,7 +164,7 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
     if task == "multiclass":
         shape = tuple(tensor.shape[:1] + tensor.shape[2:])
         flat = tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None]
-        if argmax.fused_takes(flat, channels=flat.shape[1]):
+        if argmax.fused_takes(flat):
             found, record = argmax.argmax_labels(flat, dtype)
             return _finite(where, found.view(shape), record=record)
         found, extremes = argmax.winners(flat, dtype)
@@ -180,9 +175,6 @@ def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dt
         raise InputError(expected(where, "threshold", ">= 0 and <= 1", threshold))
     tensor = tensor.squeeze(1) if task == "binary" else tensor
     level = decision_level(threshold, double=tensor.dtype == torch.float64)
-    if argmax.fused_takes(tensor):
-        found, record = argmax.threshold_labels(tensor, level, dtype)
-        return _finite(where, found, record=record)
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
     return _finite(where, (wide > level).to(dtype).contiguous(), extremes=(tensor, tensor))
 

@@ -282,22 +282,10 @@ class Uploader:
         self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, arrays: Sequence[NDArray[Any]]) -> Tensor:
-        """Upload `arrays`, and return a new tensor (len(arrays), *shape) of their dtype.
-
-        Raises
-        ------
-        InputError
-            There are none, their shapes or dtypes differ, or torch has no such dtype.
-        """
-        kinds = {(np.shape(array), np.asarray(array).dtype.newbyteorder("=")) for array in arrays}
-        if len(kinds) != 1:
-            given = ", ".join(f"{dtype} {shape}" for shape, dtype in sorted(kinds, key=str)) or "none"
-            raise InputError(expected("Uploader", "arrays", "to be of one shape and dtype", given))
-        shape, dtype = kinds.pop()
-        if dtype not in TORCH:
-            raise InputError(expected("Uploader", "arrays", "to hold numbers or bools", f"dtype {dtype}"))
+        """Upload arrays of one shape and dtype; return a new tensor (len(arrays), *shape) of that dtype."""
+        shape, dtype = arrays[0].shape, TORCH[arrays[0].dtype.newbyteorder("=")]
         stacked = (len(arrays), *shape)
-        host = empty_pinned(stacked, TORCH[dtype]) if self._side else torch.empty(stacked, dtype=TORCH[dtype])
+        host = empty_pinned(stacked, dtype) if self._side else torch.empty(stacked, dtype=dtype)
         np.stack(arrays, out=host.numpy())
         return self.move([host])[0]
 

@@ -1,7 +1,7 @@
 """Splits cases into the batches that they are predicted in, and shares whole batches out among shards and processes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from segmeter.data.dataset import Dataset, Indexed, read_case
 from segmeter.data.sample import Sample
@@ -22,13 +22,6 @@ class Part:
         return read_case(self._dataset, self._indices[index])
 
 
-class BatchOf(NamedTuple):
-    """The batch of a case: its number in the whole run, and the kind of its images."""
-
-    number: int
-    kind: Any
-
-
 def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
     """Yield the batches of images of these kinds: one kind each, and at most `size` images.
 
@@ -46,53 +39,29 @@ def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
         yield range(start, len(kinds))
 
 
-def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int], list[BatchOf]]:
-    """The cases of every n-th batch, and the batch of each.
+def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int], list[int]]:
+    """The cases of every n-th batch, and the number of each one's batch.
 
     Batches stay whole, as a network's outputs may differ in their last bits if an image is predicted among others.
 
     Examples
     --------
-    >>> own_batches("aaab", Shard(1, 2), 2)[0], own_batches("aaab", Shard(2, 2), 2)[0]
-    ([0, 1, 3], [2])
+    >>> own_batches("aaab", Shard(1, 2), 2), own_batches("aaab", Shard(2, 2), 2)
+    (([0, 1, 3], [0, 0, 2]), ([2], [1]))
     """
     batches = shard.take(list(enumerate(split_batches(kinds, size))))
-    taken = [(number, index) for number, batch in batches for index in batch]
-    return [index for _, index in taken], [BatchOf(number, kinds[index]) for number, index in taken]
+    taken = [(index, number) for number, batch in batches for index in batch]
+    return [index for index, _ in taken], [number for _, number in taken]
 
 
-def split_passes(batches: Sequence[BatchOf], cases: range, batch_size: int) -> Iterator[range]:
-    """Split cases between two batches of one kind if the first is not full.
-
-    Within a part, grouping images of one kind by `batch_size` then gives their batches.
-
-    Examples
-    --------
-    >>> small, large = (4, 4, "uint8"), (9, 9, "uint8")
-    >>> numbers = [BatchOf(0, small), BatchOf(2, small), BatchOf(2, small), BatchOf(4, large)]
-    >>> list(split_passes(numbers, range(4), 2))
-    [range(0, 1), range(1, 4)]
-    """
-    start, size = cases.start, 0
-    for index in cases:
-        if index > start and batches[index] != batches[index - 1]:
-            if size < batch_size and batches[index].kind == batches[index - 1].kind:
-                yield range(start, index)
-                start = index
-            size = 0
-        size += 1
-    if len(cases):
-        yield range(start, cases.stop)
-
-
-def take_batches(dataset: Dataset, shard: Shard, *, batch_size: int) -> tuple[Dataset, list[BatchOf]]:
+def take_batches(dataset: Dataset, shard: Shard, *, batch_size: int) -> tuple[Dataset, list[int]]:
     """Take every n-th batch of the cases; with ``batch_size=1`` that is every n-th case.
 
     Batches stay whole, so that the shards' results are those of the whole run, to the byte.
 
     Returns
     -------
-    The cases of the shard, and the batch of each.
+    The cases of the shard, and the number of each one's batch.
 
     Raises
     ------

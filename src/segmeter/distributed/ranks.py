@@ -30,7 +30,8 @@ from segmeter.errors import Interrupted, PeerError
 
 _LOG = logging.getLogger(__name__)
 _FOR_EVER = timedelta(days=365)
-_FIRST, _LAST = "first", "last"  # the keys by which rank 0 says that it has read the data, and written all results
+# The keys by which rank 0 says that it has read the data, or written all results, and any process that it failed
+_FIRST, _LAST, _FAILED = "first", "last", "failed"
 _OF_PEERS = re.compile("gloo|nccl|TCPStore|connection|timed out|timeout", re.IGNORECASE)
 _NO_ANSWER = "another process ended, or did not answer for as long as training.stall_minutes says"
 _trainings = count()  # a sweep's trainings share torchrun's store
@@ -132,13 +133,15 @@ class World:
         Raises
         ------
         PeerError
-            A process did not come to its end in time.
+            A process did not come to its end in time, or failed.
         """
         answers = [f"{_LAST}/{rank}" for rank in range(1, self.size)]
         if self.leads:
             self.store.set(_LAST, "")
         ends = time.monotonic() + patience.total_seconds()
         while not self.store.check(answers if self.leads else [_LAST]):  # not store.wait: no signal would end it
+            if self.store.check([_FAILED]):
+                raise PeerError("training: another process failed after its last step; its own message says why.")
             if time.monotonic() > ends:
                 raise PeerError(f"training: {_NO_ANSWER} (it hangs after its last step).")
             time.sleep(0.05)
@@ -282,6 +285,10 @@ def joined(place: Place | None, device: torch.device, limit_s: float | None) -> 
             yield world
         except Interrupted:  # rank 0 has saved, and the others end well
             world.leave(patience)
+            raise
+        except Exception:
+            with suppress(RuntimeError):  # the store may be gone with rank 0
+                store.set(_FAILED, "")  # so that nobody waits for this process to end
             raise
         world.leave(patience)
     except RuntimeError as error:

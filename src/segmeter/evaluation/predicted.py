@@ -23,7 +23,7 @@ from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Sample
-from segmeter.distributed.batches import BatchOf, Part, split_passes
+from segmeter.distributed.batches import Part
 from segmeter.evaluation.drive import drive
 from segmeter.evaluation.large import large_cases, split_parts
 from segmeter.evaluation.manifest import Entry, Manifest
@@ -66,7 +66,7 @@ class CaseRun:
     resume
         Whether to continue the run in `folder`.
     batches
-        The batch of each case of a shard in the whole run, from `take_batches`; None groups cases as they come.
+        The batch of each case of a shard in the whole run, by number; None groups cases as they come.
     """
 
     predictor: Predictor
@@ -76,7 +76,7 @@ class CaseRun:
     folder: Path
     identity: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
-    batches: Sequence[BatchOf] | None = None
+    batches: Sequence[int] | None = None
 
     def writer(self) -> Writer:
         """Build the writer of the files of these cases."""
@@ -91,9 +91,8 @@ class CaseRun:
                 volume = self.dataset.open_volume(index)
                 yield predict_volume(self.predictor, volume, probs=probs, probs_dtype=probs_dtype, loss=loss)
             return
-        size = self.predictor.config.batch_size
-        for part in [cases] if self.batches is None else split_passes(self.batches, cases, size):
-            yield from self.predictor.predict(Part(self.dataset, part), probs=probs, probs_dtype=probs_dtype, loss=loss)
+        batches, part = self.batches and self.batches[cases.start : cases.stop], Part(self.dataset, cases)
+        yield from self.predictor.predict(part, batches=batches, probs=probs, probs_dtype=probs_dtype, loss=loss)
 
 
 def run_cases(

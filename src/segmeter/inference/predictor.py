@@ -105,6 +105,7 @@ class Predictor:
         self,
         samples: Indexed[Sample],
         *,
+        batches: Sequence[int] | None = None,
         probs: bool = False,
         probs_dtype: ProbsDtype = "float32",
         loss: Loss | None = None,
@@ -117,6 +118,9 @@ class Predictor:
         ----------
         samples
             A data set or a list. About three times `batch_size` of its samples are in memory at a time.
+        batches
+            The number of each sample's batch, so that a part of a run is predicted in the batches of the whole; None
+            groups the samples as they come.
         probs
             Whether probabilities are kept.
         probs_dtype
@@ -138,10 +142,10 @@ class Predictor:
             yielded.
         """
         size = self.config.batch_size
-        groups = same_shape_groups(read_ahead(samples, 2 * size, stages=self.stages), size)
+        groups = same_shape_groups(read_ahead(samples, 2 * size, stages=self.stages), size, batches)
         outbox = self._outbox(probs_dtype if probs else None)
-        batches = (self._send(outbox, group, loss) for group in groups)
-        for batch in one_behind(batches) if outbox.overlaps else batches:
+        sent = (self._send(outbox, group, loss) for group in groups)
+        for batch in one_behind(sent) if outbox.overlaps else sent:
             yield from batch
         self._passes.settle()
 

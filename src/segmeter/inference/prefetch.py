@@ -33,20 +33,25 @@ def read_ahead(samples: Indexed[Item], count: int, *, stages: Stages) -> Iterato
     yield from map_in_threads(read, range(len(samples)), threads=_THREADS, ahead=count, name="read")
 
 
-def same_shape_groups(samples: Iterable[Sample], size: int) -> Iterator[Sequence[Sample]]:
+def same_shape_groups(
+    samples: Iterable[Sample], size: int, batches: Sequence[int] | None = None
+) -> Iterator[Sequence[Sample]]:
     """Group consecutive samples whose images have one shape and dtype, at most `size` of them.
 
-    If reading the next sample fails, the samples before it come first, and then the error.
+    If `batches` has a number for each sample, those of a group share it too. If reading the next sample fails, the
+    samples before it come first, and then the error.
     """
-    group: list[Sample] = []
-    for sample in _or_error(samples):
-        kind = None if isinstance(sample, Exception) else (sample.image.shape, sample.image.dtype)
-        if group and (len(group) == size or kind != (group[0].image.shape, group[0].image.dtype)):
+    group, last = list[Sample](), None
+    for index, sample in enumerate(_or_error(samples)):
+        number = 0 if batches is None or isinstance(sample, Exception) else batches[index]
+        kind = None if isinstance(sample, Exception) else (sample.image.shape, sample.image.dtype, number)
+        if group and (len(group) == size or kind != last):
             yield group
             group = []
         if isinstance(sample, Exception):
             raise sample
         group.append(sample)
+        last = kind
     if group:
         yield group
 

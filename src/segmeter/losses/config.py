@@ -52,8 +52,8 @@ class FocalConfig(WeightedLossConfig):
     """The divisor of the sum over pixels: "valid" pixels, "elements" (valid pixels times channels), "positives"
     (not multiclass), or a number."""
     backend: Backend = "auto"
-    """The implementation; all agree. "numba" runs on the CPU only and takes no label smoothing,
-    "triton" on CUDA only; "reference" is an older name of "torch"."""
+    """The implementation; all agree. "numba" runs on the CPU only, "triton" on CUDA only, and neither takes label
+    smoothing; "reference" is an older name of "torch"."""
 
 
 @LOSSES.register("cross_entropy", builder="segmeter.losses.focal:build_focal")

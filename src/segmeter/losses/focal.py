@@ -134,9 +134,9 @@ def focal_loss(
         of valid elements with target 1, or the sum of a soft target (Lin et al.; not for multiclass). Where one of
         these is 0 the sum is left as it is. Or a number > 0.
     backend
-        "auto" or a forced one: "torch", "numba" (CPU, no smoothing) or "triton" (CUDA). They agree to rounding, but for
-        "torch" with a softmax, which loses digits where p is within 1e-5 of 1. torch.compile always takes "torch". Only
-        "torch" has a second derivative. "reference" is an older name of "torch".
+        "auto" or a forced one: "torch", "numba" (CPU) or "triton" (CUDA). They agree to rounding, but for "torch" with
+        a softmax, which loses digits where p is within 1e-5 of 1. torch.compile always takes "torch". Only "torch"
+        takes label smoothing and ``reduction="none"``, and has a second derivative. "reference" is an older name of it.
 
     Returns
     -------
@@ -216,22 +216,24 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOpt
     if not takes(backend, logits, target, options):
         given = f"{logits.dtype} logits and {target.dtype} target on {logits.device}"
         rules = {
-            "numba": "'numba' with logits of at most 32 bits and an integer target on the CPU, without smoothing",
+            "numba": "'numba' with logits of at most 32 bits and an integer target on the CPU",
             "triton": "'triton' with floating logits of at most 1024 channels and an integer target on CUDA",
         }
-        raise InputError(expected("focal_loss", "backend", rules[backend], given, 'Use backend="auto".'))
+        rule = f'{rules[backend]}, without label_smoothing or reduction="none"'
+        raise InputError(expected("focal_loss", "backend", rule, given, 'Use backend="auto".'))
     return backend
 
 
 def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions) -> bool:
-    """Whether a backend takes these; the compiled ones need hard labels and floats of at most 32 bits."""
-    kernels = target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
+    """Whether a backend takes these. The compiled ones sum over hard labels and logits of at most 32 bits."""
+    if backend not in ("numba", "triton"):
+        return True
+    summed = not options.elementwise and not options.label_smoothing
+    kernels = summed and target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
     if backend == "numba":
-        return kernels and logits.device.type == "cpu" and not options.label_smoothing
-    if backend == "triton":
-        fits = logits.device.type == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
-        return kernels and fits and has_triton()
-    return True
+        return kernels and logits.device.type == "cpu"
+    fits = logits.device.type == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
+    return kernels and fits and has_triton()
 
 
 class _Fused(torch.autograd.Function):

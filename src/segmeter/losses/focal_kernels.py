@@ -16,7 +16,7 @@ PAD = 16  # added to each row, so that rows of a power of two do not all fall in
 
 # numba widens a bare Python number to 64 bits, which would halve the vectors.
 f32, i32 = np.float32, np.int32
-ZERO, HALF, ONE, TWO, THREE, LARGEST = f32(0), f32(0.5), f32(1), f32(2), f32(3), np.finfo(np.float32).max
+ZERO, HALF, ONE, TWO, LARGEST = f32(0), f32(0.5), f32(1), f32(2), np.finfo(np.float32).max
 LOG2E, LN2_HIGH, LN2_LOW = f32(1.4426950408889634), f32(0.693359375), f32(-2.12194440e-4)
 # ROUNDER is 1.5 * 2^23: adding it rounds to an integer, which then lies in the low bits
 ROUNDER, ROUNDER_BITS = f32(12582912.0), i32(0x4B400000 - 127)
@@ -36,14 +36,14 @@ U7, U8, U9 = f32(-0.057064201682806015), f32(0.019907161593437195), f32(-0.00325
 class Job(NamedTuple):
     """One call: addresses in torch's memory, sizes, strides in elements, and which blocks to do.
 
-    `gradient` is 0 where sums are wanted: three float64 per block at `sums`. `losses` has one value per element with
-    `elementwise`, and is the incoming gradient where there is a `gradient`. `width` is a label's size in bytes, 1 or 4.
+    `gradient` is 0 where sums are wanted: three float64 per block at `sums`. `scale` is the incoming gradient, one
+    float32. `width` is a label's size in bytes, 1 or 4.
     """
 
     logits: int
     target: int
     weights: int
-    losses: int
+    scale: int
     sums: int
     gradient: int
     strides: tuple[int, int, int]
@@ -56,7 +56,6 @@ class Job(NamedTuple):
     block: int
     first: int
     last: int
-    elementwise: int
     gamma: Any
     negative: Any
     positive: Any
@@ -122,19 +121,13 @@ def log1p_unit(x: Any) -> Any:
 
 @fused_part
 def power(base: Any, gamma: Any, count: Any, out: Any) -> None:
-    """base^gamma for 0 <= base <= 1, by multiplication where gamma is 0, 1, 2 or 3; 0^0 = 1."""
+    """base^gamma for 0 <= base <= 1, by multiplication where gamma is 0 or 2, as it mostly is; 0^0 = 1."""
     if gamma == ZERO:
         for p in range(count):
             out[p] = ONE
-    elif gamma == ONE:
-        for p in range(count):
-            out[p] = base[p]
     elif gamma == TWO:
         for p in range(count):
             out[p] = base[p] * base[p]
-    elif gamma == THREE:
-        for p in range(count):
-            out[p] = base[p] * base[p] * base[p]
     else:
         for p in range(count):
             out[p] = ZERO if base[p] == ZERO else exp(gamma * log(base[p]))
@@ -193,36 +186,18 @@ def read_classes(job: Any, start: Any, count: Any, classes: Any) -> None:
             classes[p] = class_of(wide[p], ignore, labels)
 
 
-@fused_part
-def read_scale(job: Any, start: Any, count: Any, scale: Any) -> None:
-    """Read the incoming gradient: one per element from `start` on, or one for all."""
-    if job.elementwise:
-        arriving = carray(pointer(job.losses + 4 * start), 1, np.float32)
-        for p in range(count):
-            scale[p] = arriving[p]
-    else:
-        alone = carray(pointer(job.losses), 1, np.float32)[0]
-        for p in range(count):
-            scale[p] = alone
-
-
 @fused_sums_part
-def store_sums(job: Any, block: Any, start: Any, count: Any, losses: Any, weights: Any, classes: Any) -> None:
+def store_sums(job: Any, block: Any, count: Any, losses: Any, weights: Any, classes: Any) -> None:
     """Add the losses, weights and bad labels of one row to its block, in float64; excluded elements are 0."""
     sums = carray(pointer(job.sums + 24 * block), 3, np.float64)
     total, weight, bad = 0.0, 0.0, i32(0)
     for p in range(count):
-        losses[p] = losses[p] if classes[p] >= i32(0) else ZERO
-        total += np.float64(losses[p])
+        total += np.float64(losses[p] if classes[p] >= i32(0) else ZERO)
         weight += np.float64(weights[p])
         bad += i32(classes[p] < i32(-1))
     sums[0] += total
     sums[1] += weight
     sums[2] += bad
-    if job.elementwise:
-        kept = carray(pointer(job.losses + 4 * start), 1, np.float32)
-        for p in range(count):
-            kept[p] = losses[p]
 
 
 @fused_part
@@ -276,31 +251,31 @@ def softmax_slopes(
 def softmax(job: Any) -> None:
     """Sum the losses of the job's blocks, or write their gradient, for one softmax over all channels."""
     rows = np.empty((job.channels, job.block + PAD), np.float32)
-    lines = np.empty((8, job.block + PAD), np.float32)
+    lines = np.empty((7, job.block + PAD), np.float32)
     classes = np.empty(job.block + PAD, np.int32)
     table = carray(pointer(job.weights), job.channels, np.float32)
     others, hot, delta, nll = lines[0], lines[1], lines[2], lines[3]
-    q, raised, weights, scale = lines[4], lines[5], lines[6], lines[7]
+    q, raised, weights = lines[4], lines[5], lines[6]
     per_image = (job.pixels + job.block - 1) // job.block
     for block in range(job.first, job.last):
         image, start = block // per_image, block % per_image * job.block
-        count, element = min(job.block, job.pixels - start), image * job.pixels + start
+        count = min(job.block, job.pixels - start)
         read_rows(job, image, start, count, rows)
-        read_classes(job, element, count, classes)
+        read_classes(job, image * job.pixels + start, count, classes)
         for p in range(count):
             weights[p] = table[classes[p]] if classes[p] >= i32(0) else ZERO
         split_softmax(rows, classes, count, others, hot, delta, nll, q, raised)
         power(q, job.gamma, count, raised)
         if job.gradient:
-            read_scale(job, element, count, scale)
+            arriving = carray(pointer(job.scale), 1, np.float32)[0]
             for p in range(count):
-                scale[p] *= weights[p]
-            softmax_slopes(rows, classes, job.gamma, count, others, hot, delta, nll, q, raised, scale)
+                weights[p] *= arriving
+            softmax_slopes(rows, classes, job.gamma, count, others, hot, delta, nll, q, raised, weights)
             write_rows(job, image, start, count, rows)
         else:
             for p in range(count):
                 nll[p] *= raised[p] * weights[p]
-            store_sums(job, block, element, count, nll, weights, classes)
+            store_sums(job, block, count, nll, weights, classes)
 
 
 @fused_part
@@ -322,29 +297,29 @@ def sigmoid(job: Any) -> None:
     rows = np.empty((job.channels, job.block + PAD), np.float32)
     lines = np.empty((5, job.block + PAD), np.float32)
     classes = np.empty(job.block + PAD, np.int32)
-    prob, q, nll, raised, scale = lines[0], lines[1], lines[2], lines[3], lines[4]
+    prob, q, nll, raised, valid = lines[0], lines[1], lines[2], lines[3], lines[4]
     per_image = (job.pixels + job.block - 1) // job.block
     for block in range(job.first, job.last):
         image, start = block // per_image, block % per_image * job.block
         count = min(job.block, job.pixels - start)
         read_rows(job, image, start, count, rows)
         for k in range(job.channels):
-            row, element = rows[k], (image * job.channels + k) * job.pixels + start
-            read_classes(job, element, count, classes)
+            row = rows[k]
+            read_classes(job, (image * job.channels + k) * job.pixels + start, count, classes)
             split_sigmoid(row, classes, count, prob, q, nll)
             power(q, job.gamma, count, raised)
             for p in range(count):
                 raised[p] *= job.positive if classes[p] == i32(1) else job.negative
             if job.gradient:
-                read_scale(job, element, count, scale)
+                arriving = carray(pointer(job.scale), 1, np.float32)[0]
                 for p in range(count):
                     slope = -raised[p] * (q[p] + job.gamma * prob[p] * nll[p])
-                    slope = scale[p] * (slope if classes[p] == i32(1) else -slope)
+                    slope = arriving * (slope if classes[p] == i32(1) else -slope)
                     row[p] = slope if classes[p] >= i32(0) else ZERO
             else:
                 for p in range(count):
                     nll[p] *= raised[p]
-                    scale[p] = ONE if classes[p] >= i32(0) else ZERO
-                store_sums(job, block, element, count, nll, scale, classes)
+                    valid[p] = ONE if classes[p] >= i32(0) else ZERO
+                store_sums(job, block, count, nll, valid, classes)
         if job.gradient:
             write_rows(job, image, start, count, rows)

@@ -25,10 +25,7 @@ INT32 = 2**31 - 1
 
 
 def compute(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    options: FocalOptions,
-    scale: torch.Tensor | None = None,
+    logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, scale: torch.Tensor | None = None
 ) -> list[torch.Tensor]:
     """Compute the total, the weight and the bad labels; with `scale`, the gradient of the total times `scale`.
 
@@ -38,7 +35,7 @@ def compute(
     target
         Labels, (B, N...) for softmax and (B, K, N...) for sigmoid.
     scale
-        The incoming gradient, 0-d, or one per element with ``reduction="none"``.
+        The incoming gradient, 0-d.
     """
     spaced, step = with_pixel_stride(logits)
     channels, pixels = logits.shape[1], logits[0, 0].numel() if logits.shape[0] else 0
@@ -49,19 +46,16 @@ def compute(
     block = max(16, min(MOST_PIXELS, BLOCK_FLOATS // channels // 16 * 16))
     blocks = logits.shape[0] * -(-pixels // block)
     sums = torch.zeros(blocks, 3, dtype=torch.float64)
-    if scale is None:
-        shape = (logits[:, 0] if options.softmax else logits).shape if options.elementwise else ()
-        result, gradient, distance = torch.empty(()), None, 0
-        losses = torch.empty(shape, dtype=torch.float32)
-    else:
+    result = gradient = None
+    arriving, distance = torch.ones(()) if scale is None else scale.float(), 0
+    if scale is not None:
         result = torch.empty_like(logits)  # dense, so it has strides of its own where the logits are a view
         gradient, distance = with_pixel_stride(result)
-        losses = scale.float().contiguous()
     job = Job(
         logits=spaced.data_ptr(),
         target=narrow.data_ptr(),
         weights=weights.data_ptr(),
-        losses=losses.data_ptr(),
+        scale=arriving.data_ptr(),
         sums=sums.data_ptr(),
         gradient=0 if gradient is None else gradient.data_ptr(),
         strides=(spaced.stride(0), spaced.stride(1), step),
@@ -74,7 +68,6 @@ def compute(
         block=block,
         first=0,
         last=blocks,
-        elementwise=int(options.elementwise),
         gamma=np.float32(options.gamma),
         negative=np.float32(negative),
         positive=np.float32(positive),
@@ -83,7 +76,7 @@ def compute(
     pieces = 1 if threads == 1 else min(blocks, threads * PIECES)
     edges, kernel = [blocks * i // pieces for i in range(pieces + 1)], softmax if options.softmax else sigmoid
     run_parts([partial(kernel, job._replace(first=first, last=last)) for first, last in pairwise(edges)], threads)
-    if gradient is not None:
+    if result is not None and gradient is not None:
         return [result if gradient is result else result.copy_(gradient)]
     total, weight, bad = (math.fsum(column) for column in sums.T.tolist())  # the same for any number of threads
-    return [losses if options.elementwise else torch.tensor(total), torch.tensor(weight), torch.tensor(int(bad))]
+    return [torch.tensor(total), torch.tensor(weight), torch.tensor(int(bad))]

@@ -21,37 +21,28 @@ LARGEST = tl.constexpr(3.4028234663852886e38)
 
 
 def compute(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    options: FocalOptions,
-    scale: torch.Tensor | None = None,
+    logits: torch.Tensor, target: torch.Tensor, options: FocalOptions, scale: torch.Tensor | None = None
 ) -> list[torch.Tensor]:
     """Compute what `focal_numba.compute` does, for floating logits of at most 32 bits on CUDA."""
     spaced, step = with_pixel_stride(logits)
     channels, pixels, weights = logits.shape[1], logits[0, 0].numel(), options.class_weights
     (blocks, images), sides = tiles(channels, pixels, logits.shape[0])
     sums = torch.empty((blocks * images, 3), dtype=torch.float32, device=logits.device)
-    if scale is None:
-        shape = (logits[:, 0] if options.softmax else logits).shape if options.elementwise else ()
-        losses = torch.empty(shape, dtype=torch.float32, device=logits.device)
-        result, gradient, strides = losses, losses, (0, 0, 0)
-    else:
-        losses = scale.float().contiguous()
+    result, gradient, strides = sums, sums, (0, 0, 0)
+    if scale is not None:
         result = torch.empty_like(logits)  # dense, so it has strides of its own where the logits are a view
         gradient, distance = with_pixel_stride(result)
         strides = (gradient.stride(0), gradient.stride(1), distance)
     with torch.cuda.device_of(logits):  # Triton takes the current device, which `cuda:1` need not be
         focal[(blocks, images)](
-            *(spaced, target.contiguous(), weights, losses, sums, gradient, channels, pixels),
-            *(*spaced.stride()[:2], step, *strides, 0 if options.ignore_index is None else options.ignore_index),
-            *(options.label_smoothing, *options.target_weights),
+            *(spaced, target.contiguous(), weights, sums if scale is None else scale.float(), sums, gradient),
+            *(channels, pixels, *spaced.stride()[:2], step, *strides),
+            *(0 if options.ignore_index is None else options.ignore_index, *options.target_weights),
             GAMMA=options.gamma,
             SOFTMAX=options.softmax,
             BACKWARD=scale is not None,
-            SMOOTH=options.label_smoothing > 0,
             HAS_IGNORE=options.ignore_index is not None,
             HAS_WEIGHTS=weights is not None,
-            ELEMENTWISE=options.elementwise,
             num_warps=8,
             enable_fp_fusion=True,
             **sides,
@@ -59,7 +50,7 @@ def compute(
     if scale is not None:
         return [result if gradient is result else result.copy_(gradient)]
     whole = sums.sum(0, dtype=torch.float64)
-    return [losses if options.elementwise else whole[0].float(), whole[1].float(), whole[2].long()]
+    return [whole[0].float(), whole[1].float(), whole[2].long()]
 
 
 def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dict[str, int]]:
@@ -81,8 +72,6 @@ def power(q, GAMMA: tl.constexpr):
     """q^gamma for 0 <= q <= 1; 0^0 = 1."""
     if GAMMA == 0.0:
         return tl.where(q >= 0.0, 1.0, q)
-    if GAMMA == 1.0:
-        return q
     if GAMMA == 2.0:
         return q * q
     least = 1.2e-38  # below the normal float32 numbers Triton 3.6 would compute in float64
@@ -90,83 +79,49 @@ def power(q, GAMMA: tl.constexpr):
 
 
 @triton.jit
-def slope_of(nll, q, prob, GAMMA: tl.constexpr):
-    """Compute ``q^gamma (1 + gamma p nll / q)``, where nll / q tends to 1."""
-    ratio = tl.where(q > 0.0, tl.minimum(nll, LARGEST) / tl.where(q > 0.0, q, 1.0), 1.0)
-    return power(q, GAMMA) * (1.0 + GAMMA * prob * ratio)
-
-
-@triton.jit
-def softmax_terms(
-    x, labels, k, channels, weight, weights, smoothing, GAMMA: tl.constexpr, SMOOTH: tl.constexpr,
-    HAS_WEIGHTS: tl.constexpr, BACKWARD: tl.constexpr,
-):  # fmt: skip
-    """The loss [P, 1], or its slopes [P, K]; the sum of e leaves out one class, so that nothing cancels."""
+def softmax_terms(x, labels, k, channels, weight, GAMMA: tl.constexpr, BACKWARD: tl.constexpr):
+    """The loss [P, 1], or its slopes [P, K]; the sum of e leaves out the class, so that nothing cancels."""
     x = tl.where(k < channels, x, float("-inf"))
     delta = x - tl.max(x, axis=1, keep_dims=True)
-    e = tl.exp(delta)
+    e, own = tl.exp(delta), k == labels
+    others = tl.sum(tl.where(own, 0.0, e), axis=1, keep_dims=True)
+    hot = tl.sum(tl.where(own, e, 0.0), axis=1, keep_dims=True)
+    nll = log1p(others + (hot - 1.0)) - tl.sum(tl.where(own, delta, 0.0), axis=1, keep_dims=True)
+    q = others / (others + hot)
     # one return: Triton compares the types of all of them, also of those that are not reached
-    if SMOOTH:
-        others = tl.sum(tl.where(k == tl.argmax(x, axis=1)[:, None], 0.0, e), axis=1, keep_dims=True)
-        nll = tl.where(k < channels, log1p(others) - delta, 0.0)
-        q, prob = (others + (1.0 - e)) / (1.0 + others), e / (1.0 + others)
-        mixed = smoothing / channels + tl.where(k == labels, 1.0 - smoothing, 0.0)
-        if HAS_WEIGHTS:
-            mixed = mixed * tl.load(weights + k, mask=k < channels, other=0.0)
-        mixed = tl.where(k < channels, mixed, 0.0)
-        if BACKWARD:
-            slopes = mixed * slope_of(nll, q, prob, GAMMA)
-            found = prob * (tl.sum(slopes, axis=1, keep_dims=True) - slopes) - slopes * q
-        else:
-            found = tl.sum(mixed * power(q, GAMMA) * nll, axis=1, keep_dims=True)
+    if BACKWARD:
+        ratio = tl.where(q > 0.0, tl.minimum(nll, LARGEST) / tl.where(q > 0.0, q, 1.0), 1.0)  # tends to 1
+        share = weight * (power(q, GAMMA) * (1.0 + GAMMA * (hot / (others + hot)) * ratio))
+        found = tl.where(own, -(share * q), e * (share / (others + hot)))
     else:
-        own = k == labels
-        others = tl.sum(tl.where(own, 0.0, e), axis=1, keep_dims=True)
-        hot = tl.sum(tl.where(own, e, 0.0), axis=1, keep_dims=True)
-        nll = log1p(others + (hot - 1.0)) - tl.sum(tl.where(own, delta, 0.0), axis=1, keep_dims=True)
-        q = others / (others + hot)
-        if BACKWARD:
-            share = weight * slope_of(nll, q, hot / (others + hot), GAMMA)
-            found = tl.where(own, -(share * q), e * (share / (others + hot)))
-        else:
-            found = weight * power(q, GAMMA) * nll
+        found = weight * power(q, GAMMA) * nll
     return found
 
 
 @triton.jit
-def sigmoid_terms(
-    x, labels, negative, positive, smoothing, GAMMA: tl.constexpr, SMOOTH: tl.constexpr, BACKWARD: tl.constexpr
-):
+def sigmoid_terms(x, labels, negative, positive, GAMMA: tl.constexpr, BACKWARD: tl.constexpr):
     """The loss of each element, or its slope; p, q and their logarithms need no subtraction."""
     hot = labels == 1
     z = tl.where(hot, x, -x)
     e = tl.exp(-tl.abs(z))
     large = 1.0 / (1.0 + e)
-    tail = log1p(e)
     up = z >= 0.0
     prob, q = tl.where(up, large, e * large), tl.where(up, e * large, large)
-    nll, other_nll = tail + tl.where(up, 0.0, -z), tail + tl.where(up, z, 0.0)
-    weight, other_weight = tl.where(hot, positive, negative), tl.where(hot, negative, positive)
+    nll = log1p(e) + tl.where(up, 0.0, -z)
+    raised = tl.where(hot, positive, negative) * power(q, GAMMA)
     if BACKWARD:
-        slope = -weight * power(q, GAMMA) * (q + GAMMA * prob * nll)
-        if SMOOTH:
-            other = other_weight * power(prob, GAMMA) * (prob + GAMMA * q * other_nll)
-            slope = (1.0 - smoothing / 2) * slope + smoothing / 2 * other
+        slope = -raised * (q + GAMMA * prob * nll)
         return tl.where(hot, slope, -slope)
-    loss = weight * power(q, GAMMA) * nll
-    if SMOOTH:
-        loss = (1.0 - smoothing / 2) * loss + smoothing / 2 * other_weight * power(prob, GAMMA) * other_nll
-    return loss
+    return raised * nll
 
 
 @triton.jit
 def focal(
-    logits, target, weights, losses, sums, gradient, channels, pixels, s_image, s_channel, s_pixel, g_image, g_channel,
-    g_pixel, ignore, smoothing, negative, positive, GAMMA: tl.constexpr, SOFTMAX: tl.constexpr, BACKWARD: tl.constexpr,
-    SMOOTH: tl.constexpr, HAS_IGNORE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, ELEMENTWISE: tl.constexpr,
-    BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr,
+    logits, target, weights, scale, sums, gradient, channels, pixels, s_image, s_channel, s_pixel, g_image, g_channel,
+    g_pixel, ignore, negative, positive, GAMMA: tl.constexpr, SOFTMAX: tl.constexpr, BACKWARD: tl.constexpr,
+    HAS_IGNORE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Sum loss, weight and bad labels of a tile, or write its gradient; `losses` is then the incoming gradient."""
+    """Sum loss, weight and bad labels of a tile, or write its gradient; `scale` is then the incoming gradient."""
     image = tl.program_id(1).to(tl.int64)
     p = (tl.program_id(0).to(tl.int64) * BLOCK_P + tl.arange(0, BLOCK_P))[:, None]
     k = tl.arange(0, BLOCK_K)[None, :]
@@ -189,18 +144,15 @@ def focal(
     if HAS_WEIGHTS:
         weight = tl.load(weights + labels, mask=counted, other=0.0)
     if SOFTMAX:
-        found = softmax_terms(x, labels, k, channels, weight, weights, smoothing, GAMMA, SMOOTH, HAS_WEIGHTS, BACKWARD)
+        found = softmax_terms(x, labels, k, channels, weight, GAMMA, BACKWARD)
     else:
-        found = sigmoid_terms(x, labels, negative, positive, smoothing, GAMMA, SMOOTH, BACKWARD)
+        found = sigmoid_terms(x, labels, negative, positive, GAMMA, BACKWARD)
     if BACKWARD:
-        scale = tl.load(losses + element, mask=counted, other=0.0) if ELEMENTWISE else tl.load(losses)
+        slopes = tl.where(counted, tl.load(scale) * found, 0.0)
         places = image * g_image + p * g_pixel + k.to(tl.int64) * g_channel
-        tl.store(gradient + places, tl.where(counted, scale * found, 0.0).to(gradient.dtype.element_ty), mask=kept)
+        tl.store(gradient + places, slopes.to(gradient.dtype.element_ty), mask=kept)
     else:
-        loss = tl.where(counted, found, 0.0)
-        if ELEMENTWISE:
-            tl.store(losses + element, loss, mask=inside)
         place = sums + 3 * (image * tl.num_programs(0) + tl.program_id(0))
-        tl.store(place, tl.sum(loss))
+        tl.store(place, tl.sum(tl.where(counted, found, 0.0)))
         tl.store(place + 1, tl.sum(weight))
         tl.store(place + 2, tl.sum((valid & ~known).to(tl.float32)))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -187,10 +186,9 @@ def profiled(folder: Path, steps: int) -> Iterator[Callable[[], None]]:
         order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
         table = found.key_averages().table(sort_by=order, row_limit=_ROWS, max_name_column_width=60)
         remove(folder / FOLDER)  # left by a run that was stopped and resumed
-        with TemporaryDirectory() as place, fresh_folder(folder / FOLDER) as fresh:
-            found.export_chrome_trace(str(Path(place) / TRACE))
+        with fresh_folder(folder / FOLDER) as fresh:
+            found.export_chrome_trace(str(fresh / TRACE))
             write_bytes(fresh / TABLE, f"{table}\n".encode())
-            write_bytes(fresh / TRACE, (Path(place) / TRACE).read_bytes())
 
     with profile(activities=kinds, schedule=plan, on_trace_ready=write) as recorder:
         yield recorder.step

@@ -288,8 +288,6 @@ class LoggerConfig(Config, title="logger"):
 
     name: str
     """The registered name of the logger."""
-    csv: bool = False
-    """Write train.csv and val.csv too, into the run's folder, when the training ends."""
     also: tuple[str, ...] = ()
     """More loggers, each with its default values: [tensorboard]. `logger=[wandb,tensorboard]` is short for it."""
 

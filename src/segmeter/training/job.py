@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from segmeter.checks import Problems, collecting, some
 from segmeter.classes import ClassSpec
@@ -23,7 +21,7 @@ from segmeter.postprocess.config import StepConfig
 from segmeter.provenance import flatten
 from segmeter.records import MOST_OF_CASES, read_json
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
-from segmeter.training.data.batches import BatchSource, Draws
+from segmeter.training.data.batches import Augmentation, BatchSource
 from segmeter.training.data.cases import Cases
 from segmeter.training.optimizers import check_freezing
 
@@ -39,14 +37,6 @@ FREE = (
 DrawCase = Callable[[Prediction, Path], Path]  # draws a validated case into a folder, and returns the picture
 # draws a batch: images (B, H, W, C), targets (B, H, W) or (B, K, H, W), case ids, and the folder of the picture
 DrawBatch = Callable[[NDArray[Any], NDArray[Any], Sequence[str], Path], Path]
-
-
-class Augmentation(Protocol):
-    """Changes a batch on its device. All draws are made on the host, from seed, epoch and index alone."""
-
-    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws: ...
-
-    def __call__(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +260,7 @@ def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
     if changed:
         lines = [f"resume: `{key}` was {before.get(key)!r} and is {now.get(key)!r} now." for key in changed]
         if {"data.train_cases", "data.val_cases"} & set(changed):
-            lines += name_changes(job.folder, job.data)
+            lines.append(name_changes(job.folder, job.data))
         remedy = "Start a new run (resume=null), put the values back, or let these keys change with"
         keys = ",".join((*allowed, *changed))
         raise ConfigError([*lines, f"resume: this is another training. {remedy} 'allow_changes=[{keys}]'."])
@@ -291,22 +281,14 @@ def write_contents(folder: Path, data: TrainData) -> None:
     write_json(folder / CONTENTS, _contents(data))
 
 
-def name_changes(folder: Path, data: TrainData) -> list[str]:
-    """Name the files that are new, gone or changed since the run began, one line for each kind.
+def name_changes(folder: Path, data: TrainData) -> str:
+    """Name the files that are new, gone or changed since the run began.
 
     This only finds names. The fingerprint in the checkpoint decides whether anything changed.
     """
     try:
         before = read_json(folder / CONTENTS, dict[str, dict[str, str]], most=MOST_OF_CASES)
     except (OSError, InputError):
-        return [f"resume: {folder / CONTENTS}, which could name the files that changed, can't be read."]
-    lines, after = [], _contents(data)
-    for split in ("train", "val"):
-        old, new = before.get(split, {}), after.get(split, {})
-        found = {
-            "with another content": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
-            "that are gone": sorted(old.keys() - new.keys()),
-            "that are new": sorted(new.keys() - old.keys()),
-        }
-        lines += [f"resume: data, {split}: files {what} ({some(names)})." for what, names in found.items() if names]
-    return lines
+        return f"resume: {folder / CONTENTS}, which could name the files that changed, can't be read."
+    was, now = (flatten(contents, separator="/").items() for contents in (before, _contents(data)))
+    return f"resume: files that are new, gone or changed ({some({name for name, _ in was ^ now})})."

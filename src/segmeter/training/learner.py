@@ -1,15 +1,14 @@
 """Everything that changes while learning: weights, their average, the optimizer, the loss scale and random generators.
 
-`trainer.update` takes the steps; this module builds the parts that it uses, saves them and puts them back.
+`step.update` takes the steps; this module builds the parts that it uses, saves them and puts them back.
 """
 
 import copy
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
-from torch.profiler import record_function
 
-from segmeter.bridge.arrays import to_numpy, to_torch
-from segmeter.distributed.ranks import ALONE, Averaged, World
+from segmeter.distributed.ranks import Averaged
 from segmeter.inference.config import Precision
 from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.additive import AdditiveLoss, CoreLoss, additive
+from segmeter.losses.additive import CoreLoss, additive
 from segmeter.models.checkpoints.checkpoint import Checkpoint
 from segmeter.models.checkpoints.manifest import WEIGHTS
 from segmeter.models.checkpoints.weights import load_tensors
@@ -32,8 +29,7 @@ from segmeter.models.segmenter import AtNetworkSize
 from segmeter.training.checkpointing import load_weights
 from segmeter.training.clock import Limits
 from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
-from segmeter.training.data.batches import Batch, resized
-from segmeter.training.job import Augmentation, TrainJob
+from segmeter.training.job import TrainJob
 from segmeter.training.optimizers import Freezing, set_lr
 
 # Shorter runs do not win back the minute or so that it takes to compile both passes of a U-Net
@@ -41,48 +37,6 @@ AUTO_COMPILE_STEPS = 2000
 AUTO_COMPILE_SECONDS = 600.0
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """The parts that one update of the weights needs.
-
-    Parameters
-    ----------
-    forward
-        Image -> logits: the segmenter, compiled or not; `Averaged` if processes train together.
-    loss
-        Its sums and denominators add up over the batches of a step.
-    scaler
-        Scales the loss in float16; None in other precisions.
-    """
-
-    forward: Callable[[Tensor], Tensor]
-    loss: AdditiveLoss
-    optimizer: Optimizer
-    scaler: GradScaler | None
-    augment: Augmentation | None
-    config: TrainingConfig
-    device: torch.device
-
-    @property
-    def world(self) -> World:
-        """The processes that take each step together."""
-        return self.forward.world if isinstance(self.forward, Averaged) else ALONE
-
-    def gathering(self, image: Tensor, *, last: bool) -> AbstractContextManager[None]:
-        """Average the gradients over processes in the last backward pass of a step."""
-        return self.forward.gathering(image, last=last) if isinstance(self.forward, Averaged) else nullcontext()
-
-    @record_function("segmeter.augment")
-    def augmented(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Image and target of a batch as the forward pass takes them, the same ones on every call."""
-        image, target = resized(batch)
-        if self.augment is None:
-            return image, target
-        assert batch.draws is not None  # `open_batches` draws wherever there is an augmentation
-        with torch.no_grad():
-            return self.augment(image, target, batch.draws)
 
 
 class Average:
@@ -121,12 +75,14 @@ class Average:
 class Learner:
     """The parts of a job on their device.
 
-    `published` is the segmenter that is validated and saved: the average if there is one.
+    `published` is the segmenter that is validated and saved: the average if there is one. `loss` is the one that trains
+    it; its sums and denominators add up over the batches of a step. `scaler` scales it in float16, and is None in other
+    precisions.
     """
 
     def __init__(self, job: TrainJob, device: torch.device, limits: Limits) -> None:
         settings, config = job.settings, job.settings.training
-        self.device, self.world, self.seed = device, job.world, config.seed
+        self.device, self.world, self.config, self.augment = device, job.world, config, job.data.augment
         self.segmenter = job.model.segmenter.to(device).train()
         self.published = copy.deepcopy(self.segmenter).requires_grad_(False) if config.ema else self.segmenter
         # the predictor settles the memory layout of its model, so everything that points at weights comes after it
@@ -138,7 +94,8 @@ class Learner:
         self.schedule = SCHEDULES.build(settings.schedule)
         self.optimizer: Optimizer = OPTIMIZERS.build(settings.optimizer, model=self.segmenter)
         self.scaler = build_scaler(device, config.precision)
-        self.loss = additive(job.model.loss, self.segmenter.card.spec).to(device)
+        self.validation_loss = additive(job.model.loss, self.segmenter.card.spec).to(device)
+        self.loss = CoreLoss(self.validation_loss) if job.model.cores else self.validation_loss
         passes = config.accumulate * job.world.size
         if passes > 1 and not self.loss.adds and job.world.leads:
             _LOG.warning(
@@ -148,16 +105,7 @@ class Learner:
             )
         self._freeze = Freezing(self.segmenter, config)
         trained = self.segmenter if self.segmenter.downsample == 1 else AtNetworkSize(self.segmenter)
-        model = compiled(trained, config, device=device, steps=limits.last_step)
-        self.parts = Parts(
-            forward=model if job.world.size == 1 else Averaged(model, job.world),
-            loss=CoreLoss(self.loss) if job.model.cores else self.loss,
-            optimizer=self.optimizer,
-            scaler=self.scaler,
-            augment=job.data.augment,
-            config=config,
-            device=device,
-        )
+        self.forward = Averaged(compiled(trained, config, device=device, steps=limits.last_step), job.world)
 
     def begin(self, step: int, progress: float) -> float:
         """Freeze what is frozen in this step, and set and return its learning rate."""
@@ -187,7 +135,7 @@ class Learner:
         told = self.world.share((self.published.state_dict(), self.state()) if self.world.leads else None)
         if not self.world.leads:
             self._load(*told)
-            torch.manual_seed(self.seed + self.world.rank)
+            torch.manual_seed(self.config.seed + self.world.rank)
 
     def _load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         load_weights(self.published, weights)
@@ -230,15 +178,11 @@ def seed_everything(seed: int) -> None:
 def capture_rng(device: torch.device) -> dict[str, Any]:
     """The state of every generator, as the tensors, numbers and lists that a checkpoint may hold."""
     version, words, gauss = random.getstate()
-    legacy = np.random.get_state(legacy=False)  # noqa: NPY002
+    legacy: Any = np.random.get_state()  # noqa: NPY002
+    name, key, *rest = legacy
     return {
         "python": [version, list(words), gauss],
-        "numpy": {
-            "key": to_torch(legacy["state"]["key"].astype(np.int64)),
-            "pos": int(legacy["state"]["pos"]),
-            "has_gauss": int(legacy["has_gauss"]),
-            "gauss": float(legacy["gauss"]),
-        },
+        "numpy": [name, key.tolist(), *rest],
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if device.type == "cuda" else [],
         "mps": torch.mps.get_rng_state() if device.type == "mps" else None,
@@ -249,9 +193,7 @@ def restore_rng(state: dict[str, Any]) -> None:
     """Restore what `capture_rng` returned. States of GPUs that this machine lacks are left out."""
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
-    key = to_numpy(state["numpy"]["key"], dtype="uint32")
-    pos, has_gauss, cached = (state["numpy"][name] for name in ("pos", "has_gauss", "gauss"))
-    np.random.set_state(("MT19937", key, pos, has_gauss, cached))  # noqa: NPY002
+    np.random.set_state(tuple(state["numpy"]))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
     for number, generator in enumerate(state["cuda"][: torch.cuda.device_count()] if state["cuda"] else []):
         torch.cuda.set_rng_state(generator, number)

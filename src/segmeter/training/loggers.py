@@ -1,4 +1,4 @@
-"""Writes the metrics of a run: always to history.jsonl, and if asked to CSV, TensorBoard, Weights & Biases or MLflow.
+"""Writes the metrics of a run: always to history.jsonl, and if asked to TensorBoard, Weights & Biases or MLflow.
 
 Nothing is sent anywhere but to the server that the user named.
 """
@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from segmeter.errors import ConfigError
-from segmeter.files import Lines, csv_bytes, make_folder, write_bytes
+from segmeter.files import Lines, make_folder
 from segmeter.provenance import flatten
-from segmeter.records import read_json_lines
 from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
 
 _LOG = logging.getLogger(__name__)
@@ -71,16 +70,6 @@ def numbers(row: Row) -> dict[str, float]:
     return {name: value for name, value in kept.items() if name != "step"}
 
 
-def write_csv(folder: Path) -> None:
-    """Write the rows of history.jsonl to train.csv and val.csv, a column for each number that any row has."""
-    rows = read_json_lines(folder / "history.jsonl")
-    for name, validated in (("train.csv", False), ("val.csv", True)):
-        table = [{"step": row["step"], **numbers(row)} for row in rows if ("val" in row) == validated]
-        columns = list(dict.fromkeys(column for row in table for column in row))
-        if table:
-            write_bytes(folder / name, csv_bytes([columns, *([row.get(each) for each in columns] for row in table)]))
-
-
 class Logger(Protocol):
     """Takes each row of history.jsonl, and pictures: PNG files by case id."""
 
@@ -97,7 +86,7 @@ class Loggers:
     Parameters
     ----------
     configs
-        The loggers that were chosen, and whether CSV files are written too.
+        The loggers that were chosen.
     folder
         The run's.
     step
@@ -112,7 +101,6 @@ class Loggers:
         built = {config.name: LOGGERS.build(config, folder=folder, step=step, settings=settings) for config in configs}
         self._loggers: dict[str, Logger] = {name: logger for name, logger in built.items() if logger is not None}
         self._missed = dict.fromkeys(self._loggers, 0)
-        self._csv = folder if any(config.csv for config in configs) else None
 
     def write(self, row: Row) -> None:
         """Give a row to each logger. One that failed is tried again, as its server may come back."""
@@ -133,7 +121,7 @@ class Loggers:
                 self._missed[name] += 1
 
     def close(self, outcome: Outcome) -> None:
-        """Close each logger, name those that lack rows, and write the CSV files."""
+        """Close each logger, and name those that lack rows."""
         for name, logger in self._loggers.items():
             try:
                 logger.close(outcome)
@@ -141,11 +129,6 @@ class Loggers:
                 _LOG.warning("logger: %s could not be closed (%s)", name, _line(error))
             if self._missed[name]:
                 _LOG.warning("logger: %s lacks %d rows; the run's folder has them all", name, self._missed[name])
-        try:
-            if self._csv is not None:
-                write_csv(self._csv)
-        except Exception as error:  # must not hide how the training ended
-            _LOG.warning("logger: the CSV files could not be written (%s); history.jsonl has all rows", _line(error))
 
 
 def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:

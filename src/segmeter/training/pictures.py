@@ -5,18 +5,17 @@ validation/step-00001234/<case>.png     each complete from its first moment
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
 from segmeter.bridge.arrays import to_numpy
 from segmeter.files import make_folder, remove
 from segmeter.inference.results import Prediction
 from segmeter.training.checkpointing import step_name
-from segmeter.training.data.batches import Batch
+from segmeter.training.data.batches import Batch, augmented
 from segmeter.training.job import DrawBatch, DrawCase, TrainJob
 
 FOLDER = "validation"
@@ -26,11 +25,9 @@ _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{8,})")
 
 
-def draw_first(
-    batch: Batch, augmented: Callable[[Batch], tuple[Tensor, Tensor]], *, job: TrainJob, draw: DrawBatch
-) -> None:
+def draw_first(batch: Batch, job: TrainJob, draw: DrawBatch) -> None:
     """Draw the first samples of a batch as the network sees them: cropped, turned, recoloured."""
-    image, target = augmented(batch)
+    image, target = augmented(batch, job.data.augment)
     images = to_numpy(image[:MOST_SAMPLES].permute(0, 2, 3, 1))
     if images.dtype.kind == "f" and not batch.image.is_floating_point():  # augmentation scales integers to 0 to 1
         images = np.rint(images.clip(0, 1) * 255).astype(np.uint8)

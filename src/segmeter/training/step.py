@@ -28,9 +28,9 @@ from segmeter.errors import RunError
 from segmeter.inference.device import advised, autocast, pick_dtype, training_precision, without_tf32
 from segmeter.losses.additive import divide
 from segmeter.training.clock import Limits
-from segmeter.training.data.batches import Batch, Batches
+from segmeter.training.data.batches import Batch, Batches, augmented
 from segmeter.training.job import TrainJob, TrainModel, check_job
-from segmeter.training.learner import Learner, Parts, capture_rng, kernels, restore_rng, seed_everything
+from segmeter.training.learner import Learner, capture_rng, kernels, restore_rng, seed_everything
 from segmeter.training.optimizers import update_weights
 from segmeter.training.signals import StopSignals
 
@@ -45,13 +45,13 @@ def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: 
     lr = learner.begin(order.step, order.progress)
     first = job.data.name(int(batches[0].indices[0]))
     with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
-        loss, grad_norm = update(learner.parts, batches)
+        loss, grad_norm = update(learner, batches)
     if learner.average:
         learner.average.update()
     return loss, grad_norm, lr
 
 
-def update(parts: Parts, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
+def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     """Update the weights once with several batches on the device, as if they were one. Nothing waits for the device.
 
     The denominators of the loss are summed over batches and processes before the first forward pass, so each backward
@@ -62,24 +62,25 @@ def update(parts: Parts, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     -------
     Loss and norm of the gradient before clipping, 0-d on the device.
     """
-    config, world, whole, losses = parts.config, parts.world, None, []
+    config, world, loss_of, whole, losses = learner.config, learner.world, learner.loss, None, []
     layout = torch.channels_last if config.channels_last else torch.contiguous_format
     if len(batches) > 1 or world.size > 1:
-        whole = world.sum(torch.stack([parts.loss.denominators(parts.augmented(batch)[1]) for batch in batches]).sum(0))
+        targets = (augmented(batch, learner.augment)[1] for batch in batches)
+        whole = world.sum(torch.stack([loss_of.denominators(target) for target in targets]).sum(0))
     for number, batch in enumerate(batches, start=1):
-        image, target = parts.augmented(batch)
+        image, target = augmented(batch, learner.augment)
         image = image.contiguous(memory_format=layout)
-        with parts.gathering(image, last=number == len(batches)):
-            precision = training_precision(parts.device, config.precision)
-            with record_function("segmeter.forward"), autocast(parts.device, precision):
-                logits = parts.forward(image)
-                loss = parts.loss(logits, target) if whole is None else divide(parts.loss.sums(logits, target), whole)
+        with learner.forward.gathering(image, last=number == len(batches)):
+            precision = training_precision(learner.device, config.precision)
+            with record_function("segmeter.forward"), autocast(learner.device, precision):
+                logits = learner.forward(image)
+                loss = loss_of(logits, target) if whole is None else divide(loss_of.sums(logits, target), whole)
             share = loss * world.size  # as gradients are averaged over processes
-            (share if parts.scaler is None else parts.scaler.scale(share)).backward()
+            (share if learner.scaler is None else learner.scaler.scale(share)).backward()
         losses.append(loss.detach())
     total = world.sum(torch.stack(losses).sum())
     with record_function("segmeter.update"):
-        return total, update_weights(parts.optimizer, clip_norm=config.clip_norm, scaler=parts.scaler)
+        return total, update_weights(learner.optimizer, clip_norm=config.clip_norm, scaler=learner.scaler)
 
 
 def prepare(stack: ExitStack, job: TrainJob, device: torch.device) -> StopSignals:
@@ -222,12 +223,7 @@ class DivergenceGuard:
 
     def state(self) -> dict[str, Any]:
         """The plain values that `load` needs."""
-        return {
-            "losses": self._losses,
-            "norms": self._norms,
-            "skipped": self._skipped,
-            "in_a_row": self._in_a_row,
-        }
+        return {"losses": self._losses, "norms": self._norms, "skipped": self._skipped, "in_a_row": self._in_a_row}
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""

@@ -173,7 +173,7 @@ class Trainer:
         waited = source.waited
         batches = [source.take() for _ in range(self.config.accumulate)]
         if self.step == 0 and self.job.draw_batch is not None and self.config.pictures:
-            draw_first(batches[0], self.learner.parts.augmented, job=self.job, draw=self.job.draw_batch)
+            draw_first(batches[0], self.job, self.job.draw_batch)
         order = Order(self.step, self.progress(self.step), validates=False)
         self.stop.hear(self.job.world.tell(order, self.stop.number))
         loss, grad_norm, self.lr = take_step(self.job, self.learner, batches, order)

@@ -17,7 +17,7 @@ from torch import nn
 from segmeter.classes import ClassSpec
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.sample import Sample
-from segmeter.distributed.batches import Part, own_batches, split_passes
+from segmeter.distributed.batches import Part, own_batches
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.distributed.shards import Shard
 from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError
@@ -102,7 +102,7 @@ def score_share(
     job.world.copy_first(learner.published.state_dict().values())
     show = choose_cases(cases.case_ids, job.settings.training.pictures) if job.draw else ()
     given: dict[str, Any] = {"show": show, "steps": job.settings.steps, "world": job.world}
-    return take_share(learner.predictor, cases, learner.loss, stop=stop, on_case=on_case, **given)
+    return take_share(learner.predictor, cases, learner.validation_loss, stop=stop, on_case=on_case, **given)
 
 
 def take_share(
@@ -199,29 +199,21 @@ def _predict(
     """
     cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(loss) else None
     large = frozenset() if cached is None else cached.large_cases()
-    others, mine = [index for index in range(len(cases)) if index not in large], Shard(world.rank + 1, world.size)
-    for numbers in _passes(cases, others, mine, predictor.config.batch_size):
-        for index, prediction in zip(
-            numbers, predictor.predict(Part(cases, numbers), probs=probs, loss=loss), strict=True
-        ):
-            target = prediction.sample.target
-            if target is None:
-                raise _without_mask(prediction.sample.case_id)
-            yield index, prediction, count_case(target, prediction.labels, cases.spec)
+    numbers, mine = [index for index in range(len(cases)) if index not in large], Shard(world.rank + 1, world.size)
+    batches = None
+    if world.size > 1:  # the images of a batch are those of a validation by one process
+        kinds = cases.kinds()
+        own, batches = own_batches([kinds[index] for index in numbers], mine, predictor.config.batch_size)
+        numbers = [numbers[index] for index in own]
+    found = predictor.predict(Part(cases, numbers), batches=batches, probs=probs, loss=loss)
+    for index, prediction in zip(numbers, found, strict=True):
+        target = prediction.sample.target
+        if target is None:
+            raise _without_mask(prediction.sample.case_id)
+        yield index, prediction, count_case(target, prediction.labels, cases.spec)
     if cached is not None:
         for index in mine.take(sorted(large)):
             yield index, *_stream(predictor, cached, index, loss)
-
-
-def _passes(cases: Cases, numbers: Sequence[int], mine: Shard, batch_size: int) -> Iterator[Sequence[int]]:
-    """A process's cases, split so that predicting a part groups its images into the batches of the whole run."""
-    if mine.count == 1:
-        yield numbers
-        return
-    kinds = cases.kinds()
-    own, batches = own_batches([kinds[number] for number in numbers], mine, batch_size)
-    for part in split_passes(batches, range(len(own)), batch_size):
-        yield [numbers[index] for index in own[part.start : part.stop]]
 
 
 def _stream(

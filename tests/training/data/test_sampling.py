@@ -13,10 +13,9 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.training.data import sampling
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
-from segmeter.training.data.batches import Batches, resized
+from segmeter.training.data.batches import Batches, augmented
 from segmeter.training.data.epoch import LEAST_BATCHES, Sources, epoch_order
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
-from segmeter.training.data.windows import Window, cut
 from tests.training.tiny import TinyCases
 
 
@@ -149,22 +148,6 @@ def test_no_two_samples_of_an_epoch_have_the_same_bits(config):
     assert len(seen) == 72
 
 
-def test_samples_of_a_rare_class_show_it():
-    """Through the source: the target of every sample that is laid around class 2 holds it."""
-    pairs = []
-    for case in range(50):
-        target = np.zeros((48, 48), np.uint8)
-        target[:10] = 1
-        if case == 31:
-            target[40, 5] = 2
-        pairs.append((np.zeros((48, 48, 1), np.uint8), target))
-    source = SampleSource(
-        ArrayCases(spec_of(), pairs), AugmentConfig(crop=(16, 16), balance=1.0), batch_size=6, seed=0, samples=60
-    )
-    shown = [2 in target for index in range(10) for target in source.batch(0, index)[1]]
-    assert sum(shown) == 20
-
-
 def test_whole_images_come_as_they_are():
     cases = numbered_cases(5)
     image, target, indices = source_of(cases).batch(2, 0)
@@ -216,19 +199,6 @@ def test_processes_share_the_samples_of_a_batch(processes):
             for rank, part in enumerate(given):
                 together[rank::processes] = part
             assert np.array_equal(together, expected)
-
-
-@pytest.mark.parametrize("ignore_index", [255, None], ids=["ignored", "mirrored"])
-def test_small_images_are_mirrored_and_their_outside_is_ignored(ignore_index):
-    image = np.arange(1, 7, dtype=np.uint8).reshape(2, 3, 1)
-    target = np.array([[0, 1, 2], [2, 1, 0]], np.uint8)
-    window = Window(top=-1, left=-2, height=4, width=5)
-    padded, labels = cut(image, target, window, spec_of(ignore_index=ignore_index))
-    assert padded[..., 0].tolist() == [[2, 1, 1, 2, 3], [2, 1, 1, 2, 3], [5, 4, 4, 5, 6], [5, 4, 4, 5, 6]]
-    outside = [[255] * 5, [255, 255, 0, 1, 2], [255, 255, 2, 1, 0], [255] * 5]
-    mirrored = [[1, 0, 0, 1, 2], [1, 0, 0, 1, 2], [1, 2, 2, 1, 0], [1, 2, 2, 1, 0]]
-    assert labels.tolist() == (outside if ignore_index else mirrored)
-    assert labels.dtype == np.uint8
 
 
 def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():
@@ -313,13 +283,6 @@ def test_zoom_is_even_on_a_log_scale(zoom):
     shares = np.array([(source.sample(epoch, 0)[1] != 255).mean() for epoch in range(300)])
     assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
     assert shares.min() < 0.3
-
-
-def test_resolution_grows_in_a_line_and_keeps_to_the_stride():
-    config = AugmentConfig(crop=(256, 320), resolution=0.5, resolution_until=0.8)
-    sizes = [sample_size(config, (360, 480), progress) for progress in (0.0, 0.4, 0.8, 1.0)]
-    assert sizes == [((128, 160), 0.5), ((192, 224), 0.75), ((256, 320), 1.0), ((256, 320), 1.0)]
-    assert sample_size(AugmentConfig(crop=None), (37, 41), 0.0) == ((37, 41), 1.0)
 
 
 @pytest.mark.parametrize(("crop", "downsample"), [((64, 64), 8), ((96, 96), 2), (None, 8), ((33, 500), 4)])
@@ -409,7 +372,7 @@ def test_batches_that_the_device_resizes_are_those_of_the_host(task, config):
                 for _ in range(3):
                     here, there = one.take(), two.take()
                     assert here.resizing is None
-                    for ours, theirs in zip(resized(here), resized(there), strict=True):
+                    for ours, theirs in zip(augmented(here, None), augmented(there, None), strict=True):
                         assert torch.equal(ours, theirs)
                     assert here.indices.tolist() == there.indices.tolist()
     assert (there.resizing is None) == (config.zoom == (1.0, 1.0) and config.resolution == 1.0)

@@ -19,7 +19,7 @@ from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folder import open_images
 from segmeter.data.verification.intensity import clip_limits, normalisation
 from segmeter.data.verification.report import DataReport
-from segmeter.distributed.batches import BatchOf, take_batches
+from segmeter.distributed.batches import take_batches
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
 from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import check_same, read_run_manifest
@@ -161,7 +161,7 @@ def predicting(
 
 def take_shard(
     dataset: Dataset, text: str | None, *, batch_size: int
-) -> tuple[Dataset, Sequence[BatchOf] | None, dict[str, Any]]:
+) -> tuple[Dataset, Sequence[int] | None, dict[str, Any]]:
     """A job's part of the data set, the batches of its cases, and the shard for the job's identity."""
     if text is None:
         return dataset, None, {}

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.profiler import record_function
 
 from segmeter.bridge.arrays import to_torch
 from segmeter.bridge.host_copier import Uploader
@@ -62,10 +63,12 @@ class Draws:
     seeds: tuple[int, ...]
 
 
-class Draw(Protocol):
-    """Draws for a batch, from any thread. Its arguments alone decide the draws."""
+class Augmentation(Protocol):
+    """Changes a batch on its device. All draws are made on the host, from seed, epoch and index alone."""
 
-    def __call__(self, *, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws: ...
+    def draw(self, *, seed: int, epoch: int, indices: NDArray[np.int64], channels: int) -> Draws: ...
+
+    def __call__(self, image: Tensor, target: Tensor, draws: Draws) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,7 @@ class Batches:
         Where batches go. A GPU copies them from page-locked memory on a stream of its own during the step before, and
         only the kernels that need a batch wait for it.
     draw
-        Draws for the augmentation, or None.
+        `Augmentation.draw` with a seed, called in any thread; or None.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class Batches:
         progress: Callable[[int], float],
         workers: int,
         device: torch.device,
-        draw: Draw | None = None,
+        draw: Callable[..., Draws] | None = None,
     ) -> None:
         self._source = source
         self._draw = draw
@@ -202,7 +205,14 @@ def _compute_alone(others: int) -> None:
     restoring.join()
 
 
-def resized(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Image and target in their final size; nothing waits for the device."""
+@record_function("segmeter.augment")
+def augmented(batch: Batch, augment: Augmentation | None) -> tuple[Tensor, Tensor]:
+    """Image and target as the forward pass takes them, the same ones on every call; nothing waits for the device."""
     image, target = batch.image, batch.target
-    return (image, target) if batch.resizing is None else resize_batch(image, target, batch.resizing)
+    if batch.resizing is not None:
+        image, target = resize_batch(image, target, batch.resizing)
+    if augment is None:
+        return image, target
+    assert batch.draws is not None  # `Batches` draws wherever there is an augmentation
+    with torch.no_grad():
+        return augment(image, target, batch.draws)

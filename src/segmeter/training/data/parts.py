@@ -118,13 +118,12 @@ class PartReader:
         known = self._states[path]
         with self._opened(path, is_mask=number > 0) as array:
             met = array.parts(rows, columns)
-            wanted = [known.get(each, ABSENT) for each in met]
-            if [read_state(each) for each in met] != wanted:
-                raise content_changed(path)
-            pixels = array.read(rows.start, rows.stop, columns)
-            if [read_state(each) for each in met] != wanted:
-                raise content_changed(path)
-            return np.ascontiguousarray(pixels), array.nodata
+            try:
+                pixels = np.ascontiguousarray(array.read(rows.start, rows.stop, columns))
+            finally:  # a file that changed may be unreadable too
+                if any(read_state(each) != known.get(each, ABSENT) for each in met):
+                    raise content_changed(path)
+            return pixels, array.nodata
 
     @contextmanager
     def _opened(self, path: Path, *, is_mask: bool) -> Iterator[FileArray]:

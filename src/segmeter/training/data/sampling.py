@@ -4,6 +4,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from segmeter.errors import ConfigError, DataError
 from segmeter.training.data.augment_config import AugmentConfig, Size, choose_crop
 from segmeter.training.data.batches import Arrays, Windows
 from segmeter.training.data.cases import CachedDataset, Cases
-from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Plan, Sources, draw, plan_epoch
+from segmeter.training.data.epoch import ANYWHERE, LEAST_BATCHES, PIXELS, WINDOW, Sources, draw, plan_epoch
 from segmeter.training.data.windows import (
     Image,
     Resizing,
@@ -102,13 +103,14 @@ class SampleSource:
             _LOG.warning(
                 "training: batches of %d samples instead of %d, as an epoch has no more", self.samples, batch_size
             )
-        self._sources = sources
         self._defer = defer
-        self._balance = config.balance or 0.0
-        balanced = self._balance > 0 and len(cases) > 0
-        self._presence = _find_presence(cases) if balanced and presence is None else presence
+        balance = config.balance or 0.0
+        if balance > 0 and len(cases) > 0 and presence is None:
+            presence = _find_presence(cases)
+        options: dict[str, Any] = {"balance": balance, "presence": presence, "sources": sources}
+        # the batches of the next epoch are prepared during the last steps of one
+        self._plan = lru_cache(maxsize=3)(partial(plan_epoch, len(cases), self.samples, seed=seed, **options))
         self._pixels: dict[int, dict[int, NDArray[np.int64]]] = {}
-        self._plans: dict[int, Plan] = {}
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -135,7 +137,7 @@ class SampleSource:
         DataError
             A case without a target, or whole images of several sizes.
         """
-        plan = self._plan(epoch)
+        plan = self._plan(epoch=epoch)
         rank, processes = self._part
         place = slice(index * self.batch_size + rank, (index + 1) * self.batch_size, processes)
         numbers, labels = plan.numbers[place], plan.labels[place]
@@ -187,14 +189,6 @@ class SampleSource:
         height, width = (max(1, round(side / (scale * zoom))) for side in size)
         window = self._place(rng, index, case.target, (height, width), label)
         return *cut(case.image, case.target, window, self.cases.spec), size
-
-    def _plan(self, epoch: int) -> Plan:
-        plan = self._plans.get(epoch)
-        if plan is None:
-            options: dict[str, Any] = {"balance": self._balance, "presence": self._presence, "sources": self._sources}
-            plan = plan_epoch(len(self.cases), self.samples, seed=self.seed, epoch=epoch, **options)
-            self._plans = {**{at: kept for at, kept in self._plans.items() if abs(at - epoch) <= 1}, epoch: plan}
-        return plan
 
     def _place(self, rng: np.random.Generator, index: int, target: NDArray[Any], window: Size, label: int) -> Window:
         """A window anywhere in the image, or around a pixel of a class."""
