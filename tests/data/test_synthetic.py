@@ -2,9 +2,7 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from segmeter.data import synthetic as cells
 from segmeter.data.classes_config import CELL_CLASSES
@@ -56,7 +54,7 @@ def test_drawn_folder_is_used_again_and_says_what_it_was_drawn_from(tmp_path, mo
     assert len(build_cells(_config(tmp_path), split="all")) == 6
 
 
-@pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed", "ignore_rim"])
+@pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed"])
 def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field):
     config = _config(tmp_path)
     changed = _config(tmp_path, **{field: getattr(config, field) + 1})
@@ -111,17 +109,6 @@ def test_root_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"`root` to take the drawn cells, got .* at .*file/cells-"):
         draw_cells(_config(tmp_path / "file"))
-
-
-def test_rim_is_ignored_only_where_cells_touch(tmp_path):
-    plain = draw_cells(_config(tmp_path, size=192, train_cases=2))
-    rimmed = draw_cells(_config(tmp_path, size=192, train_cases=2, ignore_rim=1))
-    for name in ("train-0000.png", "train-0001.png"):
-        labels, with_rim = (np.asarray(Image.open(folder / "masks" / name)) for folder in (plain, rimmed))
-        rim = with_rim == 255
-        assert 0 < rim.sum() < 0.05 * rim.size
-        assert (labels[rim] > 0).all()
-        np.testing.assert_array_equal(with_rim[~rim], labels[~rim])
 
 
 def test_folder_config_keeps_what_both_kinds_share():

@@ -21,7 +21,7 @@ from segmeter.distributed.shards import describe_shard, parse_shard, part_warnin
 from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import read_run_manifest
 from segmeter.export.config import ExportConfig
-from segmeter.export.series import Series, find_series
+from segmeter.export.dicom import Series, find_series
 from segmeter.inference.device import keep_freed_memory, pick_device
 from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.models.card import ModelCard, default_normalisation

@@ -20,7 +20,7 @@ from segmeter.evaluation.evaluate import PredictionRun, predict
 from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predicted import PREDICTIONS
-from segmeter.export.series import write_series
+from segmeter.export.dicom import write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.models.trained import read_checkpoints
 from segmeter.postprocess.pipeline import build_steps
