@@ -174,3 +174,12 @@ def test_objects_are_split_by_their_cores_and_labels_stay():
         run_steps(labels, [CoresConfig()], ClassSpec(task="binary", **NAMES))
     with pytest.raises(ConfigError, match="`cores` to be used with a binary task, got multiclass"):
         run_steps(labels, [CoresConfig()], ClassSpec(task="multiclass", **NAMES), probs)
+
+
+def test_probabilities_in_bytes_reach_one():
+    """Mutation seen to fail: 255 taken as less than 1, so that no core is above .998 and the object stays whole."""
+    labels, probs = np.ones((1, 9), np.uint8), np.full((1, 1, 9), 200, np.uint8)
+    probs[0, 0, [1, 7]] = 255
+    spec = ClassSpec(task="binary", names=("background", "object"), colours=((0, 0, 0), (1, 1, 1)))
+    cleaned = run_steps(labels, (CoresConfig(above=0.998, min_pixels=1),), spec, probs)
+    assert set(np.unique(cleaned.instances)) == {1, 2}
