@@ -138,7 +138,7 @@ def simulate_power(name: str, source: Any, replications: int) -> dict[str, Any]:
         found = bootstrap(true.units(rng, POWER_AT), mean_of_columns, resamples=RESAMPLES, seed=seed)
         hits += bool(found.low[0] > 0 or found.high[0] < 0)
     pilots = [measure(null, null.units(rng, 60), seed) for seed in range(replications)]
-    power, actual = np.array([pilot.power_of(POWER_AT, gain) for pilot in pilots]), hits / tests
+    power, actual = np.array([pilot.power_of(gain, POWER_AT) for pilot in pilots]), hits / tests
     error = power - actual
     return {
         "name": name,

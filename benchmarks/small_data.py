@@ -38,8 +38,8 @@ SPLITS = {"train": 6, "val": 1, "test": 20}
 OBJECT_SIZE, OBJECT_SPLITS = 96, {"train": 48, "val": 8, "test": 32}
 SHORT = (  # a light network and few steps, so that all of it takes half an hour
     *("model.encoder=resnet18", "model.depth=3", "model.decoder_channels=[64,32,16]", "augment.crop=[64,64]"),
-    *("optimizer.lr=0.002", "training.ema=0.98", "training.steps=160", "training.validate_every=80"),
-    *("training.validate_unit=steps", "training.pictures=0"),
+    *("optimizer.lr=0.002", "training.ema=0.98", "training.steps=600", "training.validate_every=600"),
+    *("training.validate_unit=steps", "training.pictures=0", "loss=sum"),
 )
 QUIET = ("metrics.bootstrap=0", "report.html=false", "report.overlays=0")
 WATERSHED = "postprocess.steps=[{name:remove_small_objects,min_pixels:16},{name:watershed}]"

@@ -54,10 +54,10 @@ def simulate(n: int, settings: int, rho: float, *, skewed: bool, lead: float, re
         held = fold_sums(Columns.of(mean_columns(scores)), seed)
         parts = np.moveaxis(held.reshape(*held.shape[:2], 3, settings), -1, 0)
         choice = choose(drawn.estimate, drawn.replicates, parts, mean_of_columns, usual=0, **options)
-        covered += choice.low <= true[choice.chosen] <= choice.high
+        covered += choice.gain_ci95[0] <= true[choice.chosen] <= choice.gain_ci95[1]
         found += choice.chosen == best
         gains.append(choice.gain - true[choice.chosen])
-        corrected.append(choice.corrected - true[choice.chosen])
+        corrected.append(choice.corrected_gain - true[choice.chosen])
     return {
         "cases": n,
         "settings": settings,

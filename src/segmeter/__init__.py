@@ -1,4 +1,4 @@
-"""segmeter: trains U-Nets with focal loss and tells the truth about segmentations.
+"""segmeter: trains U-Nets with focal loss and measures segmentations exactly.
 
 Public names are loaded on first use, so that ``import segmeter`` imports no torch.
 """

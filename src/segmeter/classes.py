@@ -31,7 +31,7 @@ _MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outsid
 
 
 def label_dtype(highest: int) -> np.dtype:
-    """uint8 if labels from 0 to `highest` fit, else uint16."""
+    """Return uint8 if labels from 0 to `highest` fit, else uint16."""
     return np.dtype(np.uint8 if highest <= np.iinfo(np.uint8).max else np.uint16)
 
 
@@ -69,7 +69,8 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @rule("count_invalid")
     def _of_one_map(cls, count_invalid: bool, given: Given) -> None:
-        check_invalid(count_invalid, given.task)
+        if count_invalid and given.task == "multilabel":  # planes of 0 and 1 can't hold invalid predictions
+            raise RuleError("to be false for multilabel")
 
     @property
     def meaning(self) -> dict[str, Any]:
@@ -187,9 +188,3 @@ def check_ignored(ignore_index: int | None, names: Sequence[str], task: Task) ->
     values = 2 if task == "multilabel" else len(names)
     if ignore_index is not None and not values <= ignore_index <= 65535:
         raise RuleError(f"to be null or between {values} and 65535, as it must not be a class")
-
-
-def check_invalid(count_invalid: bool, task: Task) -> None:
-    """Raise a RuleError for multilabel, whose planes of 0 and 1 can't hold invalid predictions."""
-    if count_invalid and task == "multilabel":
-        raise RuleError("to be false for multilabel")

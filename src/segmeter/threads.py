@@ -28,7 +28,7 @@ def sleep_while_waiting() -> None:
 
 
 def describe_waiting() -> str:
-    """How OpenMP's threads wait: the environment variables that decide it."""
+    """Describe how OpenMP's threads wait: the environment variables that decide it."""
     given = [f"{name}={os.environ[name]}" for name in _POLICIES if name in os.environ]
     return ", ".join(given) or "they spin, as torch was loaded before segmeter"
 

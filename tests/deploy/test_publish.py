@@ -118,7 +118,7 @@ def test_other_labels_than_ours_are_refused_and_nothing_is_published(
     checkpoint = checkpoint_of(make_card())
     monkeypatch.setattr(onnx_file, "trace", lambda segmenter, **settings: Traced(program=None, least=1))
     monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")
-    monkeypatch.setattr(onnx_file, "OnnxModel", lambda content: lambda images: np.zeros(images.shape[:3], np.uint8))
+    monkeypatch.setattr(onnx_file, "run_on_cpu", lambda content: lambda images: np.zeros(images.shape[:3], np.uint8))
     with pytest.raises(RunError, match=r"pixels of case 'case0' have other labels .* Nothing was written"):
         export_model(checkpoint, tmp_path, images=images_of("uint8", 3))
     assert [path.name for path in tmp_path.iterdir()] == ["step"]

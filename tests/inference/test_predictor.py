@@ -103,16 +103,6 @@ def test_the_network_gets_channels_last_images():
     assert seen == [True]
 
 
-def test_a_training_segmenter_is_evaluated_and_left_in_training():
-    segmenter = make_tiny().train()
-    segmenter.network.encoder.eval()
-    arrays = images(1)
-    found = predictor(segmenter).logits(arrays)
-    assert torch.equal(found, predictor(make_tiny()).logits(arrays))
-    assert segmenter.network.decoder.training
-    assert not segmenter.network.encoder.training  # frozen before, frozen after
-
-
 @pytest.mark.parametrize(
     ("task", "num_classes", "shape"), [("binary", 2, (6, 5)), ("multiclass", 300, (6, 5)), ("multilabel", 3, (3, 6, 5))]
 )
@@ -169,13 +159,6 @@ def test_18_a_batch_that_does_not_fit_is_halved_and_gives_the_same(caplog, error
     assert "out of memory: 2 images at a time from here on" in caplog.text
     run.logits(arrays)
     assert [shape[0] for shape in network.seen] == [4, 2, 2, 2, 2]  # what was learnt is kept
-
-
-def test_18_tiles_are_batched_less_and_give_the_same(caplog):
-    arrays = images(1, (200, 150, 3))
-    run = predictor(stub(Greedy(batch=1)), tile=64, tile_batch=4)
-    assert torch.equal(run.logits(arrays), predictor(stub(lambda image: image), tile=64, tile_batch=4).logits(arrays))
-    assert "1 tiles at a time" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -315,20 +298,6 @@ def test_an_image_in_memory_is_put_together_without_keeping_its_bands(monkeypatc
     assert max(alive) <= 3
 
 
-def test_18_fewer_images_than_a_batch_are_halved_from_their_own_number():
-    network = Greedy(batch=1)
-    predictor(stub(network), batch_size=16).logits(images(2))
-    assert [shape[0] for shape in network.seen] == [2, 1, 1]
-
-
-def test_another_runtime_error_is_not_taken_for_memory():
-    def broken(image):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    with pytest.raises(RuntimeError, match="mat1"):
-        predictor(stub(broken)).logits(images(2))
-
-
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -341,11 +310,6 @@ def test_another_runtime_error_is_not_taken_for_memory():
 def test_images_that_are_not_of_one_shape_are_refused(arrays, message):
     with pytest.raises(InputError, match=message):
         predictor(make_pointwise()).logits(arrays)
-
-
-def test_a_precision_that_the_device_lacks_is_refused_before_any_image():
-    with pytest.raises(ConfigError, match="float16"):
-        Predictor(make_pointwise(), InferenceConfig(precision="float16"), CPU)
 
 
 def test_bfloat16_stays_close_and_gives_float32_logits(tiny):

@@ -178,15 +178,14 @@ def test_predictions_can_all_be_kept():
 
 
 @pytest.mark.usefixtures("either")
-@pytest.mark.parametrize("bad", range(5))
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(("value", "bad"), [("nan", 0), ("nan", 3), ("inf", 1), ("-inf", 4)])
 def test_a_case_without_finite_logits_is_named_and_all_before_it_come_first(value, bad):
     """In the first or second place of its batch, and with a good batch behind it.
 
     Mutation seen to fail: all rows of a batch are given although one is bad.
     """
     cases = samples(5, target=True)
-    cases[bad].image[4, 2, 1] = value
+    cases[bad].image[4, 2, 1] = float(value)
     taken = predictor(stub(lambda image: image)).predict(cases, probs=True, loss=cross_entropy)
     assert [next(taken).sample.case_id for _ in range(bad)] == [f"case{index}" for index in range(bad)]
     with pytest.raises(RunError, match=rf"the logits of case 'case{bad}' hold NaN or infinity"):

@@ -27,38 +27,11 @@ def test_starts_are_the_fewest():
     assert tile_starts(101, tile=40, overlap=0.25) == (0, 20, 41, 61)
 
 
-@pytest.mark.parametrize("blend", ["gaussian", "uniform"])
-@pytest.mark.parametrize(("height", "width"), [(50, 70), (32, 33), (20, 200), (32, 32)])
-def test_weights_sum_to_one_at_every_pixel(blend, height, width):
-    grid = build_grid(height, width, tile=32, overlap=0.5, blend=blend)
-    for axis, extent in ((grid.rows, height), (grid.columns, width)):
-        total = torch.zeros(extent, dtype=torch.float64)
-        for start, weights in zip(axis.starts, axis.weights, strict=True):
-            assert (weights > 0).all()
-            total[start : start + axis.edge] += weights
-        torch.testing.assert_close(total, torch.ones(extent, dtype=torch.float64), rtol=0, atol=2e-7)  # float32 weights
-
-
-def test_a_gaussian_weighs_by_the_distance_from_the_middle():
-    axis = build_grid(48, 32, tile=32, overlap=0.5, blend="gaussian").rows
-    # at pixel 20: 4.5 from the middle of the first tile (15.5), 11.5 from that of the second (31.5); sigma is 4
-    first, second = math.exp(-0.5 * (4.5 / 4) ** 2), math.exp(-0.5 * (11.5 / 4) ** 2)
-    assert axis.starts == (0, 16)
-    assert axis.weights[0, 20] == pytest.approx(first / (first + second), rel=1e-6)
-    assert axis.weights[1, 4] == pytest.approx(second / (first + second), rel=1e-6)
-
-
 def test_where_one_tile_lies_alone_its_weight_is_one_exactly():
     axis = build_grid(56, 32, tile=32, overlap=0.25, blend="gaussian").rows
     assert axis.starts == (0, 24)
     assert (axis.weights[0, :24] == 1).all()
     assert (axis.weights[1, 8:] == 1).all()
-
-
-def test_uniform_is_the_mean_of_the_tiles():
-    axis = build_grid(48, 32, tile=32, overlap=0.5, blend="uniform").rows
-    assert axis.weights[0, :16].unique().tolist() == [1.0]
-    assert axis.weights[0, 16:].unique().tolist() == [0.5]
 
 
 def tiled(images, forward, *, grid, tile_batch, on_tiles=lambda done: None):

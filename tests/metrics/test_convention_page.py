@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -13,6 +15,7 @@ def load(name):
     return module
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_the_script_prints_for_camvid(shared_data):
     script = load("camvid_conventions")
     page = (DOCS / "why-tools-differ.md").read_text().splitlines()

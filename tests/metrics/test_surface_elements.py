@@ -62,18 +62,6 @@ def test_two_half_cubes():
     assert round(float(overlap_scores(counts).dice[1]), 3) == 0.990
 
 
-@pytest.mark.parametrize(("shape", "spacing"), [((128, 128), (3, 2)), ((12, 13, 14), (3, 2, 1))], ids=["2-D", "3-D"])
-def test_empty_masks_follow_the_one_table(shape, spacing):
-    held, empty = single(shape, (5,) * len(shape)), np.zeros(shape, bool)
-    missed, invented = measured(held, empty, spacing), measured(empty, held, spacing, penalty=7)
-    assert (missed.hd, missed.hd95, missed.nsd.tolist(), missed.near_target.tolist()) == (math.inf, math.inf, [0], [0])
-    assert np.isnan(missed.near_mask).all()
-    assert (invented.status, invented.hd95, invented.near_mask.tolist()) == ("target_empty", 7, [0])
-    assert np.isnan(invented.near_target).all()
-    nothing = measured(empty, empty, spacing)
-    assert np.isnan([*(getattr(nothing, name) for name in DISTANCES), *nothing.nsd, *nothing.near_mask]).all()
-
-
 def shapes(seed):
     """Masks that touch the border, have holes, spurs and single pixels, and a spacing."""
     rng = np.random.default_rng(seed)

@@ -27,18 +27,11 @@ def test_configurations_do_not_import_torch():
         (lambda: UnetConfig(encoder=""), "for example resnet34"),
         (lambda: UnetConfig(weights=""), "`weights` to be text of length >= 1 or null"),
         (lambda: UnetConfig(depth=3, decoder_channels=(8, 8, 0)), "`decoder_channels[2]` to be an integer >= 1, got 0"),
-        (lambda: models.ManetConfig(decoder_pab_channels=0), "`decoder_pab_channels` to be an integer >= 1"),
         (lambda: models.FpnConfig(decoder_dropout=1.0), "`decoder_dropout` to be a number >= 0 and <= 0.9"),
-        (lambda: models.PspnetConfig(psp_out_channels=0), "`psp_out_channels` to be an integer >= 1"),
         (lambda: models.Deeplabv3Config(encoder_output_stride=4), "to be one of 8, 16, 32, got 4"),
         (
             lambda: models.Deeplabv3plusConfig(decoder_atrous_rates=(6, 12)),
             "to be a list of 3, each an integer, got [6, 12]",
-        ),
-        (lambda: models.UpernetConfig(decoder_channels=0), "`decoder_channels` to be an integer >= 1"),
-        (
-            lambda: models.SegformerConfig(decoder_segmentation_channels=0),
-            "`decoder_segmentation_channels` to be an integer >= 1",
         ),
         (lambda: model_config({"name": "unett"}), "Did you mean 'unet'?"),
         (lambda: model_config({"name": "unet", "dpth": 3}), "unknown key 'dpth'. Did you mean 'depth'?"),

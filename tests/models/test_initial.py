@@ -47,13 +47,6 @@ def test_weights_are_taken_through_any_wrapper(network, source, tmp_path, caplog
     assert (f"dropped the prefix {prefix!r}" in caplog.text) == bool(prefix)
 
 
-@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
-def test_a_state_dict_inside_a_training_programs_file_is_found(network, source, tmp_path, key):
-    torch.save({"epoch": 3, key: source}, tmp_path / "last.pt")
-    start_from(network, str(tmp_path / "last.pt"))
-    assert equal_encoders(network, source)
-
-
 def test_an_encoder_alone_is_recognised(network, source, tmp_path, caplog):
     encoder = {name.removeprefix("encoder."): each for name, each in source.items() if name.startswith("encoder.")}
     torch.save(encoder, tmp_path / "encoder.pt")
@@ -66,13 +59,6 @@ def test_an_encoder_alone_is_recognised(network, source, tmp_path, caplog):
 def test_a_checkpoint_is_a_start_too(network, written, tiny, caplog):
     start_from(network, str(written))
     assert equal_encoders(network, tiny.network.state_dict())
-
-
-def test_the_head_keeps_its_own_values(network, source, tmp_path):
-    before = network.segmentation_head[0].weight.detach().clone()
-    torch.save(source, tmp_path / "a.pt")
-    start_from(network, str(tmp_path / "a.pt"))
-    assert torch.equal(network.segmentation_head[0].weight, before)
 
 
 def test_a_full_match_is_no_warning(source, tmp_path, caplog):

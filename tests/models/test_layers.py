@@ -15,8 +15,8 @@ from torch import nn
 from torch.nn import functional
 
 from segmeter.errors import ConfigError
-from segmeter.models.config import MODELS, Deeplabv3plusConfig, UnetConfig
-from segmeter.models.layers import FoldedBlock, convolve_enlarged, count_groups, fold_upsampling, replace_norms
+from segmeter.models.config import MODELS, UnetConfig
+from segmeter.models.layers import FoldedBlock, convolve_enlarged, fold_upsampling, replace_norms
 from segmeter.models.networks import build_network
 from tests.models.parts import TINY, make_spec
 from tests.models.test_networks import SMALL
@@ -75,11 +75,6 @@ def test_network_is_the_same_function_of_the_same_weights(layout: torch.memory_f
     found.backward(arriving)
     for (name, ours), theirs in zip(folded.named_parameters(), own.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-8, atol=1e-8, msg=name)
-
-
-def test_a_built_unet_is_folded() -> None:
-    network = build_network(TINY, spec=make_spec(), in_channels=3)
-    assert folded_blocks(network) == 3
 
 
 @pytest.mark.parametrize(
@@ -151,25 +146,12 @@ def test_names_gains_and_activations_stay():
     torch.testing.assert_close(found, nn.functional.instance_norm(image, weight=norm[0].weight, bias=norm[0].bias))
 
 
-def test_groups_are_of_four_channels_or_more():
-    for channels in range(1, 300):
-        groups = count_groups(channels)
-        assert channels % groups == 0
-        assert groups == 1 or channels // groups >= 4
-        assert groups <= 32
-
-
 def test_sync_is_batch_norm_where_there_is_one_process():
     plain, synced = built(), built(norm="sync")
     image = torch.randn(2, 3, 32, 32)
     assert batch_norms(synced) == 0
     assert synced.training
     torch.testing.assert_close(synced(image), plain(image))
-
-
-def test_norms_of_pooled_single_values_are_refused():
-    with pytest.raises(ConfigError, match=r"`norm` not to be instance for deeplabv3plus, .* This network pools"):
-        Deeplabv3plusConfig(norm="instance")
 
 
 REFUSED = {("deeplabv3", "instance"), ("deeplabv3plus", "instance"), ("upernet", "instance"), ("pan", "group")}

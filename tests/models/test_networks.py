@@ -100,19 +100,11 @@ def test_logits_of_a_stride_are_those_of_the_last_level_enlarged_about_the_pixel
     torch.testing.assert_close(logits[6:8, 10], torch.stack(expected))
 
 
-def test_the_stride_follows_from_the_depth():
-    assert build(TINY).size_multiple == 8
-
-
 def test_a_network_can_see_the_image_smaller():
     segmenter = Segmenter(build(TINY.replace(downsample=4)), make_card())
     assert segmenter.size_multiple == 32
     plain = Segmenter(build(TINY), make_card())
     assert segmenter.state_dict().keys() == plain.state_dict().keys()
-
-
-def test_a_network_is_built_in_training_mode():
-    assert build(TINY).training
 
 
 def test_an_unknown_timm_encoder_gets_the_nearest_name():

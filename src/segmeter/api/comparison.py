@@ -1,4 +1,4 @@
-"""Runs on the same cases compared in Python: the dictionary of compare.json, which also prints and displays itself."""
+"""Holds the result of `compare`: the dictionary of compare.json, which also prints and displays itself."""
 
 import io
 from collections.abc import Mapping, Sequence

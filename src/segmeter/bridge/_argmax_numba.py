@@ -18,7 +18,7 @@ BLOCK = 1024  # pixels whose highs, labels and sums stay in the first-level cach
 
 @kernel
 def along_pixels(values: Values, stride: int, channels: int, found: Values) -> bool:
-    """For pixels that are adjacent in memory: channel c of pixel p is values[c * stride + p].
+    """Decode pixels that are adjacent in memory: channel c of pixel p is values[c * stride + p].
 
     It goes channel by channel, so that a vector register holds neighbouring pixels.
     """
@@ -46,7 +46,7 @@ def along_pixels(values: Values, stride: int, channels: int, found: Values) -> b
 
 @kernel
 def along_channels(values: Values, stride: int, channels: int, found: Values) -> bool:
-    """For channels that are adjacent in memory (channels_last): channel c of pixel p is values[p * stride + c]."""
+    """Decode channels that are adjacent in memory (channels_last): channel c of pixel p is values[p * stride + c]."""
     zero = values.dtype.type(0)
     finite = True
     for p in range(found.size):

@@ -103,7 +103,7 @@ def wanted_dtype(where: str, dtype: DTypeLike) -> np.dtype:
 
 
 def wanted_label_dtype(where: str, *, num_classes: int, ignore_index: int | None) -> np.dtype:
-    """uint8 where every class and the ignore value fit, else uint16; InputError where neither holds them."""
+    """Return uint8 if every class and the ignore value fit, else uint16. InputError if neither holds them."""
     for argument, value, least in (("num_classes", num_classes, 1), ("ignore_index", ignore_index, 0)):
         if value is not None and not least <= value <= 65535 + least:
             remedy = "Labels are unsigned: map the value first." if value < least else "A uint16 holds 65536 values."

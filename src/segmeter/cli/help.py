@@ -64,14 +64,22 @@ plugins: components of your own. Write my_losses.py into the folder where you ru
 and name it: segmeter train plugins=[my_losses] loss=brier loss.power=1.5
 
 Registries, and how their builders are called (spec has the task, classes and ignored value):
-  segmeter.losses.config.LOSSES             build(config, *, spec, class_counts) -> module (logits, target) -> loss
-  segmeter.models.config.MODELS             build(config, *, spec, in_channels) -> module (images) -> logits
-  segmeter.training.config.OPTIMIZERS       build(config, *, model) -> torch optimizer
-  segmeter.training.config.SCHEDULES        build(config)
-  segmeter.training.config.LOGGERS          build(config, *, folder, step, settings)
-  segmeter.postprocess.config.STEPS         build(config, *, spec)
-  segmeter.metrics.config.measures.MEASURES build(config, *, spec, regions)
-  segmeter.data.config.DATA                 build(config, *, split) -> segmeter.data.Dataset
+  segmeter.losses.config.LOSSES
+      build(config, *, spec, class_counts) -> module (logits, target) -> loss
+  segmeter.models.config.MODELS
+      build(config, *, spec, in_channels) -> module (images) -> logits
+  segmeter.training.config.OPTIMIZERS
+      build(config, *, model) -> torch optimizer
+  segmeter.training.config.SCHEDULES
+      build(config) -> function (progress, 0 to 1) -> factor on the rate
+  segmeter.training.config.LOGGERS
+      build(config, *, folder, step, settings) -> segmeter.training.loggers.Logger
+  segmeter.postprocess.config.STEPS
+      build(config, *, spec) -> function (labels) -> labels
+  segmeter.metrics.config.measures.MEASURES
+      build(config, *, spec, regions) -> function (maps) -> measure columns
+  segmeter.data.config.DATA
+      build(config, *, split) -> segmeter.data.Dataset
 An installed package can use an entry point whose group starts with "segmeter." instead of plugins=.
 """
 
@@ -113,8 +121,11 @@ def _head(command: str) -> list[str]:
 
 
 def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
-    yield from ("", f"groups (GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys):")
-    for group in groups_of(command):
+    groups = groups_of(command)
+    if groups:
+        how = f"GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys"
+        yield from ("", f"groups ({how}):")
+    for group in groups:
         default = default_option(command, group)
         named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
         yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)

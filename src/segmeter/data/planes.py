@@ -189,7 +189,7 @@ class Volume:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """(D, H, W)."""
+        """The shape (D, H, W)."""
         return _mapped(self.images[0]).shape
 
     def __len__(self) -> int:

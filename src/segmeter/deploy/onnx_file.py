@@ -4,9 +4,8 @@ Axes: B batch, H height, W width, C channels of the image, K classes.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
@@ -18,8 +17,10 @@ from torch.fx.experimental import _config as shapes
 
 from segmeter.bridge.decode import decision_level
 from segmeter.classes import label_dtype
+from segmeter.data.files.reader_process import need
 from segmeter.errors import ConfigError
 from segmeter.models.ensemble import Ensemble, mean_logits
+from segmeter.models.foreign.onnx_file import open_session
 from segmeter.models.segmenter import Segmenter
 
 INPUT, OUTPUT = "images", "labels"
@@ -28,10 +29,9 @@ KEY = "segmeter"  # of ONNX's metadata
 
 
 def check_tools() -> None:
-    """Raise ConfigError where ONNX can't be written or run."""
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"export: ONNX needs {', '.join(missing)}. Install segmeter[onnx].")
+    """Raise DataError where ONNX can't be written or run."""
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        need(name, "onnx", "ONNX files")
 
 
 class LabelModel(nn.Module):
@@ -196,20 +196,10 @@ def _check_pools(program: ExportedProgram) -> None:
             )
 
 
-class OnnxModel:
-    """Runs an ONNX file on the CPU: a call turns (B, H, W, C) images into labels."""
-
-    def __init__(self, content: bytes) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # as in threads.py
-        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-    def __call__(self, images: np.ndarray) -> np.ndarray:
-        labels: np.ndarray = self._session.run([OUTPUT], {INPUT: images})[0]
-        return labels
+def run_on_cpu(content: bytes) -> Callable[[np.ndarray], np.ndarray]:
+    """Open an ONNX file as a function from (B, H, W, C) images to labels, on the CPU."""
+    session = open_session(content)
+    return lambda images: cast(np.ndarray, session.run([OUTPUT], {INPUT: images})[0])
 
 
 def _name_axes(model: Any) -> None:

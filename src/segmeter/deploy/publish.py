@@ -81,9 +81,9 @@ def export_model(
     Raises
     ------
     ConfigError
-        A package that ONNX needs is not installed, or the network can't be exported.
+        The network can't be exported.
     DataError
-        There is no image, or they differ in dtype.
+        A package that ONNX needs is not installed, there is no image, or they differ in dtype.
     RunError
         The labels differ from ours: nothing is published.
     """
@@ -100,7 +100,7 @@ def export_model(
     del traced, segmenter
     gc.collect()  # it refers to itself, and holds a copy of the weights
     config = InferenceConfig(precision="float32", threshold=threshold)
-    agreement = compare(onnx_file.OnnxModel(content), Predictor(found.load(place), config, place), cases)
+    agreement = compare(onnx_file.run_on_cpu(content), Predictor(found.load(place), config, place), cases)
     write_json(folder / COMPARISON, agreement.to_dict())
     path = folder / MODEL
     write_bytes(path, content)
@@ -201,9 +201,9 @@ def _batches(image: np.ndarray, *, odd: bool) -> Iterator[np.ndarray]:
 
 
 def _margins(theirs: np.ndarray, computed: Tensor, spec: ClassSpec, threshold: float, case_id: str) -> np.ndarray:
-    """Where labels differ, how much the logits prefer ours, as a share of the larger one (or of 1); NaN elsewhere.
+    """Measure how much the logits prefer our label where the two differ, as a share of the larger logit (or of 1).
 
-    (B, H, W), for multilabel (B, K, H, W).
+    (B, H, W), for multilabel (B, K, H, W). NaN where they agree.
     """
     ours = labels_to_numpy(computed, task=spec.task, num_classes=spec.num_classes, threshold=threshold)
     if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):

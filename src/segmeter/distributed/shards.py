@@ -32,7 +32,7 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def take(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Every `count`-th item from the `number`-th on; nothing is padded, so sizes differ by one at most."""
+        """Take every `count`-th item from the `number`-th on. Nothing is padded, so sizes differ by one at most."""
         return items[self.number - 1 :: self.count]
 
 

@@ -79,7 +79,7 @@ class CaseRun:
     batches: Sequence[BatchOf] | None = None
 
     def writer(self) -> Writer:
-        """Writes the files of its cases."""
+        """Build the writer of the files of these cases."""
         return Writer(self.folder / PREDICTIONS, self.export, self.dataset.spec, locate=self.dataset.locate)
 
     def predictions(

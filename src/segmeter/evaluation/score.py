@@ -94,7 +94,7 @@ class Scoring:
 
     @property
     def case_ids(self) -> list[str]:
-        """In the order of the pairs."""
+        """The ids of the cases, in the order of the pairs."""
         return [pair.case_id for pair in self.pairs]
 
     def identity(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Scoring:
         }
 
     def scorer(self) -> CaseScorer:
-        """Measures one pair."""
+        """Build the function that measures one pair."""
         missing = bool(self.pairing.missing)
         return CaseScorer(self.reading, self.metrics, flag_missing=missing, processes=self.workers or 1)
 

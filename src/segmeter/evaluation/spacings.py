@@ -129,7 +129,7 @@ class Spacings:
             self.noted[line].append(case_id)
 
     def problems(self) -> list[str]:
-        """Units that differ make distances of the cases incomparable."""
+        """Refuse units that differ between cases, as their distances can't be averaged."""
         if len(self.units) < 2:
             return []
         found = ", ".join(f"{unit or 'no unit'} (as {case_id})" for unit, case_id in sorted(self.units.items()))

@@ -45,7 +45,6 @@ _SUFFIXES = {"png": ".png", "tiff": ".tif"}  # large label maps are TIFF either 
 _BY_NAME = "Images and their DICOM files go together by name, as slice07.png and slice07.dcm."
 _REMEDY = "A segmentation is made of the slices of one series, each once."
 
-
 Code = tuple[str, str, str]  # value, scheme and meaning, such as ("10200004", "SCT", "Liver")
 
 
@@ -270,15 +269,7 @@ def _read(path: Path) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """The images of one DICOM series, and their cases.
-
-    Parameters
-    ----------
-    uid
-        Its SeriesInstanceUID.
-    case_ids, paths
-        The cases and their DICOM files, in one order.
-    """
+    """The images of one DICOM series by its SeriesInstanceUID: the cases and their DICOM files, in one order."""
 
     uid: str
     case_ids: tuple[str, ...]
@@ -319,18 +310,15 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
 def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:
     """Write dicom/<series>.dcm into the predictions folder, from the label maps there; existing files stay.
 
-    Raises
-    ------
-    DataError
-        A label map is missing or damaged.
-    InputError
-        A label map holds the ignored value, which a segmentation can't.
+    DataError names a label map that is missing or damaged, InputError one that holds the ignored value.
     """
     for series in found:
         target = folder / "dicom" / f"{safe_id(series.uid)}.dcm"
         if target.exists():
             continue
-        files = [_label_map(folder / "labels", case_id) for case_id in series.case_ids]
+        stems = [folder / "labels" / safe_id(case_id) for case_id in series.case_ids]
+        every = [[Path(f"{stem}{suffix}") for suffix in _SUFFIXES.values()] for stem in stems]
+        files = [next((path for path in paths if path.exists()), paths[0]) for paths in every]
         maps = [read_map(path, Reading(spec=spec, label_map={}, max_pixels=MAX_PIXELS)).values for path in files]
         make_folder(target.parent)
         write_segmentation(target, np.stack(maps), spec, source=series.paths)
@@ -344,12 +332,6 @@ def _check_export(export: ExportConfig, spec: ClassSpec) -> None:
         rule = "to be png or tiff where dicom_series is given, with labels=true"
         given = f"{export.labels_format}, labels={str(export.labels).lower()}"
         raise ConfigError(expected("export", "labels_format", rule, given))
-
-
-def _label_map(folder: Path, case_id: str) -> Path:
-    """The label map of a case, in either format."""
-    paths = [folder / f"{safe_id(case_id)}{suffix}" for suffix in _SUFFIXES.values()]
-    return next((path for path in paths if path.exists()), paths[0])
 
 
 def _find_images(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:

@@ -57,7 +57,7 @@ def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
 
 
 def encode_nrrd(labels: NDArray[Any], geometry: Geometry) -> bytes:
-    """The same as NRRD.
+    """Encode a label volume as NRRD.
 
     References
     ----------

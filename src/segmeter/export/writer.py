@@ -180,7 +180,7 @@ def _write_objects(
 
 
 def _rounded(probs: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Probabilities in the dtype of their file; uint8 is the nearest of 255 steps."""
+    """Convert probabilities to the dtype of their file; uint8 is the nearest of 255 steps."""
     if dtype == "uint8" and probs.dtype.kind == "f":
         probs = np.rint(probs * 255)
     return np.ascontiguousarray(probs, dtype)

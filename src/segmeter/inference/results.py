@@ -15,6 +15,7 @@ from segmeter.bridge.host_copier import HostCopier, PendingArray, Uploader, open
 from segmeter.data.files.array import LazyArray
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, OverflowedError, RunError
+from segmeter.inference.prefetch import one_behind
 from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.card import ModelCard
 from segmeter.models.ensemble import merge_classes
@@ -198,11 +199,17 @@ class Outbox:
         DataError
             The loss does not take the target of the case.
         """
-        waiting: tuple[int, PendingArray, PendingArray | None, NDArray[Any] | None] | None = None
+        for top, labels, probs, lines in one_behind(self._send_bands(bands, case_id, target, loss)):
+            found, found_probs = self._arrived(labels.rows(), iter([probs]), case_id)
+            yield Band(top=top, labels=found, probs=found_probs, target=lines)
+
+    def _send_bands(
+        self, bands: Iterator[Tensor], case_id: str, target: LazyArray | None, loss: BandLoss | None
+    ) -> Iterator[tuple[int, PendingArray, PendingArray | None, NDArray[Any] | None]]:
         top = 0
         for band in bands:
-            logits, height = band[None], band.shape[1]
-            lines = None if target is None else target.read(top, top + height)
+            logits, bottom = band[None], top + band.shape[1]
+            lines = None if target is None else target.read(top, bottom)
             with self.stages.timed("transfer"):
                 probs = self._send_probs(logits, case_id)
                 labels = self._send_labels(logits, case_id)
@@ -211,18 +218,8 @@ class Outbox:
                     loss.add(self.merged(logits), lines)
                 except InputError as error:
                     raise DataError(f"case {case_id!r}: {error}") from error
-            if waiting is not None:
-                yield self._take_band(case_id, *waiting)
-            waiting = (top, labels, probs, lines)
-            top += height
-        if waiting is not None:
-            yield self._take_band(case_id, *waiting)
-
-    def _take_band(
-        self, case_id: str, top: int, labels: PendingArray, probs: PendingArray | None, target: NDArray[Any] | None
-    ) -> Band:
-        found, found_probs = self._arrived(labels.rows(), iter([probs]), case_id)
-        return Band(top=top, labels=found, probs=found_probs, target=target)
+            yield top, labels, probs, lines
+            top = bottom
 
     def _arrived(
         self,
@@ -245,7 +242,7 @@ class Outbox:
         return found, found_probs
 
     def merged(self, logits: Tensor) -> Tensor:
-        """Logits of the data's classes, which those of a model's own may belong to."""
+        """Merge the logits of a model's own classes into those of the data's classes."""
         card = self._card
         return merge_classes(logits, card.class_map, card.spec.task) if card.class_map else logits
 

@@ -70,7 +70,7 @@ class RegionLoss(AdditiveLoss):
         return self.losses(logits, target).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """1 or 0 for a batch that counts or not, or the number of images that count, (1,) of the widest float."""
+        """Return how many images count, or 1 or 0 for a batch that counts or not: (1,) of the widest float."""
         per_image = self.present(target).flatten(1).any(1)
         return (per_image.sum() if self.adds else per_image.any()).to(widest_float(target.device)).view(1)
 

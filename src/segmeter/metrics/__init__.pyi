@@ -33,7 +33,6 @@ from .statistics.paired_tests import sign_flip as sign_flip
 from .statistics.paired_tests import wilcoxon as wilcoxon
 from .summary.compare import compare_runs as compare_runs
 from .summary.conventions import score_maps_under as score_maps_under
-from .summary.conventions import score_under as score_under
 from .summary.summarise import summarise as summarise
 from .surfaces.shape import BoundaryIoU as BoundaryIoU
 from .surfaces.shape import CentrelineDice as CentrelineDice

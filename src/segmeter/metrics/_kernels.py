@@ -1,4 +1,4 @@
-"""Compiled loops of statistics, boundary bands and calibration. Import them on first use: numba loads slowly."""
+"""Compiled loops of statistics and calibration. Import them on first use: numba loads slowly."""
 
 import math
 from typing import Any
@@ -38,49 +38,20 @@ def add_named(drawn: Any, table: Any, sums: Any) -> None:
 
     Parameters
     ----------
-    drawn : (W, R) uint64
+    drawn : (R, W) uint64
         Eight bytes each, the lowest first.
     table : (8 W, 256) float64
     sums : (R,) float64
         Changed.
     """
-    words, resamples = drawn.shape
+    resamples, words = drawn.shape
     for word in range(words):  # the rows of the table that it names stay in the first-level cache
         for place in range(resamples):
-            named, part = drawn[word, place], 0.0
+            named, part = drawn[place, word], 0.0
             for byte in range(8):
                 part += table[8 * word + byte, named & _BYTE]
                 named >>= _EIGHT
             sums[place] += part
-
-
-@kernel
-def find_band(labels: NDArray[Any], width: int) -> NDArray[Any]:
-    """Mark the pixels (H, W) whose window, `width` pixels to each side, leaves the image or holds another value.
-
-    For each value that is its mask without the mask's erosion, `width` times with 3 x 3. One pass serves all values: a
-    window is uniform where its rows are uniform and agree.
-    """
-    height, length = labels.shape
-    band = np.ones((height, length), np.bool_)
-    depth = np.zeros(length, np.int64)  # uniform stretches of one value, one above the other, that end in this row
-    for y in range(height):
-        start = 0  # of the run of equal pixels that ends in x
-        for x in range(length):
-            if x > 0 and labels[y, x] != labels[y, x - 1]:
-                start = x
-            middle = x - width
-            if middle < width:
-                continue
-            if x - 2 * width < start:
-                depth[middle] = 0
-            elif y > 0 and labels[y, middle] == labels[y - 1, middle]:
-                depth[middle] += 1
-            else:
-                depth[middle] = 1
-            if depth[middle] > 2 * width:
-                band[y - width, middle] = False
-    return band
 
 
 FINE, COARSE = 10, 6  # bits kept of a probability's mantissa from 2**-24 on, and below: 1024 or 64 steps in an octave

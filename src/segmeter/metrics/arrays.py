@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, real_numbers, shown, whole_number
+from segmeter.checks import expected, real_numbers, shorten, shown, whole_number
 from segmeter.errors import InputError
 
 BoolArray = NDArray[np.bool_]
@@ -64,6 +64,7 @@ def say(value: Any) -> float | str | None:
 
 Status = Literal["ok", "both_empty", "prediction_empty", "target_empty"]
 
+_LISTED = 8  # values named in one message
 MOST_CLASSES = 65533  # K stands for ignored pixels and is counted as a class of its own
 
 
@@ -204,6 +205,15 @@ def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:
     return tuple(box)
 
 
+def name_foreign(where: str, argument: str, foreign: NDArray[Any], num_classes: int, *, has_void: bool) -> str:
+    """Describe the values (N,) of pixels that are outside the classes."""
+    values, pixels = np.unique(foreign, return_counts=True)
+    found = [f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values, pixels, strict=True)]
+    rule = f"to hold only classes 0 to {num_classes - 1}"
+    remedy = "Pass its void value as ignore_index." if argument == "target" and not has_void else ""
+    return expected(where, argument, rule, shorten(found, most=_LISTED, rest="more values"), remedy)
+
+
 def _known(
     where: str, name: str, given: NDArray[Any], num_classes: int, ignored: NDArray[np.bool_] | None
 ) -> NDArray[Any]:
@@ -213,11 +223,7 @@ def _known(
     if ignored is not None:
         foreign &= ~ignored
     if foreign.any():
-        values = np.unique(given[foreign])[:8].tolist()
-        rule = f"to hold only classes 0 to {num_classes - 1}"
-        remedy = "Pass its void value as ignore_index." if name == "target" and ignored is None else ""
-        found = f"{np.count_nonzero(foreign)} pixels of {', '.join(map(str, values))}"
-        raise InputError(expected(where, name, rule, found, remedy))
+        raise InputError(name_foreign(where, name, given[foreign], num_classes, has_void=ignored is not None))
     known = given.astype(np.uint8 if num_classes < 256 else np.uint16)
     if ignored is not None:
         known[ignored] = num_classes

@@ -3,6 +3,6 @@ from .checkpoints.checkpoint import Checkpoint as Checkpoint
 from .checkpoints.checkpoint import read_checkpoint as read_checkpoint
 from .checkpoints.checkpoint import write_checkpoint as write_checkpoint
 from .config import MODELS as MODELS
-from .foreign.registry import register_model as register_model
+from .foreign.config import register_model as register_model
 from .segmenter import Segmenter as Segmenter
 from .segmenter import build_segmenter as build_segmenter

@@ -75,7 +75,7 @@ def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
 
 
 def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tensor:
-    """Logits of the summed probabilities of other classes, of which each belongs to one of the task's.
+    """Merge the channels of a model's own classes into the task's classes, by adding their probabilities.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: 
 
 
 def _options(config: ModelConfig) -> dict[str, Any]:
-    """The network's own options have the library's names; a few follow from the depth."""
+    """Return the options that are the library's own; a few of them follow from the depth."""
     options = {key: value for key, value in config if key not in _OURS}
     if options.get("decoder_channels", 0) is None:
         options["decoder_channels"] = tuple(16 * 2**level for level in reversed(range(config.depth)))

@@ -90,7 +90,7 @@ def _row(region: Region, spec: ClassSpec) -> dict[str, Any]:
 
 
 def _angle(from_rows: float) -> float:
-    """Degrees from the column axis; scikit-image gives radians from the row axis, -pi/2 to pi/2."""
+    """Convert an angle to degrees from the column axis. scikit-image gives radians from the row axis, -pi/2 to pi/2."""
     degrees = float(np.degrees(from_rows)) - 90
     return degrees + 180 if degrees <= -90 else degrees
 
@@ -166,7 +166,7 @@ def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
 
 
 def _edges(mask: Mask) -> dict[Corner, list[int]]:
-    """For each corner of pixels, the directions in which edges leave it: one, or two where pixels touch there."""
+    """Find the directions in which edges leave each corner of pixels: one, or two where pixels touch there."""
     framed = np.pad(mask, 1)
     inside = framed[1:-1, 1:-1]
     sides = (

@@ -171,7 +171,7 @@ def _of_classes(board: Scoreboard, score: str, *, shown: bool = False) -> Iterat
 
 
 def _by_class(spec: ClassSpec, key: Literal["status", "support"], values: NDArray[Any]) -> Iterator[Column]:
-    """Per class, what became of it in each case, or its pixels in the target (N, K)."""
+    """Yield a column per class: what became of the class in each case, or its pixels in the target (N, K)."""
     words = [STATUS_WORDS[status] for status in STATUSES]
     for k, name in enumerate(spec.names):
         if key == "status":

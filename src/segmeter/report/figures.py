@@ -44,7 +44,7 @@ def quantity(value: float | str | None) -> str:
 
 
 def _large(value: float) -> str:
-    """Four significant digits, or all digits before the point: counts of a data set are sums of floats."""
+    """Write four significant digits, or all digits before the point: counts of a data set are sums of floats."""
     return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"
 
 

@@ -158,7 +158,7 @@ class Config(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_declared(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML and JSON have lists, text and floats where a schema has tuples, paths and whole numbers."""
+        """Convert the lists, text and floats of YAML and JSON to the tuples, paths and whole numbers of a schema."""
         return _as_declared(value, set(_leaves(cls.model_fields[str(info.field_name)].annotation)))
 
 

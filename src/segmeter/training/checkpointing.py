@@ -285,7 +285,7 @@ def snapshot(value: Any) -> Any:
 
 
 def _on_side_stream(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:
-    """On a GPU, transfers of `work` start after everything queued so far, and delay nothing that is queued later."""
+    """Run `work` on a GPU after everything that is queued so far, without delaying what is queued later."""
     if device.type != "cuda":
         return work
     ready = torch.cuda.Event()  # type: ignore[no-untyped-call]

@@ -199,7 +199,7 @@ class Learner:
         restore_rng(state["rng"])
 
     def _load_scaler(self, state: Mapping[str, Any] | None) -> None:
-        """A resumed run may be allowed another precision; the search for the loss scale then starts again."""
+        """Load the loss scale. If the precision has changed, the search for it starts again."""
         if self.scaler and state:
             self.scaler.load_state_dict(dict(state))
         elif self.scaler:

@@ -47,7 +47,7 @@ class History:
 
     @property
     def position(self) -> int:
-        """Bytes written so far."""
+        """The number of bytes written so far."""
         return self._lines.size
 
     def write(self, row: Row) -> None:
@@ -149,7 +149,7 @@ class Loggers:
 
 
 def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
-    """history.jsonl alone."""
+    """Build no logger: history.jsonl is written anyway."""
 
 
 class TensorBoardLogger:
@@ -261,7 +261,7 @@ def _mlflow_name(name: str) -> str:
 
 
 def _identifier(folder: Path) -> str:
-    """The same for a run however often it is resumed, and different for every other run."""
+    """Return an identifier that stays the same however often a run is resumed, and that no other run has."""
     place = f"{platform.node()}:{folder.absolute()}"
     return hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

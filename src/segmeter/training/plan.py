@@ -47,7 +47,7 @@ class TrainPlan:
     step_s, steps
         The seconds that a step should take, and the number that the time budget holds; 0 if they were not measured.
     problem
-        Why the time budget is too short, and what would do; empty if it is not.
+        Why the time budget is too short, and what would be enough; empty if it is not.
     """
 
     training: TrainingConfig
@@ -158,7 +158,7 @@ def fit_budget(
         needed = math.ceil(cost * LEAST_STEPS / (1 - VALIDATION_SHARE))
         problem = (
             f"training.time_budget={training.time_budget} holds about {steps} steps of {cost:.2g} s on this machine as "
-            f"busy as it is, fewer than {LEAST_STEPS}; {needed} s would do."
+            f"busy as it is, fewer than {LEAST_STEPS}; {needed} s would be enough."
         )
     return replace(plan.filled(training=changes), steps=steps, problem=problem)
 

@@ -319,7 +319,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """Spent on the run, including earlier processes."""
+        """The seconds spent on the run, including earlier processes."""
         return self._before + time.monotonic() - self._start
 
     def progress(self, step: int) -> float:

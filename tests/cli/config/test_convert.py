@@ -110,19 +110,41 @@ def test_a_whole_float_is_a_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "loss"),
+    ("more", "loss", "rate"),
     [
-        ([], "focal"),
-        (["data.planes=k"], "sum"),
-        (["data.planes=k", "loss=focal"], "focal"),
-        (["data.planes=k", "loss.gamma=1"], "focal"),
-        (["data.planes=k", "resume=auto"], "sum"),
+        ([], "focal", 1e-3),
+        (["data.planes=k"], "sum", 1e-3),
+        (["data.planes=k", "loss=focal"], "focal", 1e-3),
+        (["data.planes=k", "loss.gamma=1"], "focal", 1e-3),
+        (["data.planes=k", "resume=auto"], "sum", 1e-3),
+        (["training=auto"], "sum", 3e-3),
+        (["training=auto", "loss.gamma=2"], "focal", 3e-3),
+        (["training=auto", "optimizer=sgd"], "sum", 1e-2),
+        (["training=auto", "optimizer.lr=0.001"], "sum", 1e-3),
+        (["training=auto", "model.weights=imagenet"], "sum", 1e-3),
     ],
 )
-def test_planes_of_volumes_are_trained_with_dice_too_unless_a_loss_is_chosen(more: list[str], loss: str) -> None:
+def test_a_plan_and_planes_choose_the_loss_and_the_rate_that_the_user_leaves_open(
+    more: list[str], loss: str, rate: float
+) -> None:
     request = Request("train", ["data=folder", "data.root=x", "data.classes=[a,b]", "data.in_channels=1", *more])
     ((_, config),) = check("train", request)
-    assert config.loss.name == loss
+    assert (config.loss.name, config.optimizer.lr) == (loss, rate)
+
+
+@pytest.mark.parametrize(
+    ("data", "weights"),
+    [(["data=cells"], "mild"), (["data=instances", "data.root=x"], None)],
+)
+def test_a_plan_weighs_rare_classes_more_where_there_are_several(data: list[str], weights: str | None) -> None:
+    ((_, config),) = check("train", Request("train", [*data, "training=auto"]))
+    assert (config.loss.name, config.loss.focal.class_weights) == ("sum", weights)
+
+
+def test_cores_of_objects_are_trained_with_dice_too() -> None:
+    ((_, plain),) = check("train", Request("train", ["data=instances", "data.root=x", "data.core_depth=null"]))
+    ((_, cores),) = check("train", Request("train", ["data=instances", "data.root=x"]))
+    assert (plain.loss.name, cores.loss.name) == ("focal", "sum")
 
 
 def test_a_file_of_the_user_may_have_chosen_the_loss_of_planes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from segmeter.data.verification.intensity import (
     ScaleWatch,
     clip_limits,
     measure_image,
+    measure_rows,
     merge_images,
     mismatch_warnings,
     normalisation,
@@ -301,3 +303,19 @@ def test_measuring_an_image_takes_little_more_memory_than_the_image():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < image.nbytes / 3
+
+
+def test_bands_of_floats_are_dropped_once_they_are_measured():
+    """Mutation seen to fail: lines kept for the levels as views, each of which keeps its whole band."""
+    alive, most = [], []
+
+    def bands():
+        for number in range(40):
+            band = np.full((32, 8, 1), number, np.float32)
+            alive.append(weakref.ref(band))
+            yield band
+            del band
+            most.append(sum(each() is not None for each in alive))
+
+    measure_rows(bands(), np.dtype(np.float32))
+    assert max(most) <= 2

@@ -1,7 +1,6 @@
 """Rows survive their files exactly, in a fixed order and with fixed bytes."""
 
 import csv
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -102,19 +101,6 @@ def test_the_unit_of_spacing_and_distances_is_a_column(tmp_path):
     assert [row["unit"] for row in read_csv(tmp_path)] == ["mm", "", "pixels"]
     assert pq.read_table(tmp_path / "cases.parquet")["unit"].to_pylist() == ["mm", None, "pixels"]
     assert [(row.unit, row.length_unit) for row in read_cases(tmp_path)] == [("mm", "mm"), ("", ""), ("", "pixels")]
-
-
-def test_the_checksum_of_a_target_comes_back(tmp_path):
-    rows = [replace(row, target_crc32=crc) for row, crc in zip(random_rows(2), (0, 2**32 - 1), strict=True)]
-    write_cases(tmp_path, rows, class_spec())
-    assert [row.target_crc32 for row in read_cases(tmp_path)] == [0, 2**32 - 1]
-    write_cases(tmp_path, random_rows(2), class_spec())
-    assert [row.target_crc32 for row in read_cases(tmp_path)] == [None, None]
-
-
-def test_an_empty_prediction_is_named(tmp_path):
-    write_cases(tmp_path, [case_row("x", [[6, 0], [3, 0]])], class_spec(2))
-    assert read_csv(tmp_path)[0]["status_road"] == "prediction_empty"
 
 
 def test_the_column_order_is_fixed(tmp_path):

@@ -15,7 +15,7 @@ from segmeter.metrics.measures.protocol import build_measures, measure_case
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import AGGREGATES, overlap_scores
-from segmeter.metrics.summary.conventions import score_under
+from tests.metrics.build import score_under
 from tests.metrics.laws.drawn import changed
 
 SMALL = {  # limits that fit small maps

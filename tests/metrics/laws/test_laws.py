@@ -131,7 +131,7 @@ def test_a_measure_that_is_registered_is_held_against_them(fault, laws, monkeypa
         name: str = "broken"
 
     found = {
-        law.__name__: [line for seed in range(6) for line in law(np.random.default_rng(seed))]
+        law.__name__: [line for seed in range(6 if laws else 2) for line in law(np.random.default_rng(seed))]
         for law in LAWS
         if not laws or law.__name__ in laws
     }

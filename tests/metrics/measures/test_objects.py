@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import ndimage
-from scipy.optimize import linear_sum_assignment
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases.table import CaseRow
@@ -19,7 +17,6 @@ from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.summarise import summarise
 from tests.metrics.build import class_spec, named
-from tests.metrics.objects.test_scores import SEMANTIC, components, load_spine
 
 BINARY = class_spec(2, "binary")
 
@@ -127,73 +124,6 @@ def test_instance_maps_tell_touching_objects_apart():
     one_side = maps_of(target, target, instances=split)
     found = measured(InstancesConfig(), one_side)
     assert [found[f"sum:instances_{name}/road"] for name in ("tp", "fp", "fn")] == [0.0, 2.0, 1.0]
-
-
-def test_ignored_pixels_are_part_of_no_object():
-    target, labels = TARGET.copy(), LABELS.copy()
-    target[0, 13:] = 255
-    found = measured(InstancesConfig(), maps_of(target, labels))
-    assert found["sum:instances_fp/road"] == 0.0
-
-
-def scattered(seed, shape=(40, 50)):
-    rng = np.random.default_rng(seed)
-    target = ndimage.uniform_filter(rng.random(shape), 5) > 0.52
-    labels = ndimage.uniform_filter(target + rng.normal(0, 0.6, shape), 3) > 0.5
-    return target.astype(np.uint8), labels.astype(np.uint8)
-
-
-def pairs_by_loops(target, labels):
-    """Masks of the objects, and IoU of every pair."""
-    parts = [ndimage.label(one, np.ones((3,) * one.ndim))[0] for one in (target, labels)]
-    ours, theirs = ([part == i for i in range(1, part.max() + 1)] for part in parts)
-    table = np.array([[(a & b).sum() / (a | b).sum() for b in theirs] for a in ours])
-    return ours, theirs, table.reshape(len(ours), len(theirs))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_objects_equal_plain_loops_over_masks(seed):
-    target, labels = scattered(seed)
-    ours, theirs, table = pairs_by_loops(target, labels)
-    assert min(table.shape) > 5
-    aps = []
-    for threshold in AveragePrecisionConfig().thresholds:  # as Cellpose matches: as many as can be above the threshold
-        rows, columns = linear_sum_assignment(-(table > threshold).astype(float) - table / (2 * min(table.shape)))
-        tp = (table[rows, columns] > threshold).sum()
-        aps.append(tp / (len(ours) + len(theirs) - tp))
-    found = measured(AveragePrecisionConfig(), maps_of(target, labels))
-    assert found["ap/road"] == pytest.approx(np.mean(aps), rel=1e-12)
-    common, union, used = 0, 0, set()
-    for i, mask in enumerate(ours):
-        best = int(np.argmax(table[i]))
-        if table[i, best] == 0:
-            union += mask.sum()
-            continue
-        common, union = common + (mask & theirs[best]).sum(), union + (mask | theirs[best]).sum()
-        used.add(best)
-    union += sum(mask.sum() for j, mask in enumerate(theirs) if j not in used)
-    assert measured(AjiConfig(), maps_of(target, labels))["aji/road"] == pytest.approx(common / union, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_sizes_add_up_to_all_objects(seed):
-    target, labels = scattered(seed)
-    sums = measured(SizesConfig(limits=(12, 40)), maps_of(target, labels))
-    totals = measured(InstancesConfig(), maps_of(target, labels))
-    for name in ("tp", "fp", "fn"):
-        parts = [sums[f"sum:sizes_{name}@{size}/road"] for size in ("small", "medium", "large")]
-        assert sum(parts) == totals[f"sum:instances_{name}/road"]
-        assert name != "fn" or max(parts) < sum(parts)
-
-
-def test_the_golden_components_of_spines(shared_data):
-    target, instances = (components(one) for one in load_spine(shared_data, "semantic"))
-    masks = [(one > 0).astype(np.uint8) for one in (target, instances)]
-    maps = maps_of(*masks, target_instances=target, instances=instances)
-    found = measured(InstancesConfig(objects="maps"), maps)
-    assert [found[f"sum:instances_{name}/road"] for name in ("tp", "fp", "fn")] == [73.0, 16.0, 14.0]
-    for name, value in {"rq": SEMANTIC["rq"], "sq": SEMANTIC["sq"], "pq": SEMANTIC["pq"]}.items():
-        np.testing.assert_allclose(found[f"{name}/road"], value, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.summary.conventions import score_under
 from segmeter.metrics.summary.summarise import summarise
 from tests.differential.cases import assert_agree
 from tests.differential.peers import load
-from tests.metrics.build import case_row, class_spec
+from tests.metrics.build import case_row, class_spec, score_under
 
 FOREIGN = 77
 SPEC = class_spec(3).replace(count_invalid=True)

@@ -126,14 +126,6 @@ def test_every_edge_belongs_to_the_bin_below_it(bins):
     assert above.classwise[0].counts.tolist() == ([0] + [1] * (bins - 2) + [2] if bins > 1 else [1])
 
 
-def test_what_is_always_as_sure_as_right_is_calibrated():
-    probs = np.full(1000, 0.75, np.float32)
-    target = (np.arange(1000) % 4 > 0).astype(np.uint8)
-    scores = calibration(target, probs, num_classes=2, task="binary")
-    assert scores.classwise[0].ece == 0.0
-    assert scores.brier == pytest.approx(0.75 * 0.25, rel=1e-12)
-
-
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
 def test_parts_merge_to_the_whole_and_ignored_pixels_count_nowhere(task):
     target, probs = softmax_case(3, num_classes=2)

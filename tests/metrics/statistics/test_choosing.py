@@ -41,7 +41,7 @@ def test_of_equal_settings_the_simplest_is_chosen_and_nothing_is_gained() -> Non
     found = chosen(values + np.array([0, 0, 1e-15, 0]))
     assert (found.chosen, found.gain, found.optimism) == (0, 0, pytest.approx(0, abs=1e-12))
     assert found.shares.tolist() == [1, 0, 0, 0]
-    assert (found.low, found.high) == (0, 0)
+    assert found.gain_ci95 == (0, 0)
 
 
 def test_choosing_among_equal_settings_is_corrected() -> None:
@@ -50,9 +50,9 @@ def test_choosing_among_equal_settings_is_corrected() -> None:
     for seed in range(60):
         values = np.random.default_rng(seed).normal(0.8, 0.05, (30, 12))
         found = chosen(values, resamples=300)
-        covered += found.low <= 0 <= found.high
+        covered += found.gain_ci95[0] <= 0 <= found.gain_ci95[1]
         gains.append(found.gain)
-        corrected.append(found.corrected)
+        corrected.append(found.corrected_gain)
     assert covered >= 0.93 * 60
     assert abs(np.mean(corrected)) < 0.15 * np.mean(gains)
 
@@ -63,9 +63,8 @@ def test_a_setting_that_leads_keeps_its_gain() -> None:
     found = chosen(values)
     assert found.chosen == 3
     assert found.optimism < 0.005
-    assert found.low < 0.1 < found.high
-    assert found.low > 0
-    assert found.score_low < found.score < found.score_high
+    assert 0 < found.gain_ci95[0] < 0.1 < found.gain_ci95[1]
+    assert found.score_ci95[0] < found.score < found.score_ci95[1]
 
 
 def test_undefined_settings_are_never_chosen_and_few_cases_have_no_interval() -> None:
@@ -73,7 +72,7 @@ def test_undefined_settings_are_never_chosen_and_few_cases_have_no_interval() ->
     values[:, 2] = np.nan
     found = chosen(values)
     assert found.chosen != 2
-    assert np.isnan([found.low, found.high]).all()
+    assert np.isnan(found.gain_ci95).all()
 
 
 def test_resamples_without_the_score_tell_no_error() -> None:
@@ -84,7 +83,7 @@ def test_resamples_without_the_score_tell_no_error() -> None:
     without = choose(estimates, replicates, *parts, **options)
     none = np.concatenate([replicates, np.full((5, 3), np.nan)])
     found = choose(estimates, none, *parts, **options)
-    names = ("gain", "optimism", "low", "high", "score", "score_low", "score_high")
+    names = ("gain", "optimism", "gain_ci95", "score", "score_ci95")
     assert [getattr(found, name) for name in names] == [getattr(without, name) for name in names]
 
 
@@ -99,6 +98,6 @@ def test_a_usual_setting_without_a_finite_score_leaves_no_gain(lost: float) -> N
         estimates, replicates, held, mean_of_columns, usual=0, simplicity=range(3), higher_is_better=False, n_units=30
     )
     assert found.chosen == 1
-    assert np.isnan([found.gain, found.corrected, found.optimism, found.low, found.high]).all()
-    assert found.score_low < found.score < found.score_high
+    assert np.isnan([found.gain, found.corrected_gain, found.optimism, *found.gain_ci95]).all()
+    assert found.score_ci95[0] < found.score < found.score_ci95[1]
     assert found.score == pytest.approx(3, abs=0.1)

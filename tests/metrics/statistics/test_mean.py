@@ -28,22 +28,9 @@ def test_it_is_the_interval_of_the_summary():
     )
 
 
-def test_clusters_are_drawn_together():
-    values, clusters = [0.1, 0.1, 0.5, 0.5, 0.9, 0.9, 0.4, 0.4, 0.6, 0.6], [c for c in "abcde" for _ in "12"]
-    alone, together = mean_interval(values), mean_interval(values, clusters=clusters)
-    assert together.high - together.low > alone.high - alone.low
-    assert together.mean == alone.mean
-
-
 def test_infinite_values_leave_no_finite_mean():
     found = mean_interval([1.0, 2.0, math.inf, 3.0, 4.0, math.nan])
     assert (found.mean, found.high, found.n_used, found.n_undefined) == (math.inf, math.inf, 5, 1)
-
-
-def test_few_values_have_no_interval():
-    found = mean_interval([0.5, 0.7])
-    assert found.mean == pytest.approx(0.6)
-    assert math.isnan(found.low)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +41,3 @@ def test_few_values_have_no_interval():
 def test_what_is_no_number_per_case_is_refused(values):
     with pytest.raises(InputError, match="mean_interval: expected `values` to be one number per case"):
         mean_interval(values)
-
-
-def test_options_are_those_of_the_bootstrap():
-    with pytest.raises(InputError, match="`clusters` to be 2 labels"):
-        mean_interval([0.5, 0.7], clusters=["a"])

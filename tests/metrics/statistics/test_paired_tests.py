@@ -136,13 +136,6 @@ def test_sign_flip_never_gives_0_and_repeats_for_a_seed():
     assert sign_flip(*noisy, resamples=500, seed=4) != sign_flip(*noisy, resamples=500, seed=5)
 
 
-@pytest.mark.parametrize("test", [wilcoxon, sign_flip])
-def test_false_alarms_are_as_rare_as_stated(test):
-    # 400 pairs of equal models, n = 25: rejections at .05 are Binomial(400, .05), 20 +- 4.4; four of those
-    alarms = sum(test(*pair(25, seed=seed)).p_value <= 0.05 for seed in range(400))
-    assert 3 <= alarms <= 37
-
-
 def test_holm_by_hand():
     # sorted .01 .02 .04 .5: x4 .04, x3 .06, x2 .08, x1 .5
     np.testing.assert_allclose(holm([0.04, 0.01, 0.5, 0.02]), [0.08, 0.04, 0.5, 0.06], rtol=1e-12)

@@ -39,7 +39,7 @@ def test_the_power_of_published_differences_is_that_of_the_t_test() -> None:
     pilot, n = Pilot.published(mean=0.0, sd=0.12, cases=None, interval="expanded"), 60
     reach, shift = stats.t.ppf(0.975, n - 1), 0.04 / 0.12 * math.sqrt(n)
     exact = stats.nct.sf(reach, n - 1, shift) + stats.nct.cdf(-reach, n - 1, shift)
-    assert pilot.power_of(n, 0.04) == pytest.approx(exact, abs=0.01)
+    assert pilot.power_of(0.04, n) == pytest.approx(exact, abs=0.01)
 
 
 def test_the_number_is_the_least_that_reaches_the_width_and_its_interval_that_of_a_variance() -> None:

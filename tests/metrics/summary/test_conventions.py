@@ -13,10 +13,10 @@ from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
-from segmeter.metrics.summary.conventions import figures_under, score_maps_under, score_under
+from segmeter.metrics.summary.conventions import figures_under, score_maps_under
 from segmeter.metrics.summary.summarise import summarise
 from tests.differential.peers import load, quiet
-from tests.metrics.build import case_row, class_spec, laid_out
+from tests.metrics.build import case_row, class_spec, laid_out, score_under
 from tests.metrics.config.test_conventions import assert_figures, label_maps
 
 NAN, INF = math.nan, math.inf
@@ -234,7 +234,7 @@ def test_multilabel_has_no_background():
 
 def test_an_unknown_convention_is_refused():
     with pytest.raises(InputError, match=r"`convention` to be one of segmeter, mmseg, .*, got 'mona'.* 'monai'"):
-        score_under("mona", [], class_spec(3))
+        score_maps_under("mona", [])
 
 
 def test_every_choice_is_in_the_hash():

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from segmeter.metrics.cases.stored import read_cases, write_cases
-from segmeter.metrics.cases.table import MeasureColumn, as_table
+from segmeter.metrics.cases.table import MeasureColumn
 from segmeter.metrics.config.measures import BoundaryConfig, InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.summarise import summarise
@@ -126,16 +125,3 @@ def test_an_interval_with_failures_ends_at_infinity_and_json_can_say_it():
     assert entry["ci95"][1] == "inf"
     assert float(entry["ci95"][0]) >= 0
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-
-
-def test_nothing_was_asked_for_and_nothing_is_there():
-    assert "measures" not in summarise(rows_of((1.0, 2.0)), class_spec(2), MetricsConfig(bootstrap=0))
-    assert summarise([case_row("a", BOTH)], class_spec(2), QUICK)["measures"] == {}
-
-
-def test_a_trip_through_columns_and_files_changes_nothing(tmp_path):
-    rows = rows_of((1.0, np.nan), (0.1 + 0.2, np.inf), (2.0, 3.0))
-    summary = summarise(rows, class_spec(2), QUICK)
-    assert summarise(as_table(rows), class_spec(2), QUICK) == summary
-    write_cases(tmp_path, rows, class_spec(2))
-    assert summarise(read_cases(tmp_path), class_spec(2), QUICK) == summary

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from segmeter.errors import ConfigError, InputError
-from segmeter.metrics.cases import table as rows_module
 from segmeter.metrics.cases.stored import read_cases, write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
@@ -87,24 +86,6 @@ def test_the_order_of_the_rows_and_a_trip_through_files_change_nothing(tmp_path)
     assert summarise(rows[::-1], class_spec(), QUICK) == summary
     write_cases(tmp_path, rows, class_spec())
     assert summarise(read_cases(tmp_path), class_spec(), QUICK) == summary
-
-
-def test_going_through_the_rows_in_small_groups_changes_nothing(monkeypatch):
-    rows = random_rows(11, loss=0.1)
-    whole = summarise(rows, class_spec(), QUICK)
-    monkeypatch.setattr(rows_module, "BLOCK", 3)
-    assert summarise(rows, class_spec(), QUICK) == whole
-
-
-def test_dataset_scores_equal_those_of_all_pixels_together():
-    rng = np.random.default_rng(0)
-    target, labels = rng.integers(0, 3, (2, 8, 100), dtype=np.uint8)
-    rows = [
-        case_row(str(i), confusion_matrix(a, b, num_classes=3))
-        for i, (a, b) in enumerate(zip(target, labels, strict=True))
-    ]
-    whole = overlap_scores(confusion_matrix(target, labels, num_classes=3))
-    assert summarise(rows, class_spec(), NONE)["dataset"]["mcc"] == float(whole.mcc)
 
 
 def test_the_mean_of_a_binary_task_is_over_both_classes_unless_background_is_left_out():

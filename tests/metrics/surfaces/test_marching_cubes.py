@@ -47,25 +47,6 @@ def test_areas_that_are_known_by_hand():
     np.testing.assert_allclose([areas[code] for code in known], list(known.values()), rtol=1e-14)
 
 
-@pytest.mark.parametrize("axes", [2, 3])
-def test_foreground_and_background_have_the_same_surface(axes):
-    sizes = element_sizes((0.3, 1.1, 2.7)[:axes])
-    assert sizes[0] == sizes[-1] == 0
-    assert (sizes[1:-1] > 0).all()
-    np.testing.assert_allclose(sizes, sizes[::-1], rtol=1e-14)
-
-
-def test_turning_the_cube_turns_its_areas():
-    spacing = (0.3, 1.1, 2.7)
-    sizes = element_sizes(spacing)
-    for axes, flips in itertools.product(itertools.permutations(range(3)), itertools.product((0, 1), repeat=3)):
-        turned = element_sizes([spacing[axis] for axis in axes])
-        for code in range(256):
-            cell = np.array([code >> bit & 1 for bit in range(8)]).reshape(2, 2, 2)
-            moved = np.flip(cell.transpose(axes), [axis for axis in range(3) if flips[axis]]).reshape(-1)
-            assert turned[int((moved << np.arange(8)).sum())] == pytest.approx(sizes[code], rel=1e-13)
-
-
 @pytest.mark.parametrize("spacing", [(1, 1), (2, 0.7), (1, 1, 1), (3.1, 0.2, 1.4)], ids=str)
 def test_every_code_measures_as_in_surface_distance(spacing):
     tables = pytest.importorskip("surface_distance.lookup_tables")

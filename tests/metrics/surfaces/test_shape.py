@@ -67,17 +67,6 @@ def test_volumes_equal_the_published_algorithm_with_a_cube(shape, width):
     np.testing.assert_array_equal(found.iou, [published(target == k, kept == k, width) for k in range(3)])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_large_regions_are_hollow(seed):
-    target, labels = random_maps((90, 120), 3, seed=seed)
-    target[20:70, 30:100] = labels[25:75, 33:100] = 2
-    for width in (2, 5, 12):
-        found = boundary_iou(target, labels, num_classes=3, width=width)
-        expected = [published(target == k, labels == k, width) for k in range(3)]
-        np.testing.assert_array_equal(found.iou, expected)
-        assert found.counts[3, 3] > 0  # what both leave out
-
-
 @pytest.mark.parametrize(("num_classes", "void"), [(3, 255), (254, 255), (255, 255), (300, 65535), (3, -7)])
 def test_ignored_pixels_belong_to_no_class_of_either_map(num_classes, void):
     target, labels = random_maps((50, 40), 3, seed=5)
@@ -119,14 +108,6 @@ def test_counts_of_images_add_to_the_score_of_the_data_set():
     np.testing.assert_array_equal(stacked[1], boundary_iou(*pairs[1], num_classes=3, width=2).iou)
 
 
-def test_symmetry_and_a_perfect_prediction():
-    target, labels = random_maps((40, 50), 4)
-    one = boundary_iou(target, labels, num_classes=4)
-    other = boundary_iou(labels, target, num_classes=4)
-    np.testing.assert_array_equal(one.iou, other.iou)
-    np.testing.assert_array_equal(boundary_iou(target, target, num_classes=4).iou, 1)
-
-
 def test_empty_classes_follow_the_table():
     target, labels = np.zeros((2, 6, 6), np.uint8)
     target[2, 2], labels[4, 4] = 1, 2
@@ -141,13 +122,6 @@ def test_nothing_to_count_is_undefined(shape):
     found = boundary_iou(ignored, np.zeros_like(ignored), num_classes=2, ignore_index=255)
     assert np.isnan(found.iou).all()
     assert found.status == ("both_empty", "both_empty")
-
-
-def test_layout_does_not_matter():
-    target, labels = random_maps((40, 30), 3)
-    expected = boundary_iou(target, labels, num_classes=3).iou
-    turned = boundary_iou(np.asfortranarray(target), labels.astype(">i4"), num_classes=3)
-    np.testing.assert_array_equal(turned.iou, expected)
 
 
 MAP = np.zeros((3, 4), np.uint8)
@@ -193,29 +167,6 @@ def test_lines_one_pixel_wide_by_hand():
     assert found.precision == 0.75
     assert found.sensitivity == 0.6
     assert found.cldice == pytest.approx(2 * 0.75 * 0.6 / 1.35, rel=1e-12)
-
-
-def test_width_does_not_matter_where_the_centre_is_found():
-    target, mask = np.zeros((9, 30), bool), np.zeros((9, 30), bool)
-    target[1:8, 2:28], mask[3:6, 2:28] = True, True
-    found = centreline_dice(target, mask)
-    dice = 2 * (target & mask).sum() / (target.sum() + mask.sum())
-    assert found.precision == 1.0
-    assert found.cldice > 0.97 > 0.61 > dice
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_parts_are_those_of_the_whole_image(seed):
-    target, mask = tubes(seed)
-    ours, theirs = skeletonize(target), skeletonize(mask)
-    precision, sensitivity = (theirs & target).sum() / theirs.sum(), (ours & mask).sum() / ours.sum()
-    found = centreline_dice(target, mask)
-    assert 0 < precision < 1
-    assert found.precision == precision
-    assert found.sensitivity == sensitivity
-    swapped = centreline_dice(mask, target)
-    assert swapped.cldice == found.cldice
-    assert (swapped.precision, swapped.sensitivity) == (found.sensitivity, found.precision)
 
 
 def test_objects_within_one_slice_have_the_skeleton_of_the_volume():
@@ -288,10 +239,3 @@ def test_a_cube_that_thinning_makes_vanish_is_its_own_skeleton():
     cube[2:4, 2:4, 2:4] = True
     assert not skeletonize(cube).any()
     assert centreline_dice(cube, cube).cldice == 1.0
-
-
-def test_other_dtypes_and_shapes_are_refused():
-    with pytest.raises(InputError, match="centreline_dice: expected `target` to have dtype bool"):
-        centreline_dice(np.zeros((3, 3), np.uint8), np.zeros((3, 3), bool))
-    with pytest.raises(InputError, match="to have the target's shape"):
-        centreline_dice(np.zeros((3, 3), bool), np.zeros((3, 4), bool))

@@ -131,13 +131,6 @@ def test_a_checkpoint_without_a_state_can_be_evaluated_but_not_resumed(tmp_path,
         found.load_state()
 
 
-def test_a_removed_state_leaves_the_weights_readable(checkpoint):
-    (checkpoint / "state.pt").unlink()
-    found = read_checkpoint(checkpoint)
-    with pytest.raises(CheckpointError, match=r"state.pt: is missing, though the manifest lists it"):
-        found.load_state()
-
-
 def rewrite(folder, card=None, state=None):
     """Give a checkpoint another card or other weights, with a manifest that is sound."""
     old = read_checkpoint(folder)
@@ -200,11 +193,4 @@ def test_a_card_never_names_code(checkpoint):
 def test_a_manifest_without_a_key_is_refused(checkpoint, key):
     edit(checkpoint, **{key: None})
     with pytest.raises(CheckpointError, match=r"manifest.json: lacks what a checkpoint must say"):
-        read_checkpoint(checkpoint)
-
-
-def test_a_changed_manifest_is_found(checkpoint):
-    path = checkpoint / "manifest.json"
-    path.write_text(path.read_text().replace("0.4", "0.3", 1))
-    with pytest.raises(CheckpointError, match=r"manifest.json: was changed or damaged .*sha256 differs"):
         read_checkpoint(checkpoint)

@@ -2,7 +2,8 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.models.foreign.config import ForeignConfig, SizeConfig, class_numbers, overlay, propose
+from segmeter.models.foreign.config import PLUGINS, ForeignConfig, SizeConfig, register_model
+from segmeter.models.foreign.opened import class_numbers, overlay, propose
 
 DATA = ClassSpec(task="multiclass", names=("Sky", "Road", "Pedestrian"), colours=((0, 0, 0),) * 3)
 
@@ -41,3 +42,19 @@ def test_every_gap_of_a_class_map_is_named():
 def test_an_unknown_size_is_refused():
     with pytest.raises(ConfigError, match="to be any, multiple:32"):
         SizeConfig(fit="half")
+
+
+def test_a_card_of_a_plugin_is_checked_when_it_is_registered(monkeypatch):
+    monkeypatch.setattr("segmeter.models.foreign.config.PLUGINS", {})
+    with pytest.raises(ConfigError, match="klasses"):
+        register_model("mine", klasses=["a"])(lambda images: images)
+
+
+def test_a_plugin_is_found_by_its_name_and_keeps_its_callable(monkeypatch):
+    monkeypatch.setattr("segmeter.models.foreign.config.PLUGINS", {})
+
+    def mine(images):
+        return images
+
+    assert register_model("mine", classes=["a", "b"])(mine) is mine
+    assert "mine" not in PLUGINS

@@ -57,7 +57,7 @@ class SegmentationMetric(CumulativeIterationMetric):
         return {name: float(values.nanmean()) for name, values in columns.items()}
 
     def _labels(self, name: str, tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        """Labels from what MONAI's transforms give: floats that are whole numbers, and a channel of each class."""
+        """Read labels as MONAI's transforms give them: whole numbers as floats, or a channel for each class."""
         whole = tensor.long()
         if tensor.is_floating_point() and not torch.equal(whole.to(tensor.dtype), tensor):
             rule, remedy = "to hold labels", "Decide on classes first, with AsDiscrete."

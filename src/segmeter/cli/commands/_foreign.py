@@ -24,8 +24,7 @@ from segmeter.inference.results import Prediction
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import mean_interval
-from segmeter.models.foreign.config import class_numbers, propose
-from segmeter.models.foreign.opened import CARD, Described, describe, find_source, open_foreign
+from segmeter.models.foreign import opened
 from segmeter.models.trained import Checkpoints
 from segmeter.provenance import flatten
 from segmeter.report.pictures.flatten import draw_overlay, write_overlay
@@ -43,21 +42,21 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     ConfigError
         It is a checkpoint of ours, or a class of either side has no partner. The card is written all the same.
     """
-    source = find_source(config.checkpoint or "")
+    source = opened.find_source(config.checkpoint or "")
     if source is None:
         raise ConfigError("check: checkpoint names models that others trained; a checkpoint of ours needs no check.")
-    described, spec = describe(source, config.model), dataset.spec
-    proposed = propose(described.config.classes or (), spec.names)
+    described, spec = opened.describe(source, config.model), dataset.spec
+    proposed = opened.propose(described.config.classes or (), spec.names)
     full = described.config.replace(class_map=proposed | (described.config.class_map or {}), data_classes=spec.names)
-    described = Described(source=source, config=full, guessed=described.guessed, sha256=described.sha256)
+    described = replace(described, config=full)
     console.print(_known(described))
-    path = config.card or _beside(config, source.place)
+    path = config.card or opened.beside(source, config.model) or Path(opened.CARD)
     _write(path, described)
-    problems = class_numbers(full, spec)[1]
+    problems = opened.class_numbers(full, spec)[1]
     if problems:
         lines = [f"{source.text}: model.class_map {problem}." for problem in problems]
         raise ConfigError([*lines, f"{source.text}: complete class_map in {path}, and check again."])
-    found = open_foreign(described, spec)
+    found = opened.open_foreign(described, spec)
     for line in mismatch_warnings(report.intensities, found.card.mean, found.card.std):
         _LOG.warning("%s", line)
     predictor = Predictor(Checkpoints((found,)).load(), InferenceConfig(), torch.device("cpu"))
@@ -70,7 +69,7 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
         _look_for_swapped(predictor, predictions, spec)
 
 
-def _known(described: Described) -> Table:
+def _known(described: opened.Described) -> Table:
     table = Table(title=f"{described.source.text}: what is known of it", show_header=False)
     for column in ("key", "value", "guessed"):
         table.add_column(column, overflow="fold")
@@ -84,12 +83,7 @@ def _known(described: Described) -> Table:
     return table
 
 
-def _beside(config: CheckConfig, place: str) -> Path:
-    beside = Path(config.model.weights or place)
-    return (beside if beside.is_dir() else beside.parent if beside.is_file() else Path()) / CARD
-
-
-def _write(path: Path, described: Described) -> None:
+def _write(path: Path, described: opened.Described) -> None:
     """Write the card, unless there is one: it may hold what somebody found out."""
     if path.exists():
         _LOG.warning("%s is there already, and stays as it is.", path)

@@ -23,6 +23,7 @@ from segmeter.schema.invalid import problems_by_key, required
 
 _OWN = ("resume", "allow_changes", "plugins")  # a resumed run does not bring these along
 AUTO = "auto"
+PLANNED_RATE = 3e-3  # of AdamW from random weights, with training=auto
 
 
 def convert(root: type[Config], job: Composed, *, command: str, problems: list[str]) -> Config | None:
@@ -45,7 +46,7 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
 
             values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
             values = fill_steps(values, job.overrides)
-        values = fill_loss(values, job) if command == "train" else values
+        values = fill_recipe(values, job) if command == "train" else values
     except InputError as error:
         told = [*error.problems]
     config, found = _checked(root, job, values, command=command, filled=not told)
@@ -168,21 +169,33 @@ def _given(value: Any, saved: Any) -> Any:
     return saved if value == REQUIRED else value
 
 
-def fill_loss(values: dict[str, Any], job: Composed) -> dict[str, Any]:
-    """Train planes of volumes with focal loss and Dice, as small lesions are missed without it.
+def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
+    """Choose the loss and the learning rate of a training that leaves them open.
 
-    A chosen loss stays, and so does that of a user's own folder of configurations: a file there may have chosen it.
+    Planes of volumes, cores of objects and `training=auto` train with focal loss and Dice, as they miss small objects
+    with focal loss alone. `training=auto` also weighs rare classes a little more, and trains random weights at three
+    times the usual rate, so that few steps suffice (docs/results.md). A chosen loss or optimizer stays. With a user's
+    own folder of configurations both stay, as a file there may have chosen them.
     """
     from segmeter.losses.config import FocalConfig, SumConfig
+    from segmeter.training.config import AdamWConfig
 
-    usual, data = defaults(FocalConfig), values.get("data") or {}
-    own = job.hydra is not None and any(
-        source.provider == "--config-dir" for source in job.hydra.runtime.config_sources
-    )
-    chosen = own or any(line.lstrip("+~").startswith("loss") for line in job.overrides) or values.get("loss") != usual
-    if chosen or not data.get("planes") or values.get("resume") not in (None, AUTO):
+    sources = () if job.hydra is None else job.hydra.runtime.config_sources
+    if any(source.provider == "--config-dir" for source in sources) or values.get("resume") not in (None, AUTO):
         return values
-    return {**values, "loss": defaults(SumConfig)}
+    chosen = {line.lstrip("+~").partition("=")[0].partition(".")[0] for line in job.overrides}
+    data, model, training = (values.get(group) or {} for group in ("data", "model", "training"))
+    planned, filled = bool(training.get("plan")), dict(values)
+    needs_dice = planned or data.get("planes") is not None or data.get("core_depth") is not None
+    if needs_dice and "loss" not in chosen and values.get("loss") == defaults(FocalConfig):
+        filled["loss"] = defaults(SumConfig)
+        if planned and data.get("task") == "multiclass":
+            filled["loss"]["focal"] = filled["loss"]["focal"] | {"class_weights": "mild"}
+    usual = defaults(AdamWConfig)
+    is_open = planned and "optimizer" not in chosen and values.get("optimizer") == usual
+    if is_open and model.get("weights") is None:
+        filled["optimizer"] = usual | {"lr": PLANNED_RATE}
+    return filled
 
 
 def _followers(config: DictConfig | None, keys: Iterable[str]) -> list[str]:

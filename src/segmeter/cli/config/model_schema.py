@@ -102,8 +102,8 @@ class ImagesConfig(Config, title="data"):
     planes: PlaneAxis | None = None
     """Images are volumes that are cut across this axis: "auto", "axial", "i", "j" or "k"; null does as in training."""
     timeout_s: TimeoutSeconds = None
-    """Most seconds for reading a case, or each part of one that is read in bands. Then the run stops, and `resume`
-    continues it. null waits for ever."""
+    """The most seconds that reading a case may take, or each part of a large one. After that the run stops, and
+    `resume` continues it. null: no limit."""
 
 
 class PredictConfig(Foreign, Trained, Modelled, Sharded):

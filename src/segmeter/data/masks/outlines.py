@@ -57,7 +57,7 @@ def read_outlines(path: Path, form: str, reading: Reading, *, shape: tuple[int, 
 
 
 def _read_geojson(path: Path, content: bytes, reading: Reading, shape: tuple[int, int]) -> Iterator[Drawn]:
-    """A FeatureCollection, a list of features, or one feature, as QuPath and `export.objects` write them."""
+    """Read a FeatureCollection, a list of features, or one feature, as QuPath and `export.objects` write them."""
     given = json.loads(content)
     features = given if isinstance(given, list) else [given] if given["type"] == "Feature" else given["features"]
     names = [_class_of(feature) for feature in features]
@@ -95,8 +95,8 @@ def _fill_feature(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) 
 
 
 def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, int]) -> Iterator[Drawn]:
-    """One polygon per line: the class id, x and y of each corner as fractions of the image, and a confidence in
-    every line or in none.
+    """Read one polygon per line: the class id, x and y of each corner as fractions of the image, and a confidence
+    in every line or in none.
 
     YOLO has no background, so id 0 is class 1 here, unless the label map says otherwise.
     """

@@ -91,7 +91,7 @@ def _measure_float_rows(blocks: Iterable[NDArray[Any]]) -> tuple[Values, Values,
     for block in blocks:
         wide = block.astype(np.float64)
         parts.append((wide[..., 0].size, wide.mean((0, 1)), wide.var((0, 1))))
-        kept.append(block[-top % _EVERY :: _EVERY])
+        kept.append(block[-top % _EVERY :: _EVERY].copy())  # a view would keep the whole block
         top += len(block)
     weight = np.array([part[0] for part in parts], np.float64)[:, None] / sum(part[0] for part in parts)
     means, variances = np.stack([part[1] for part in parts]), np.stack([part[2] for part in parts])

@@ -189,7 +189,7 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
 def _design_effects(
     columns: Columns, statistic: Callable[[FloatArray], FloatArray], replicates: FloatArray, board: Scoreboard
 ) -> FloatArray | None:
-    """By how many times the variance of each score is larger than if cases were independent."""
+    """Compute how many times larger the variance of each score is than if cases were independent."""
     if board.clusters is None:
         return None
     alone = board.resample(Columns.of(np.stack(list(columns), axis=1)), statistic, units=True)

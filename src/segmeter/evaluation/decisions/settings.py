@@ -43,7 +43,7 @@ class Setting:
 
     @property
     def simplicity(self) -> tuple[float, ...]:
-        """Sorts settings: fewer steps first, then a threshold near 0.5, then small values."""
+        """A key to sort settings: fewer steps first, then a threshold near 0.5, then small values."""
         sizes = (float(value) for key, value in self.values.items() if key != THRESHOLD and _is_number(value))
         return (len(self.steps), round(abs((self.threshold or USUAL) - USUAL), 9), sum(sizes))
 

@@ -162,7 +162,7 @@ def _own_records(owners: Mapping[str, Piece]) -> pa.Table:
 
 
 def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
-    """All rows by case id; rows that shards share must be equal."""
+    """Read all rows by case id; rows that shards share must be equal."""
     rows = open_cases([piece.folder for piece in pieces], objects=True)
     ids = rows.case_ids
     repeated = [place for place in range(1, len(ids)) if ids[place] == ids[place - 1]]

@@ -69,7 +69,7 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The name of the run in messages."""
         return self.folder.name
 
 

@@ -1,14 +1,12 @@
-"""Packs the objects of a case into its row, and writes those of all cases as objects.parquet, one row per object."""
+"""The objects of cases: a list in the row of each case, and one row per object in objects.parquet."""
 
-import io
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from segmeter.checks import expected
@@ -19,7 +17,7 @@ NAME = "objects.parquet"
 
 _GROUP = 1024  # cases laid out at a time: bounds the memory of writing
 
-_OF_A_CASE = pa.schema(
+OBJECT = pa.struct(
     [
         ("side", pa.string()),
         ("region", pa.string()),
@@ -37,29 +35,12 @@ _OF_A_CASE = pa.schema(
         ("centroid_distance", pa.float64()),
     ]
 )
-SCHEMA = pa.schema([("case_id", pa.string()), ("unit", pa.string()), *_OF_A_CASE])
+COLUMN = pa.list_(OBJECT)  # of a table of cases; null where objects were not requested
+SCHEMA = pa.schema([("case_id", pa.string()), ("unit", pa.string()), *OBJECT])
 
 
-def pack_objects(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """Pack the objects of one case, given as columns (side, region, id, pixels and so on); missing columns are null."""
-    length = len(columns["id"])
-    arrays = [pa.array(columns.get(field.name, [None] * length), field.type, from_pandas=True) for field in _OF_A_CASE]
-    return _packed(pa.Table.from_arrays(arrays, schema=_OF_A_CASE))
-
-
-@cache
-def no_objects() -> bytes:
-    """Pack the objects of a case that has none."""
-    return pack_objects({"id": []})
-
-
-def join_objects(parts: Iterable[bytes]) -> bytes:
-    """Join the packed objects of several regions of a case."""
-    return _packed(pa.concat_tables([_unpacked(part) for part in parts]).combine_chunks())
-
-
-def write_objects(folder: Path, cases: Iterable[tuple[str, str, bytes]]) -> bool:
-    """Write ``objects.parquet``, one row per object in the order of the cases; return whether any case had a table.
+def write_objects(folder: Path, cases: Sequence[pa.Table]) -> bool:
+    """Write ``objects.parquet``, one row per object in the order of the cases; return whether any case has a list.
 
     The columns are ``case_id, unit`` (of the spacing; "pixels" without one), ``side`` (target or prediction),
     ``region`` (class or group), ``id``, ``pixels`` (without void), ``size`` (in the unit's square or cube), ``box``
@@ -72,24 +53,21 @@ def write_objects(folder: Path, cases: Iterable[tuple[str, str, bytes]]) -> bool
     folder
         Where the file appears, complete or not at all.
     cases
-        The id, the unit and the packed objects of each case; empty bytes if objects were not requested.
+        Tables of cases with the columns ``case_id, unit, objects``.
     """
-    held = [(case_id, unit, packed) for case_id, unit, packed in cases if packed]
-    if not held:
+    if all(part["objects"].null_count == len(part) for part in cases):
         return False
     with atomic_write(folder / NAME) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        for start in range(0, len(held), _GROUP):
-            tables = []
-            for case_id, unit, packed in held[start : start + _GROUP]:
-                table = _unpacked(packed)
-                known = (pa.array([text] * len(table), pa.string()) for text in (case_id, unit or None))
-                tables.append(pa.Table.from_arrays([*known, *table.columns], schema=SCHEMA))
-            writer.write_table(pa.concat_tables(tables).combine_chunks())
+        for part in cases:
+            for batch in part.combine_chunks().to_batches(max_chunksize=_GROUP):
+                case = pc.list_parent_indices(batch["objects"])
+                known = [batch[name].take(case) for name in ("case_id", "unit")]
+                writer.write_table(pa.table([*known, *batch["objects"].flatten().flatten()], schema=SCHEMA))
     return True
 
 
-def read_objects(folder: Path) -> dict[str, bytes] | None:
-    """Read the packed objects of each case that has any; None if the folder has no such file.
+def open_objects(folder: Path) -> Callable[[Iterable[str]], pa.Array] | None:
+    """Read the objects of a run, and return a function that lists those of each case; None if there is no such file.
 
     Raises
     ------
@@ -105,18 +83,13 @@ def read_objects(folder: Path) -> dict[str, bytes] | None:
         raise DataError(expected("read_objects", "path", f"to be an {NAME}", f"{path} ({error})")) from error
     names = np.asarray(table["case_id"].to_numpy(zero_copy_only=False), object)
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])) if len(names) else np.empty(0, int)
-    own = table.select(_OF_A_CASE.names)
-    return {str(names[start]): _packed(own.slice(start, end - start)) for start, end in pairwise([*starts, len(names)])}
+    places = {str(names[start]): np.arange(start, end) for start, end in pairwise([*starts.tolist(), len(names)])}
+    every = pa.StructArray.from_arrays([table[field.name].combine_chunks() for field in OBJECT], fields=list(OBJECT))
 
+    def listed(case_ids: Iterable[str]) -> pa.Array:
+        nothing = np.empty(0, np.int64)
+        held = [places.get(case_id, nothing) for case_id in case_ids]
+        ends = pa.array(np.cumsum([0, *map(len, held)]), pa.int32())
+        return pa.ListArray.from_arrays(ends, every.take(pa.array(np.concatenate([nothing, *held]))), type=COLUMN)
 
-def _packed(table: pa.Table) -> bytes:
-    buffer = io.BytesIO()
-    clean = pa.Table.from_pylist(table.to_pylist(), schema=_OF_A_CASE)  # equal objects are equal bytes
-    with pa.ipc.new_stream(buffer, _OF_A_CASE, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(clean)
-    return buffer.getvalue()
-
-
-def _unpacked(packed: bytes) -> pa.Table:
-    with pa.ipc.open_stream(packed) as reader:
-        return reader.read_all()
+    return listed

@@ -22,7 +22,7 @@ from segmeter.errors import DataError
 from segmeter.files import FORMULA, atomic_write, csv_bytes
 from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
 from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
-from segmeter.metrics.cases.objects import no_objects, read_objects, write_objects
+from segmeter.metrics.cases.objects import open_objects, write_objects
 from segmeter.metrics.cases.table import (
     CHANGED,
     FIXED,
@@ -106,7 +106,7 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
     """
     folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
     tables = _wide_tables(ordered, spec)
-    (first, part), held = next(tables), list[tuple[str, str, bytes]]()
+    (first, part), held = next(tables), list[pa.Table]()
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         shown = [name for name in first.column_names if name != "confusion"]
         text.write(csv_bytes([shown]))
@@ -115,15 +115,8 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
             for table, kept in itertools.chain([(first, part)], tables):
                 writer.write_table(table)
                 pc_csv.write_csv(_as_text(table.select(shown)), text, pc_csv.WriteOptions(include_header=False))
-                held += _objects(kept)
+                held += [kept.select(["case_id", "unit", "objects"])] if "objects" in kept.column_names else []
     return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, held) else []))
-
-
-def _objects(part: pa.Table) -> Iterator[tuple[str, str, bytes]]:
-    """The id, the unit and the objects of each case of a part that has any."""
-    if "objects" in part.column_names and part["objects"].null_count < len(part):
-        columns = (part[name].to_pylist() for name in ("case_id", "unit", "objects"))
-        yield from ((case_id, unit or "", packed) for case_id, unit, packed in zip(*columns, strict=True) if packed)
 
 
 def _as_text(table: pa.Table) -> pa.Table:
@@ -232,16 +225,13 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTab
 def _open(given: str | Path, *, objects: bool) -> CaseTable:
     path, spec, names = _describe("read_cases", given)
     kept = [name for name in names if name in _KEPT or name.startswith((CHANGED, SCORE))]
-    held = read_objects(path.parent) if objects else None
+    listed = open_objects(path.parent) if objects else None
     file = pq.ParquetFile(path)
 
     def load(groups: range) -> pa.Table:
         with _as_data_error(path):
             table = file.read_row_groups(list(groups), columns=kept)
-        if held is None:
-            return table
-        packed = [held.get(case_id) or no_objects() for case_id in table["case_id"].to_pylist()]
-        return table.append_column("objects", pa.array(packed, pa.binary()))
+        return table.append_column("objects", listed(table["case_id"].to_pylist())) if listed else table
 
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     with _as_data_error(path):

@@ -21,6 +21,7 @@ from segmeter.checks import expected, known_kind, shorten, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 
 BLOCK = 4096  # rows handled at a time: bounds the memory,
 CELLS = 1 << 21  # as does this number of counts: of 150 classes, a row has 22,500
@@ -125,9 +126,9 @@ class CaseRow:
     unit
         The name of the spacing's unit, "" where it has none or is unknown.
     objects
-        The case's part of objects.parquet, from `pack_objects`; empty if objects were not requested.
+        The case's rows of objects.parquet, by the names of its columns; None if objects were not requested.
     target_crc32
-        The checksum of the target, from `hash_target`; None if unknown.
+        The checksum of the target's labels, from `make_row`; None if unknown.
     objects_crc32
         The checksum of the target's objects, from `hash_objects`; None without an instance map.
     """
@@ -144,7 +145,7 @@ class CaseRow:
     depth: int | None = None
     spacing: tuple[float, ...] | None = None
     unit: str = ""
-    objects: bytes = b""
+    objects: Sequence[Mapping[str, Any]] | None = None
     target_crc32: int | None = None
     objects_crc32: int | None = None
 
@@ -183,7 +184,7 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
     counts = [np.asarray(row.counts, np.int64).reshape(-1) for row in rows]
     ends = np.cumsum([0, *map(len, counts)])
     columns["confusion"] = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.concatenate(counts)))
-    columns["objects"] = pa.array([row.objects or None for row in rows], pa.binary())
+    columns["objects"] = pa.array([row.objects for row in rows], OBJECTS)
     return pa.table(columns)
 
 
@@ -301,7 +302,7 @@ def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
         extra=extra,
         spacing=spacing,
         unit=unit,
-        objects=values.get("objects") or b"",
+        objects=values.get("objects"),
     )
 
 

@@ -100,7 +100,14 @@ class ErrorTypesConfig(MeasureConfig):
     """The width if `width` is null."""
 
 
-class ObjectsConfig(MeasureConfig):
+class ConnectedConfig(MeasureConfig):
+    """Settings that every measure of connected pixels has."""
+
+    connectivity: Literal[8, 4] = 8
+    """Neighbours of a pixel of an object or class: 8 includes corners (26 in a volume), 4 does not (6 in a volume)."""
+
+
+class ObjectsConfig(ConnectedConfig):
     """Settings that every measure of objects has.
 
     Ignored pixels of the target (void) follow panopticapi's rule, as in ``match_instances(void=)``. They belong to no
@@ -108,8 +115,6 @@ class ObjectsConfig(MeasureConfig):
     spurious if more than half of it is void. For that question it keeps its void pixels, which also connect its parts.
     """
 
-    connectivity: Literal[8, 4] = 8
-    """Neighbours of a pixel within an object: 8 includes corners (26 in a volume), 4 does not (6 in a volume)."""
     objects: Literal["maps", "components", "by_class"] = "maps"
     """How objects are found. With "maps", they come from the instance maps of a case, such as files of object numbers
     or the result of a watershed. A side without a map is read as with "components". With "components", the connected
@@ -117,13 +122,18 @@ class ObjectsConfig(MeasureConfig):
     and objects of different classes may match."""
 
 
+class MatchedConfig(ObjectsConfig):
+    """Settings that every measure of matched objects has."""
+
+    threshold: MatchIou = 0.5
+    """Two objects match if their IoU is above this."""
+
+
 @MEASURES.register("instances", builder=f"{_MEASURES}.objects:Instances")
-class InstancesConfig(ObjectsConfig):
+class InstancesConfig(MatchedConfig):
     """Matching objects: pq, sq, rq (F1 over objects), the mean Dice of matches, and tp, fp, fn of the data set."""
 
     name: str = "instances"
-    threshold: MatchIou = 0.5
-    """Two objects match if their IoU is above this."""
     distances: bool = False
     """Also measure the mean surface distance of the matches (object_masd), in the unit of the spacing."""
 
@@ -171,7 +181,7 @@ class PartitionConfig(ObjectsConfig):
 
 
 @MEASURES.register("events", builder=f"{_MEASURES}.objects:ObjectEvents")
-class EventsConfig(ObjectsConfig):
+class EventsConfig(MatchedConfig):
     """Count what happened to each object of the data set.
 
     A target object is one of objects_matched (IoU above the threshold), objects_split (two or more predicted objects
@@ -180,8 +190,6 @@ class EventsConfig(ObjectsConfig):
     """
 
     name: str = "events"
-    threshold: MatchIou = 0.5
-    """Two objects match if their IoU is above this."""
     table: bool = True
     """Whether to write objects.parquet, which has one row per object of either side."""
     distances: bool = False
@@ -218,28 +226,24 @@ class LesionsConfig(MeasureConfig):
 
 
 @MEASURES.register("topology", builder=f"{_MEASURES}.masks:Topology")
-class TopologyConfig(MeasureConfig):
+class TopologyConfig(ConnectedConfig):
     """Errors in the numbers of objects (betti0_error), of holes (betti1_error) and in the Euler number (euler_error).
 
-    In a volume betti1_error counts tunnels and betti2_error cavities. All are infinite if one side is empty.
+    In a volume betti1_error counts tunnels and betti2_error cavities. All are infinite if one side is empty. The
+    background has the other connectivity.
     """
 
     name: str = "topology"
-    connectivity: Literal[8, 4] = 8
-    """Neighbours of a pixel of the class: 8 includes corners (26 in a volume), 4 does not (6 in a volume). The
-    background has the other connectivity."""
 
 
 @MEASURES.register("sizes", builder=f"{_MEASURES}.objects:Sizes")
-class SizesConfig(ObjectsConfig):
+class SizesConfig(MatchedConfig):
     """Recall and F1 over the data set's objects of each size: object_recall@small, object_f1@small and so on."""
 
     name: str = "sizes"
     limits: tuple[Annotated[int, Unit("pixels"), Field(ge=1)], ...] = (32**2, 96**2)
     """Areas (volumes in 3-D) from which an object is medium, and large, without void pixels. A single number separates
     small from large. The default is COCO's."""
-    threshold: MatchIou = 0.5
-    """Two objects match if their IoU is above this."""
 
     @rule("limits")
     def _rising(cls, limits: tuple[int, ...], given: Given) -> None:
@@ -264,7 +268,7 @@ class InstanceIouConfig(ObjectsConfig):
 
 
 @MEASURES.register("content", builder=f"{_MEASURES}.masks:Content")
-class ContentConfig(MeasureConfig):
+class ContentConfig(ConnectedConfig):
     """Facts about a case, for slices.
 
     object_size is the median size of the target's objects in pixels or voxels. touches_border is 1 if the class reaches
@@ -272,8 +276,6 @@ class ContentConfig(MeasureConfig):
     """
 
     name: str = "content"
-    connectivity: Literal[8, 4] = 8
-    """Neighbours of a pixel within an object: 8 includes corners (26 in a volume), 4 does not (6 in a volume)."""
 
 
 @MEASURES.register("cldice", builder=f"{_MEASURES}.masks:ClDice")

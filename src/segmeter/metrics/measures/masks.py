@@ -58,7 +58,7 @@ class Surface(RegionMeasure):
 class Boundary(RegionMeasure):
     """Boundary IoU of each class and group."""
 
-    first = ("boundary_common",)
+    first, alike = ("boundary_common",), ("boundary_iou",)
 
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         width = self.config.width or share_of_diagonal(maps.shape, self.config.ratio)
@@ -67,7 +67,7 @@ class Boundary(RegionMeasure):
             for region, k in held:
                 common = scores.counts[k, k]
                 union = scores.counts[k].sum() + scores.counts[:, k].sum() - common
-                yield region, {"boundary_iou": scores.iou[k]}, {"boundary_common": common, "boundary_union": union}
+                yield region, {}, {"boundary_common": common, "boundary_union": union}
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {"boundary_iou": divide(sums["boundary_common"], sums["boundary_union"])}
@@ -76,11 +76,11 @@ class Boundary(RegionMeasure):
 class ClDice(RegionMeasure):
     """Centreline Dice of each class and group."""
 
-    first = ("cldice_points_mask",)
+    first, alike = ("cldice_points_mask",), ("cldice",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         found = centreline_dice(*maps.masks(region))
-        return {"cldice": found.cldice}, {f"cldice_{part}": getattr(found, part) for part in _POINTS}
+        return {}, {f"cldice_{part}": getattr(found, part) for part in _POINTS}
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {"cldice": cldice_of_counts(*(sums[f"cldice_{part}"] for part in _POINTS))}
@@ -89,7 +89,7 @@ class ClDice(RegionMeasure):
 class ErrorTypes(RegionMeasure):
     """Wrong pixels of each class and group by type."""
 
-    first = ("errors_tp",)
+    first, alike = ("errors_tp",), tuple(f"{kind}_errors" for kind in TYPES)
 
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
         if len(maps.shape) != 2:
@@ -100,9 +100,8 @@ class ErrorTypes(RegionMeasure):
         for target, labels, values, held in maps.passes(self.regions):
             found = error_types(target, labels, width=width, **values)
             for region, k in held:
-                named = {f"{kind}_errors": share for kind, share in zip(TYPES, found.share[k], strict=True)}
                 sums = {f"errors_{side}_{kind}": found.counts[k, s, t] for (s, side), (t, kind) in _SIDES_AND_TYPES}
-                yield region, named, sums | {"errors_tp": found.right[k]}
+                yield region, {}, sums | {"errors_tp": found.right[k]}
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         flat = np.stack([sums[f"errors_{side}_{kind}"] for (_, side), (_, kind) in _SIDES_AND_TYPES], axis=-1)

@@ -11,23 +11,11 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, divide, union_box
-from segmeter.metrics.cases.objects import join_objects, pack_objects
 from segmeter.metrics.config.measures import CITYSCAPES_SIZES, InstanceIouConfig, ObjectsConfig
 from segmeter.metrics.config.scores import NUMBERS
 from segmeter.metrics.measures.protocol import OBJECTS, CaseMaps, Numbers, Region, RegionMeasure
-from segmeter.metrics.objects.matching import (
-    INSTANCE_EVENTS,
-    TARGET_EVENTS,
-    Overlaps,
-    aggregated_jaccard,
-    choose_pairs,
-    count_pairs,
-    count_pixels,
-    find_events,
-    find_overlaps,
-    partition_scores,
-    renumber,
-)
+from segmeter.metrics.objects import matching
+from segmeter.metrics.objects.matching import INSTANCE_EVENTS, TARGET_EVENTS, Overlaps
 from segmeter.metrics.objects.scores import measure_masd
 from segmeter.metrics.surfaces.distances import distances_by_class
 from segmeter.metrics.surfaces.surface import summarise_distances
@@ -82,7 +70,7 @@ def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overla
     """Objects of a region in both maps and the pixels that they share; cached with the case for other measures."""
     key = (region.members, config.connectivity, config.objects)
     if key not in maps.kept:
-        maps.kept[key] = find_overlaps(*numbered_objects(maps, region, config))
+        maps.kept[key] = matching.find_overlaps(*numbered_objects(maps, region, config))
     found: Overlaps = maps.kept[key]
     return found
 
@@ -96,12 +84,12 @@ def _count(overlaps: Overlaps, chosen: NDArray[np.int64]) -> Numbers:
 class Instances(RegionMeasure):
     """Objects that match."""
 
-    first = ("instances_tp",)
+    first, alike = ("instances_tp",), _QUALITIES
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Qualities over the matches, and what they are made of."""
         overlaps = overlaps_of(maps, region, self.config)
-        chosen = choose_pairs(overlaps, self.config.threshold)
+        chosen = matching.choose_pairs(overlaps, self.config.threshold)
         sums = {f"instances_{name}": number for name, number in _count(overlaps, chosen).items()}
         sums["instances_iou"] = overlaps.iou()[chosen].sum()
         sums["instances_dice"] = overlaps.dice()[chosen].sum()
@@ -110,8 +98,7 @@ class Instances(RegionMeasure):
             numbered = numbered_objects(maps, region, self.config)
             masd = measure_masd(*numbered, overlaps, chosen, np.asarray(maps.spacing, np.float64))
             values["object_masd"], sums["instances_masd"] = masd.mean() if masd.size else np.nan, masd.sum()
-        scores = self.alone(sums)
-        return {name: scores[name] for name in _QUALITIES} | values, sums
+        return values, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         tp, total = sums["instances_tp"], sums["instances_iou"]
@@ -126,6 +113,8 @@ class Instances(RegionMeasure):
 class AveragePrecision(RegionMeasure):
     """The share of right objects at each threshold of IoU."""
 
+    alike = ("ap",)
+
     @property
     def first(self) -> tuple[str, ...]:
         return (f"ap_tp@{self.config.thresholds[0]:g}",)
@@ -137,7 +126,7 @@ class AveragePrecision(RegionMeasure):
         for threshold in self.config.thresholds:
             numbers = _count(overlaps, np.flatnonzero(iou > threshold))
             sums |= {f"ap_tp@{threshold:g}": numbers["tp"], f"ap_all@{threshold:g}": sum(numbers.values())}
-        return {"ap": self.alone(sums)["ap"]}, sums
+        return {}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """The precision at each threshold, and its mean."""
@@ -149,12 +138,12 @@ class AveragePrecision(RegionMeasure):
 class Aji(RegionMeasure):
     """The aggregated Jaccard index."""
 
-    first = ("aji_common",)
+    first, alike = ("aji_common",), ("aji",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """The index, and its two sums."""
-        common, union = aggregated_jaccard(overlaps_of(maps, region, self.config))
-        return {"aji": common / union if union else np.nan}, {"aji_common": common, "aji_union": union}
+        common, union = matching.aggregated_jaccard(overlaps_of(maps, region, self.config))
+        return {}, {"aji_common": common, "aji_union": union}
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """The index of all objects."""
@@ -169,7 +158,7 @@ class Sizes(RegionMeasure):
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Numbers by size."""
         overlaps, limits = overlaps_of(maps, region, self.config), self.config.limits
-        chosen = choose_pairs(overlaps, self.config.threshold)
+        chosen = matching.choose_pairs(overlaps, self.config.threshold)
         found = overlaps.first[chosen]
         spurious = overlaps.instance_sizes[overlaps.spurious(chosen)]
         missed, sums = np.delete(overlaps.target_sizes, found), Numbers()
@@ -195,24 +184,7 @@ class Partition(RegionMeasure):
     first = ("partition_common",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """A side without objects is a failure, which no other partition is worse than.
-
-        A predicted object is one where it shares pixels with the target's, or does not lie mostly in void.
-        """
-        overlaps = overlaps_of(maps, region, self.config)
-        joint, rows, columns = count_pixels(overlaps, self.config.missed)
-        spurious = overlaps.spurious(np.arange(len(overlaps.common)))
-        held = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
-        if not held[0]:
-            columns = overlaps.instance_sizes[spurious].astype(np.float64)
-        common = count_pairs(joint) if all(held) else 0.0
-        sums = {"partition_common": common, "partition_pairs": count_pairs(rows) + count_pairs(columns)}
-        if not any(held):
-            return dict.fromkeys(("voi", "voi_split", "voi_merge", "are"), np.nan), sums
-        if not all(held):
-            return dict.fromkeys(("voi", "voi_split", "voi_merge"), np.inf) | {"are": 1.0}, sums
-        split, merge, error = partition_scores(overlaps, self.config.missed)
-        return {"voi": split + merge, "voi_split": split, "voi_merge": merge, "are": error}, sums
+        return matching.partition_scores(overlaps_of(maps, region, self.config), self.config.missed)
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """The adapted Rand error of all objects."""
@@ -222,7 +194,7 @@ class Partition(RegionMeasure):
 class InstanceIou(RegionMeasure):
     """IoU in which every object of a class weighs the same."""
 
-    first = ("iiou_found",)
+    first, alike = ("iiou_found",), ("iiou",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """The found shares of all objects together, objects, their pixels, and false positives."""
@@ -238,7 +210,7 @@ class InstanceIou(RegionMeasure):
         sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)
         spurious = int(np.count_nonzero((labels == 1) & (target == 0)))
         sums = dict(zip(_IIOU, (float((found / sizes).sum()), len(ids), int(sizes.sum()), spurious), strict=True))
-        return self.alone(sums, region.name), sums
+        return {}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """The score of all objects, each of average size."""
@@ -273,34 +245,33 @@ class ObjectEvents(RegionMeasure):
     first = ("events_matched",)
 
     def measure(self, maps: CaseMaps) -> Iterator[tuple[Region, Numbers, Numbers]]:
-        tables = []
+        rows = []
         for region in self.regions:
             overlaps = overlaps_of(maps, region, self.config)
-            chosen = choose_pairs(overlaps, self.config.threshold)
-            numbers = find_events(overlaps, chosen).numbers()
+            chosen = matching.choose_pairs(overlaps, self.config.threshold)
+            numbers = matching.find_events(overlaps, chosen).numbers()
             yield region, {}, {f"events_{name}": numbers[name] for name in _NUMBERS}
-            if self.config.table:
-                tables.append(self._table(maps, region, overlaps, chosen))
-        if tables:
-            maps.kept[OBJECTS] = join_objects(tables)
+            rows += self._rows(maps, region, overlaps, chosen) if self.config.table else []
+        if self.config.table:
+            maps.kept[OBJECTS] = rows
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         return {f"objects_{name}": sums[f"events_{name}"] for name in _NUMBERS}
 
-    def _table(self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray) -> bytes:
+    def _rows(self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray) -> list[dict[str, Any]]:
         """A row per object of either side, the target's first, by ascending id."""
         target, instances, void = numbered_objects(maps, region, self.config)
         if void is not None:
             target, instances = np.where(void, 0, target), np.where(void, 0, instances)
         start = np.array([side.start for side in union_box(*(plane == 1 for plane in maps.planes(region)))])
-        numbered = renumber(target, overlaps.target_ids), renumber(instances, overlaps.instance_ids)
+        numbered = matching.renumber(target, overlaps.target_ids), matching.renumber(instances, overlaps.instance_ids)
         ids, sizes = (overlaps.target_ids, overlaps.instance_ids), (overlaps.target_sizes, overlaps.instance_sizes)
         described = [_describe(one, start, maps.shape) for one in numbered]
         places = overlaps.first[chosen], overlaps.second[chosen]
         scores = {"iou": overlaps.iou()[chosen], "dice": overlaps.dice()[chosen]}
         if self.config.distances:
             spacing = np.asarray(maps.spacing, np.float64)
-            one, other = (renumber(each, place + 1) for each, place in zip(numbered, places, strict=True))
+            one, other = (matching.renumber(each, place + 1) for each, place in zip(numbered, places, strict=True))
             distances = distances_by_class(one, other, range(1, len(chosen) + 1), spacing)
             scores["hd95"] = np.array([summarise_distances(each, (), np.inf).hd95 for each in distances])
             ours, theirs = (
@@ -308,20 +279,19 @@ class ObjectEvents(RegionMeasure):
                 for side, place in zip(described, places, strict=True)
             )
             scores["centroid_distance"] = np.sqrt((((ours - theirs) * spacing) ** 2).sum(axis=1))
-        events = find_events(overlaps, chosen)
+        events = matching.find_events(overlaps, chosen)
         happened = [[TARGET_EVENTS[k] for k in events.targets], [INSTANCE_EVENTS[k] for k in events.instances]]
-        for k, side in enumerate(described):
-            side |= {"side": [("target", "prediction")[k]] * len(ids[k]), "id": ids[k], "pixels": sizes[k]}
-            side["event"], partners = happened[k], np.full(len(ids[k]), None, object)
-            partners[places[k]] = ids[1 - k][places[1 - k]].tolist()
-            side["partner"] = partners
-            for name, values in scores.items():
-                side[name] = np.full(len(ids[k]), np.nan)
-                side[name][places[k]] = values
-        columns: dict[str, Any] = {name: [*described[0][name], *described[1][name]] for name in described[0]}
-        columns["size"] = [int(pixels) * float(np.prod(maps.spacing)) for pixels in columns["pixels"]]
-        columns["region"] = [region.name] * len(columns["id"])
-        return pack_objects(columns)
+        rows = []
+        for k, name in enumerate(("target", "prediction")):
+            volumes = [pixels * float(np.prod(maps.spacing)) for pixels in sizes[k].tolist()]
+            columns = {"id": ids[k].tolist(), "pixels": sizes[k].tolist(), "size": volumes, "event": happened[k]}
+            columns |= described[k]
+            side = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            matched = {"partner": ids[1 - k][places[1 - k]], **scores}  # of matched objects alone; undefined is null
+            for place, *values in zip(places[k].tolist(), *(each.tolist() for each in matched.values()), strict=True):
+                side[place] |= {key: value for key, value in zip(matched, values, strict=True) if value == value}
+            rows += [{"side": name, "region": region.name, **row} for row in side]
+        return rows
 
 
 def _describe(numbered: IntArray, start: IntArray, shape: tuple[int, ...]) -> dict[str, Any]:

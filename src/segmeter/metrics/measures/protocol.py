@@ -158,7 +158,9 @@ class RegionMeasure:
 
     def __call__(self, maps: CaseMaps) -> Iterable[MeasureColumn]:
         for region, values, sums in self.measure(maps):
-            for metric, value in values.items():
+            alone = {name: np.array([value], np.float64) for name, value in sums.items()} if self.alike else {}
+            scores = self.whole(alone, region.name) if self.alike else {}
+            for metric, value in ({name: scores[name][0] for name in self.alike} | values).items():
                 yield MeasureColumn(metric, region.name, float(value))
             for metric, value in sums.items():
                 yield MeasureColumn(metric, region.name, float(value), summed=True)
@@ -173,6 +175,11 @@ class RegionMeasure:
         raise NotImplementedError
 
     @property
+    def alike(self) -> tuple[str, ...]:
+        """Scores of the data set that a case has too: those of a data set of this case alone."""
+        return ()
+
+    @property
     def first(self) -> tuple[str, ...]:
         """Sums that tell which regions have scores of the data set; without any, there are no such scores."""
         return ()
@@ -180,11 +187,6 @@ class RegionMeasure:
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
         """Compute scores of the data set from sums over cases."""
         raise NotImplementedError
-
-    def alone(self, sums: Numbers, region: str = "") -> Numbers:
-        """Compute the scores of a data set of one case."""
-        scores = self.whole({name: np.array([value], np.float64) for name, value in sums.items()}, region)
-        return {name: float(score[0]) for name, score in scores.items()}
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> dict[Name, FloatArray]:
         scores: dict[Name, FloatArray] = {}
@@ -240,24 +242,20 @@ def measure_case(maps: CaseMaps, measures: Sequence[Measure]) -> tuple[MeasureCo
         except InputError as error:
             raise InputError([f"{maps.case_id}: {line}" for line in error.problems]) from error
         for column in columns:
-            _check_column(column)
-            if column.key in found:
+            rule, given, remedy = "", "", ""
+            if not isinstance(column, MeasureColumn):
+                rule, given = "to give MeasureColumn values", shown(column)
+                remedy = "Give MeasureColumn(metric, region, value, summed)."
+            elif decode_key(encode_key(column.key)) != column.key:
+                rule, given = "to name metrics without '/' and 'sum:'", repr(column.metric)
+            elif column.summed and not math.isfinite(column.value):
+                rule, given = "to give finite sums", f"{column.value} for {encode_key(column.key)}"
+            elif column.key in found:
                 rule, given = "to give each column once", f"{encode_key(column.key)} twice"
-                raise InputError(expected("measure_case", "measures", rule, given))
+            if rule:
+                raise InputError(expected("measure_case", "measures", rule, given, remedy))
             found[column.key] = column._replace(value=float(column.value))
     return tuple(found.values())
-
-
-def _check_column(column: MeasureColumn) -> None:
-    if not isinstance(column, MeasureColumn):
-        rule, remedy = "to give MeasureColumn values", "Give MeasureColumn(metric, region, value, summed)."
-        raise InputError(expected("measure_case", "measures", rule, shown(column), remedy))
-    if decode_key(encode_key(column.key)) != column.key:
-        rule = "to name metrics without '/' and 'sum:'"
-        raise InputError(expected("measure_case", "measures", rule, repr(column.metric)))
-    if column.summed and not math.isfinite(column.value):
-        given = f"{column.value} for {encode_key(column.key)}"
-        raise InputError(expected("measure_case", "measures", "to give finite sums", given))
 
 
 def length_metrics(measures: Iterable[Measure]) -> frozenset[str]:

@@ -22,57 +22,14 @@ _crc32: Callable[..., int] = imagecodecs.deflate_crc32  # 20 GB/s and more, wher
 _FEW = 1 << 16  # a table of so many numbers is made in no time
 
 
-class TargetHash:
-    """CRC-32 of a label map that arrives in bands of lines; for multilabel, the CRC-32 of its planes' checksums.
+def add_to_hash(sums: list[int], target: NDArray[Any], spec: ClassSpec) -> list[int]:
+    """Continue the CRC-32 of each plane of a target by its next lines, (h, W) or for multilabel (K, h, W).
 
-    It depends neither on the file that the labels came from nor on its dtype.
-
-    Examples
-    --------
-    >>> spec = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
-    >>> target = np.eye(4, dtype=np.int64)
-    >>> parts = TargetHash(spec)
-    >>> parts.add(target[:1]), parts.add(target[1:])
-    (None, None)
-    >>> parts.value() == hash_target(target, spec) != hash_target(1 - target, spec)
-    True
+    It depends neither on the file that the labels came from nor on their dtype, nor on leading axes of length 1.
     """
-
-    def __init__(self, spec: ClassSpec) -> None:
-        self._spec = spec
-        self._sums = [0] * (spec.num_classes if spec.is_multilabel else 1)
-
-    def add(self, target: NDArray[Any]) -> None:
-        """Add the next lines, (h, W) or (K, h, W) for multilabel; a volume comes as a whole."""
-        planes = target if self._spec.is_multilabel else [target]
-        dtype = self._spec.label_dtype.newbyteorder("<")
-        self._sums = [
-            _crc32(np.ascontiguousarray(plane, dtype).reshape(-1).view(np.uint8), known)
-            for plane, known in zip(planes, self._sums, strict=True)
-        ]
-
-    def value(self) -> int:
-        """Return the checksum of the lines so far, in 0 to 2^32 - 1."""
-        return self._sums[0] if len(self._sums) == 1 else _crc32(np.array(self._sums, "<u4").view(np.uint8))
-
-
-def hash_target(target: NDArray[Any], spec: ClassSpec) -> int:
-    """Compute the checksum of a target whose values are labels; leading axes of length 1 do not matter.
-
-    Parameters
-    ----------
-    target : (H, W), (D, H, W) or multilabel (K, H, W), (K, D, H, W), integer
-        Labels.
-    spec
-        The classes.
-
-    Returns
-    -------
-    int in 0 to 2^32 - 1.
-    """
-    found = TargetHash(spec)
-    found.add(target)
-    return found.value()
+    planes = target if spec.is_multilabel else [target]
+    flat = (np.ascontiguousarray(plane, spec.label_dtype.newbyteorder("<")).reshape(-1) for plane in planes)
+    return [_crc32(plane.view(np.uint8), known) for plane, known in zip(flat, sums, strict=True)]
 
 
 def hash_objects(objects: NDArray[Any]) -> int:
@@ -164,7 +121,8 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
     InputError
         A counted pixel is outside the classes and there is no `explain`, or a measure refuses the maps.
     """
-    counts, target_hash = np.zeros(maps.spec.counts_shape, np.int64), TargetHash(maps.spec)
+    counts = np.zeros(maps.spec.counts_shape, np.int64)
+    sums = [0] * (maps.spec.num_classes if maps.spec.is_multilabel else 1)
     for target, labels in _bands(maps):
         try:
             found, hidden = count_case_and_hidden(target, labels, maps.spec)
@@ -176,7 +134,7 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         if problems:
             raise DataError(problems)
         counts += found
-        target_hash.add(target)
+        sums = add_to_hash(sums, target, maps.spec)
     *depth, height, width = maps.shape
     row = CaseRow(
         case_id=maps.case_id,
@@ -184,14 +142,14 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         width=width,
         depth=depth[0] if depth else None,
         counts=counts,
-        target_crc32=target_hash.value(),
+        target_crc32=sums[0] if len(sums) == 1 else _crc32(np.array(sums, "<u4").view(np.uint8)),
     )
     if isinstance(maps, BandedMaps):
         return row
     return replace(
         row,
         measured=measure_case(maps, measures),
-        objects=maps.kept.get(OBJECTS, b""),
+        objects=maps.kept.get(OBJECTS),
         objects_crc32=None if maps.target_instances is None else hash_objects(maps.target_instances),
     )
 

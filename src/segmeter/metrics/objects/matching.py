@@ -80,6 +80,10 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
         shared.append(_tally(codes))
     pairs, common = _add(shared)
     first, second = np.divmod(pairs, width)
+    mostly_void = np.zeros(len(instance_ids), bool)
+    if void is not None:
+        ids, pixels = _add([_tally(instances[band][instances[band] != 0]) for band in bands])
+        mostly_void = 2 * instance_sizes < pixels[_index(instance_ids, ids)]
     return Overlaps(
         target_ids=target_ids,
         instance_ids=instance_ids,
@@ -88,7 +92,7 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
         first=first,
         second=second,
         common=common,
-        mostly_void=np.isin(instance_ids, [] if void is None else _find_mostly_void(instances, void, bands)),
+        mostly_void=mostly_void,
     )
 
 
@@ -96,15 +100,6 @@ def _objects(numbers: NDArray[Any], void: BoolArray | None, band: slice) -> Bool
     """Pixels of a band that belong to an object; void ones belong to none."""
     held: BoolArray = numbers != 0
     return held if void is None else held & ~void[band]
-
-
-def _find_mostly_void(instances: NDArray[Any], void: BoolArray, bands: Sequence[slice]) -> IntArray:
-    """Ids of the objects that are more than half void."""
-    ids, pixels = _add([_tally(instances[band][instances[band] != 0]) for band in bands])
-    hidden, inside = _add([_tally(instances[band][(instances[band] != 0) & void[band]]) for band in bands])
-    outside = pixels.copy()
-    outside[_index(hidden, ids)] -= inside
-    return ids[2 * outside < pixels]
 
 
 def _tally(values: NDArray[Any]) -> _Counted:
@@ -172,8 +167,7 @@ def renumber(instances: NDArray[Any], ids: IntArray) -> IntArray:
     return numbered
 
 
-@dataclass(frozen=True, kw_only=True)
-class Events:
+class Events(NamedTuple):
     """The event of each object: matched, missed, spurious, split or merged.
 
     Parameters
@@ -189,10 +183,9 @@ class Events:
 
     def numbers(self) -> dict[str, int]:
         """How many objects each event has: of the target's, then of the predicted ones that are not matched."""
-        targets = np.bincount(self.targets, minlength=len(TARGET_EVENTS))
-        instances = np.bincount(self.instances, minlength=len(INSTANCE_EVENTS))
-        found = dict(zip(TARGET_EVENTS, targets.tolist(), strict=True))
-        return found | dict(zip(INSTANCE_EVENTS[1:4], instances[1:4].tolist(), strict=True))
+        ours = np.bincount(self.targets, minlength=len(TARGET_EVENTS)).tolist()
+        theirs = np.bincount(self.instances, minlength=len(INSTANCE_EVENTS)).tolist()
+        return dict(zip(TARGET_EVENTS, ours, strict=True)) | dict(zip(INSTANCE_EVENTS[1:4], theirs[1:4], strict=True))
 
 
 def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
@@ -253,26 +246,11 @@ def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
     return common, union + int(overlaps.instance_sizes[overlaps.spurious(best)].sum())
 
 
-class PartitionScores(NamedTuple):
-    """How far the prediction cuts the target's objects apart, and how far it joins them; NaN without such an object.
-
-    Parameters
-    ----------
-    split, merge
-        Variation of information in bits: the entropy of the prediction given the target (objects that are cut in
-        parts), and that of the target given the prediction (objects that are joined). 0 is best.
-    adapted_rand_error
-        Of the pairs of pixels of one target object, and of those of one segment of the prediction: 1 - the share that
-        are pairs of both, 0 to 1; 0 is best.
-    """
-
-    split: float
-    merge: float
-    adapted_rand_error: float
-
-
-def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> PartitionScores:
+def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dict[str, float], dict[str, float]]:
     """Score the partition of the pixels of all target objects by the prediction.
+
+    A side without objects is a failure, which no other partition is worse than. A predicted object is one where it
+    shares pixels with the target's, or does not lie mostly in void.
 
     Parameters
     ----------
@@ -283,25 +261,38 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> Partition
         pixel each, so that an object that is missed is not one that is found whole; or one "segment" more, which is
         scikit-image's rule with ``ignore_labels=[0]``.
 
+    Returns
+    -------
+    tuple
+        The variation of information in bits, ``voi``, with its parts: ``voi_split``, the entropy of the prediction
+        given the target (objects that are cut in parts), and ``voi_merge``, that of the target given the prediction
+        (objects that are joined). The adapted Rand error ``are``: of the pairs of pixels of one target object, and of
+        those of one segment of the prediction, 1 - the share that are pairs of both. 0 is best, NaN is undefined. Then
+        the numbers of pairs that give ``are`` of several cases.
+
     References
     ----------
     Meila 2007, doi:10.1016/j.jmva.2006.11.013 (variation of information). Arganda-Carreras et al. 2015,
     doi:10.3389/fnana.2015.00142 (adapted Rand error).
     """
-    joint, rows, columns = count_pixels(overlaps, missed)
-    total = rows.sum()
-    if not total:
-        return PartitionScores(math.nan, math.nan, math.nan)
+    joint, rows, columns = _count_pixels(overlaps, missed)
+    spurious = overlaps.spurious(np.arange(len(overlaps.common)))
+    held = len(overlaps.target_ids) > 0, bool(overlaps.common.size or spurious.size)
+    if not held[0]:
+        columns = overlaps.instance_sizes[spurious].astype(np.float64)
+    common = _count_pairs(joint) if all(held) else 0.0
+    either = _count_pairs(rows) + _count_pairs(columns)
+    sums = {"partition_common": common, "partition_pairs": either}
+    if not all(held):
+        worst = (math.inf, 1.0) if any(held) else (math.nan, math.nan)
+        return dict.fromkeys(("voi", "voi_split", "voi_merge"), worst[0]) | {"are": worst[1]}, sums
     inner, own, other = (float(xlogy(part, part).sum()) for part in (joint, rows, columns))
-    both, either = count_pairs(joint), count_pairs(rows) + count_pairs(columns)
-    return PartitionScores(
-        split=max(own - inner, 0.0) / total / math.log(2),
-        merge=max(other - inner, 0.0) / total / math.log(2),
-        adapted_rand_error=1 - 2 * both / either if either else math.nan,
-    )
+    split, merge = (max(each - inner, 0.0) / rows.sum() / math.log(2) for each in (own, other))
+    error = 1 - 2 * common / either if either else math.nan
+    return {"voi": split + merge, "voi_split": split, "voi_merge": merge, "are": error}, sums
 
 
-def count_pixels(overlaps: Overlaps, missed: Missed) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _count_pixels(overlaps: Overlaps, missed: Missed) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Pixels in common (P,), of each target object, and of each segment, all within the target's objects.
 
     Segments of one pixel are left out: they add nothing to entropies and pairs.
@@ -313,6 +304,6 @@ def count_pixels(overlaps: Overlaps, missed: Missed) -> tuple[FloatArray, FloatA
     return joint.astype(np.float64), overlaps.target_sizes.astype(np.float64), columns.astype(np.float64)
 
 
-def count_pairs(sizes: FloatArray) -> float:
+def _count_pairs(sizes: FloatArray) -> float:
     """Ordered pairs of pixels within parts of these sizes."""
     return float((sizes * (sizes - 1)).sum())

@@ -14,16 +14,8 @@ from scipy import ndimage
 
 from segmeter.checks import expected, real_number
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Status,
-    check_maps,
-    check_spacing,
-    find_status,
-    union_box,
-)
+from segmeter.metrics import arrays
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, Status
 from segmeter.metrics.objects.matching import Overlaps, choose_pairs, find_overlaps, renumber
 from segmeter.metrics.surfaces.distances import distances_by_class
 from segmeter.metrics.surfaces.surface import surface_metrics
@@ -126,14 +118,34 @@ def match_instances(
     (0.6666666666666666, 0.5, 0.8)
     """
     threshold = real_number("match_instances", "threshold", threshold)
-    _check("match_instances", target, instances, threshold=threshold, void=void)
-    edges = None if spacing is None else check_spacing("match_instances", spacing, target.ndim)
+    _check_instances(target, instances, threshold=threshold, void=void)
+    edges = None if spacing is None else arrays.check_spacing("match_instances", spacing, target.ndim)
     overlaps = find_overlaps(target, instances, void)
     chosen = choose_pairs(overlaps, threshold)
-    masd = None
-    if edges is not None:
-        masd = measure_masd(target, instances, void, overlaps, chosen, np.array(edges))
-    return _score(overlaps, chosen, masd)
+    masd = None if edges is None else measure_masd(target, instances, void, overlaps, chosen, np.array(edges))
+    first, second = overlaps.first[chosen], overlaps.second[chosen]
+    iou, dice = overlaps.iou()[chosen], overlaps.dice()[chosen]
+    missed, spurious = np.delete(overlaps.target_ids, first), overlaps.instance_ids[overlaps.spurious(chosen)]
+    tp, fp, fn = len(chosen), len(spurious), len(missed)
+    objects = tp + fp / 2 + fn / 2
+    return InstanceMatch(
+        status=arrays.find_status(tp + fn, tp + fp),
+        target_ids=overlaps.target_ids[first],
+        instance_ids=overlaps.instance_ids[second],
+        iou=iou,
+        dice=dice,
+        masd=masd,
+        missed_ids=missed,
+        spurious_ids=spurious,
+        tp=tp,
+        fp=fp,
+        fn=fn,
+        rq=tp / objects if objects else math.nan,
+        sq=float(arrays.mean_defined(iou)),
+        pq=float(iou.sum()) / objects if objects else math.nan,
+        mean_dice=float(arrays.mean_defined(dice)),
+        mean_masd=math.nan if masd is None else float(arrays.mean_defined(masd)),
+    )
 
 
 def measure_masd(
@@ -149,46 +161,16 @@ def measure_masd(
         target, instances = np.where(void, 0, target), np.where(void, 0, instances)
     ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
     first, second = renumber(target, ids[0]), renumber(instances, ids[1])
-    box = union_box(first, second)
+    box = arrays.union_box(first, second)
     pairs = distances_by_class(first[box], second[box], range(1, len(chosen) + 1), spacing)
     return np.array([(one.from_target.mean() + one.from_mask.mean()) / 2 for one in pairs], np.float64)
 
 
-def _score(overlaps: Overlaps, chosen: IntArray, masd: FloatArray | None) -> InstanceMatch:
-    first, second = overlaps.first[chosen], overlaps.second[chosen]
-    iou, dice = overlaps.iou()[chosen], overlaps.dice()[chosen]
-    missed = np.delete(overlaps.target_ids, first)
-    spurious = overlaps.instance_ids[overlaps.spurious(chosen)]
-    tp, fp, fn = len(chosen), len(spurious), len(missed)
-    objects = tp + fp / 2 + fn / 2
-    return InstanceMatch(
-        status=find_status(tp + fn, tp + fp),
-        target_ids=overlaps.target_ids[first],
-        instance_ids=overlaps.instance_ids[second],
-        iou=iou,
-        dice=dice,
-        masd=masd,
-        missed_ids=missed,
-        spurious_ids=spurious,
-        tp=tp,
-        fp=fp,
-        fn=fn,
-        rq=tp / objects if objects else math.nan,
-        sq=_mean(iou),
-        pq=float(iou.sum()) / objects if objects else math.nan,
-        mean_dice=_mean(dice),
-        mean_masd=math.nan if masd is None else _mean(masd),
-    )
-
-
-def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if values.size else math.nan
-
-
-def _check(
-    where: str, target: NDArray[Any], instances: NDArray[Any], *, threshold: float, void: BoolArray | None
+def _check_instances(
+    target: NDArray[Any], instances: NDArray[Any], *, threshold: float, void: BoolArray | None
 ) -> None:
-    check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
+    where = "match_instances"
+    arrays.check_maps(where, target, instances, "instances", kinds="iu", axes=(2, 3))
     problems = []
     plain = isinstance(void, np.ndarray) and not isinstance(void, np.ma.MaskedArray)
     if void is not None and not (plain and void.dtype == np.bool_ and void.shape == target.shape):

@@ -50,6 +50,8 @@ class Suspect:
         The region within its box. Of a border, the pixels in doubt.
     size
         Pixels of the object.
+    number
+        Of the region, in the reference or in the model's labels.
     """
 
     kind: Kind
@@ -60,6 +62,7 @@ class Suspect:
     left: int
     mask: BoolArray
     size: int
+    number: int = 0
 
     @property
     def box(self) -> tuple[slice, slice]:
@@ -127,13 +130,6 @@ def confidence_sums(target: NDArray[Any], probs: NDArray[Any], spec: ClassSpec) 
     return np.stack([np.bincount(given, weights, minlength=len(values)) for weights in (own, None)]).astype(np.float64)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Found(Suspect):
-    """A suspect with the number of its region, in the reference or in the model's labels."""
-
-    number: int
-
-
 def _as_probs(probs: NDArray[Any], spec: ClassSpec) -> NDArray[np.float32]:
     return np.concatenate([1 - probs, probs]) if spec.task == "binary" and len(probs) == 1 else probs
 
@@ -164,7 +160,7 @@ def _weight(sizes: FloatArray) -> FloatArray:
 
 def _of_reference(
     regions: NDArray[np.int32], values: NDArray[np.float32], given: NDArray[Any], usual: FloatArray, spec: ClassSpec
-) -> list[_Found]:
+) -> list[Suspect]:
     """Objects of the reference that the model sees as another class, or not at all."""
     sizes = _sums(regions)
     if len(sizes) < 2:
@@ -194,7 +190,7 @@ def _of_model(
     given: NDArray[Any],
     lead: NDArray[np.float32],
     spec: ClassSpec,
-) -> list[_Found]:
+) -> list[Suspect]:
     """Objects of the model most of which the reference gives to another class."""
     sizes = _sums(regions)
     wrong = _sums(regions, (labels != given).astype(np.float64))
@@ -218,7 +214,7 @@ def _of_borders(
     given: NDArray[Any],
     lead: NDArray[np.float32],
     suspected: set[int],
-) -> list[_Found]:
+) -> list[Suspect]:
     """For each object that the model confirms, how far its border lies elsewhere: pixels in doubt per border pixel."""
     edges = (ours > 0) & (ndimage.grey_erosion(ours, (3, 3)) != ours)
     length = _sums(ours, edges.astype(np.float64))
@@ -244,7 +240,7 @@ def _of_borders(
             known = int(given[rows, columns][ours[rows, columns] == number][0])
             place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": mask, "size": int(sizes[number])}
             place |= {"given": known, "suggested": known, "number": int(number)}
-            found.append(_Found(kind="border", score=float(scores[number]), **place))
+            found.append(Suspect(kind="border", score=float(scores[number]), **place))
     return found
 
 
@@ -255,12 +251,12 @@ def _cut(
     regions: NDArray[np.int32],
     boxes: Sequence[Any],
     number: int,
-) -> _Found:
+) -> Suspect:
     rows, columns = boxes[number - 1]
     mask = regions[rows, columns] == number
     place: dict[str, Any] = {"top": rows.start, "left": columns.start, "mask": mask, "size": int(mask.sum())}
     place |= {"given": classes[0], "suggested": classes[1], "number": number}
-    return _Found(kind=kind, score=float(score), **place)
+    return Suspect(kind=kind, score=float(score), **place)
 
 
 def _alike(pairs: Overlaps, numbers: set[int]) -> set[int]:

@@ -12,12 +12,8 @@ Map = NDArray[Any]
 
 BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
 WAYS = 8  # sub-histograms: neighbours are mostly equal, and one counter would wait for itself
-LEAST_EQUAL = BLOCK // 8 * 5 // 8  # eights of a block that have to be equal for runs to pay: measured
-AGAIN = 8  # of so many blocks one is asked whether runs pay, while they do not
 MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
-
-_LOW = np.uint64(0xFFFF)
-_REPEAT = np.uint64(0x0001_0001_0001_0001)
+_LOW, _REPEAT = np.uint64(0xFFFF), np.uint64(0x0001_0001_0001_0001)
 
 
 @kernel
@@ -32,70 +28,26 @@ def encode_pairs(target: Map, labels: Map, pairs: Map, num_classes: int, ignore:
 
 
 @kernel
-def _tally_each(first: Any, second: Any, table: Map, size: Any) -> None:
-    """Count two words of four pairs each, every pair in the sub-histogram of its place."""
-    for j in range(4):
-        table[((first >> np.uint64(16 * j)) & _LOW) + np.uint64(j) * size] += np.uint32(1)
-    for j in range(4):
-        table[((second >> np.uint64(16 * j)) & _LOW) + np.uint64(j + 4) * size] += np.uint32(1)
-
-
-@kernel
-def _tally_eight(first: Any, second: Any, table: Map, size: Any) -> int:
-    """Count two words; eight equal pairs cost one addition. Whether they were equal, 0 or 1."""
-    pair = first & _LOW
-    if first == second and first == pair * _REPEAT:
-        table[pair] += np.uint32(8)
-        return 1
-    _tally_each(first, second, table, size)
-    return 0
-
-
-@kernel
-def tally_runs(words: Map, table: Map, size: np.uint64) -> int:
-    """Count sixteen pairs a turn; sixteen equal ones, the rule inside an object, cost one addition.
-
-    Returns how many of the eights were equal.
-    """
-    equal = 0
-    for i in range(words.size // 4):
-        first, second, third, fourth = words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]
-        pair = first & _LOW
-        same = pair * _REPEAT
-        if ((first ^ same) | (second ^ same) | (third ^ same) | (fourth ^ same)) == np.uint64(0):
-            table[pair + np.uint64(i % WAYS) * size] += np.uint32(16)
-            equal += 2
-        else:
-            equal += _tally_eight(first, second, table, size) + _tally_eight(third, fourth, table, size)
-    return equal
-
-
-@kernel
-def tally_plain(words: Map, table: Map, size: np.uint64) -> None:
-    """Count without looking for runs: where few are found, guessing wrong costs more than they save."""
-    for i in range(words.size // 2):
-        _tally_each(words[2 * i], words[2 * i + 1], table, size)
-
-
-@kernel
 def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
 
     Flat arrays, both uint8 or both uint16. Returns int64 ((K + 2) * (K + 1),).
     """
-    size = (num_classes + 2) * (num_classes + 1)
-    table = np.zeros(WAYS * size, np.uint32)
-    words = np.empty(BLOCK // 4, np.uint64)
+    size = np.uint64((num_classes + 2) * (num_classes + 1))
+    table, words = np.zeros(WAYS * size, np.uint32), np.empty(BLOCK // 4, np.uint64)
     pairs = words.view(np.uint16)
     whole = target.size - target.size % BLOCK
-    runs_pay = True
     for start in range(0, whole, BLOCK):
-        stop = start + BLOCK
-        encode_pairs(target[start:stop], labels[start:stop], pairs, num_classes, ignore)
-        if runs_pay or start // BLOCK % AGAIN == 0:
-            runs_pay = tally_runs(words, table, np.uint64(size)) >= LEAST_EQUAL
-        else:
-            tally_plain(words, table, np.uint64(size))
+        encode_pairs(target[start : start + BLOCK], labels[start : start + BLOCK], pairs, num_classes, ignore)
+        for i in range(words.size // 2):  # loads of four pairs each are faster than one for every pair
+            first, second = words[2 * i], words[2 * i + 1]
+            if first == second and first == (first & _LOW) * _REPEAT:  # the rule inside an object
+                table[first & _LOW] += np.uint32(8)
+                continue
+            for j in range(4):
+                shift, place = np.uint64(16 * j), np.uint64(j) * size
+                table[((first >> shift) & _LOW) + place] += np.uint32(1)
+                table[((second >> shift) & _LOW) + place + np.uint64(4) * size] += np.uint32(1)
     rest = pairs[: target.size - whole]
     encode_pairs(target[whole:], labels[whole:], rest, num_classes, ignore)
     for pair in rest:

@@ -1,20 +1,18 @@
 """Counts of pixels by target and predicted class: the one place where they are counted, exactly and in integers."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, shorten, whole_number
+from segmeter.checks import expected, whole_number
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import IntArray, check_classes, check_maps, without_channel
+from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_foreign, without_channel
 
 LabelArray = NDArray[Any]
 
 _CHUNK = 1 << 31  # pixels per kernel call: its counters are uint32
-_LISTED = 8  # values named in one message
 _VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of wide dtypes
 _NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it
 
@@ -148,8 +146,14 @@ def _count(
     """Counts (K, K), or (K, K + 1), and whether ignored pixels hide labels outside the classes, where these count."""
     k, table = num_classes, _table(target, labels, num_classes, ignore_index)
     if table[k + 1].any() or (not count_invalid and table[:k, k].any()):
-        sides = {"target": target} if count_invalid else {"target": target, "labels": labels}
-        raise InputError(_outside(where, target, sides, num_classes, ignore_index))
+        valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
+        problems = []
+        for argument, array in (("target", target), ("labels", labels))[: 1 if count_invalid else 2]:
+            foreign = array[valid & ((array < 0) | (array >= num_classes))]
+            if foreign.size:
+                has_void = ignore_index is not None
+                problems.append(name_foreign(where, argument, foreign, num_classes, has_void=has_void))
+        raise InputError(problems)
     return np.ascontiguousarray(table[:k, : k + count_invalid]), bool(table[k, k]) and not count_invalid
 
 
@@ -183,22 +187,3 @@ def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tu
     if ignore_index is not None and np.iinfo(array.dtype).min <= ignore_index <= np.iinfo(array.dtype).max:
         known[array == ignore_index] = _VOID
     return known, _VOID
-
-
-def _outside(
-    where: str, target: LabelArray, sides: Mapping[str, LabelArray], num_classes: int, ignore_index: int | None
-) -> list[str]:
-    """Name the values outside the classes that are refused; reached only when there are some."""
-    valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
-    problems = []
-    for argument, array in sides.items():
-        values, pixels = np.unique(array[valid], return_counts=True)
-        foreign = (values < 0) | (values >= num_classes)
-        found = [
-            f"{n} pixel{'s' if n > 1 else ''} of {v}" for v, n in zip(values[foreign], pixels[foreign], strict=True)
-        ]
-        if found:
-            rule = f"to hold only classes 0 to {num_classes - 1}"
-            remedy = "Pass its void value as ignore_index." if argument == "target" and ignore_index is None else ""
-            problems.append(expected(where, argument, rule, shorten(found, most=_LISTED, rest="more values"), remedy))
-    return problems

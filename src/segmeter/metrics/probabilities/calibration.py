@@ -9,15 +9,8 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_kind, known_name, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import (
-    FloatArray,
-    IntArray,
-    check_classes,
-    divide,
-    known_labels,
-    mean_defined,
-    without_channel,
-)
+from segmeter.metrics import arrays
+from segmeter.metrics.arrays import FloatArray, IntArray
 from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve, compute_precision_recall
 
 BINS = 15
@@ -120,7 +113,7 @@ class Calibration:
         bins = whole_number("calibration", "bins", bins)
         _check_settings(num_classes, task, bins)
         values = num_classes if task == "multiclass" else 2
-        _, ignore_index = check_classes("calibration", values, ignore_index)
+        _, ignore_index = arrays.check_classes("calibration", values, ignore_index)
         from segmeter.metrics import _kernels as tallies  # numba: only where something is counted
 
         self.settings = (task, num_classes, bins, ignore_index)
@@ -154,10 +147,10 @@ class Calibration:
         """
         task, num_classes, _, ignore_index = self.settings
         if task == "binary":
-            target, probs = without_channel(target, probs), without_channel(probs, target)
+            target, probs = arrays.without_channel(target, probs), arrays.without_channel(probs, target)
         probs = _check_probs(target, probs, task, num_classes)
         values = num_classes if task == "multiclass" else 2
-        known, *_ = known_labels(
+        known, *_ = arrays.known_labels(
             "calibration",
             target,
             np.zeros(target.shape, np.uint8),
@@ -195,12 +188,12 @@ class Calibration:
         top, confidence, losses = self._parts(np.array([rounded(value) for value in self.sums]))
         classwise, lower = tuple(map(_reliability, counts["classes"], confidence)), tallies.lower_ends()
         n = int(counts["classes"].sum() if task == "multilabel" else counts["classes"][0].sum())
-        squares, logarithms = divide(losses, np.array([n, n])).tolist()
+        squares, logarithms = arrays.divide(losses, np.array([n, n])).tolist()
         return CalibrationScores(
             n=n,
             top_label=None if task == "multilabel" else _reliability(counts["tops"], top),
             classwise=classwise,
-            classwise_ece=float(mean_defined(np.array([one.ece for one in classwise]))),
+            classwise_ece=float(arrays.mean_defined(np.array([one.ece for one in classwise]))),
             brier=squares if task == "multiclass" else squares / 2,
             nll=float("inf") if counts["impossible"][0] else logarithms,
             n_impossible=int(counts["impossible"][0]),
@@ -281,13 +274,13 @@ def calibration(
 
 def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
     total = counts.sum(axis=0)
-    mean, share = divide(confidence, total), divide(counts[1], total)
+    mean, share = arrays.divide(confidence, total), arrays.divide(counts[1], total)
     gaps, held = np.abs(counts[1] - confidence), total > 0
     return Reliability(
         counts=total,
         confidence=mean,
         accuracy=share,
-        ece=float(divide(gaps.sum(), total.sum())),
+        ece=float(arrays.divide(gaps.sum(), total.sum())),
         mce=float(np.abs(share - mean)[held].max()) if held.any() else float("nan"),
     )
 

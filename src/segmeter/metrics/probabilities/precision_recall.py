@@ -9,7 +9,7 @@ from scipy.special import digamma
 
 from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, divide
 
-_OF_A_CURVE = ("average_precision", "average_precision_error", "best_f1", "best_threshold")
+OF_A_CURVE = ("average_precision", "average_precision_error", "best_f1", "best_threshold")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def compute_precision_recall(histogram: IntArray, lower: FloatArray) -> Precisio
     precision, recall = divide(tp, tp + rest), divide(tp, np.full(len(tp), positives))
     curve: dict[str, Any] = {"thresholds": lower[held], "precision": precision, "recall": recall}
     if not positives:
-        return PrecisionRecallCurve(**curve | dict.fromkeys(_OF_A_CURVE, math.nan))
+        return PrecisionRecallCurve(**curve | dict.fromkeys(OF_A_CURVE, math.nan))
     f1 = 2 * tp / (tp + rest + positives)
     best = int(np.argmax(f1))
     return PrecisionRecallCurve(

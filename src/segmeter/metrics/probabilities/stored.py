@@ -2,7 +2,6 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from segmeter.errors import DataError
 from segmeter.files import write_bytes
 from segmeter.metrics.arrays import mean_defined, plain, say
 from segmeter.metrics.probabilities.calibration import Calibration, CalibrationScores, Reliability
-from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve
+from segmeter.metrics.probabilities.precision_recall import OF_A_CURVE, PrecisionRecallCurve
 
 NAME = "calibration.npz"
 CURVE_POINTS = 101  # of a precision-recall curve in metrics.json
@@ -35,46 +34,29 @@ def summarise_calibration(scores: CalibrationScores, spec: ClassSpec) -> dict[st
         winning class, None for multilabel; for binary ``per_class`` has the object only.
     """
     names = spec.names[1:] if spec.task == "binary" else spec.names
-    precisions = np.array([sweep.average_precision for sweep in scores.sweeps])
-    top = scores.top_label
+    top, pairs = scores.top_label, zip(names, scores.classwise, scores.sweeps, strict=True)
     return {
         "n": scores.n,
         "bins": len(scores.classwise[0].counts),
-        "ece": None if top is None else plain(top.ece),
-        "mce": None if top is None else plain(top.mce),
-        "reliability": None if top is None else _bins(top),
+        **(dict.fromkeys(("ece", "mce", "reliability")) if top is None else _describe(top)),
         "classwise_ece": plain(scores.classwise_ece),
         "brier": plain(scores.brier),
         "nll": say(scores.nll),
         "n_impossible": scores.n_impossible,
-        "mean_average_precision": plain(mean_defined(precisions)),
-        "per_class": {
-            name: _class_entry(one, sweep)
-            for name, one, sweep in zip(names, scores.classwise, scores.sweeps, strict=True)
-        },
+        "mean_average_precision": plain(mean_defined(np.array([sweep.average_precision for sweep in scores.sweeps]))),
+        "per_class": {name: _describe(one) | _describe_sweep(sweep) for name, one, sweep in pairs},
     }
 
 
-def _class_entry(one: Reliability, sweep: PrecisionRecallCurve) -> dict[str, Any]:
+def _describe(one: Reliability) -> dict[str, Any]:
+    bins = {name: _plain_list(getattr(one, name)) for name in ("confidence", "accuracy")}
+    return {"ece": plain(one.ece), "mce": plain(one.mce), "reliability": {"counts": one.counts.tolist(), **bins}}
+
+
+def _describe_sweep(sweep: PrecisionRecallCurve) -> dict[str, Any]:
     curve = sweep.thinned(CURVE_POINTS)
-    return {
-        "ece": plain(one.ece),
-        "mce": plain(one.mce),
-        "reliability": _bins(one),
-        "average_precision": plain(sweep.average_precision),
-        "average_precision_error": plain(sweep.average_precision_error),
-        "best_f1": plain(sweep.best_f1),
-        "best_threshold": plain(sweep.best_threshold),
-        "curve": {name: _plain_list(getattr(curve, name)) for name in ("thresholds", "precision", "recall")},
-    }
-
-
-def _bins(one: Reliability) -> Mapping[str, Any]:
-    return {
-        "counts": one.counts.tolist(),
-        "confidence": _plain_list(one.confidence),
-        "accuracy": _plain_list(one.accuracy),
-    }
+    points = {name: _plain_list(getattr(curve, name)) for name in ("thresholds", "precision", "recall")}
+    return {name: plain(getattr(sweep, name)) for name in OF_A_CURVE} | {"curve": points}
 
 
 def _plain_list(values: NDArray[Any]) -> list[float | None]:

@@ -169,8 +169,7 @@ def bootstrap_columns(
     estimate = score(total[None])
     shape, estimate = estimate.shape[1:], estimate.reshape(-1)
     drawn = map_weights(lambda weights: weights @ units, len(units), resamples, seed)
-    sums = _gathered(np.take(part, places, axis=1) for part in drawn)
-    replicates = np.concatenate([score(part) for part in sums]).reshape(resamples, -1)
+    replicates = np.concatenate([score(np.take(part, places, axis=1)) for part in drawn]).reshape(resamples, -1)
     left_out = (score(total - part).reshape(len(part), -1) for part in _blocks(units, places))
     alone = (quietly(part).reshape(len(part), -1) for part in _blocks(units, places))
     influence = measure_influence(left_out, alone, estimate)
@@ -324,18 +323,6 @@ def _of_sums(columns: Columns, statistic: Statistic) -> Callable[[FloatArray], F
         return values.astype(np.float64, copy=False)
 
     return score
-
-
-def _gathered(parts: Iterator[FloatArray]) -> Iterator[FloatArray]:
-    """Join small blocks of sums: a statistic consists of many small operations, each with a fixed cost."""
-    waiting: list[FloatArray] = []
-    for part in parts:
-        waiting.append(part)
-        if sum(each.nbytes for each in waiting) >= _BLOCK:
-            yield np.concatenate(waiting)
-            waiting = []
-    if waiting:
-        yield np.concatenate(waiting)
 
 
 def _blocks(units: FloatArray, places: Sequence[int]) -> Iterator[FloatArray]:

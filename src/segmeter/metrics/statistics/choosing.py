@@ -32,11 +32,11 @@ class Choice:
     gain
         Of the chosen setting over the usual one, in the better direction, in the cases that it was chosen on; NaN if
         either of them has no finite score.
-    corrected
+    corrected_gain
         The gain on cases that had no part in the choice, by cross-validation.
-    low, high
+    gain_ci95
         95 % interval of the true gain of the chosen setting; NaN with fewer than 5 units, or without a gain.
-    score, score_low, score_high
+    score, score_ci95
         The score of cases that had no part in the choice, by cross-validation, and its interval, in the score's own
         direction.
     shares : (S,)
@@ -45,18 +45,16 @@ class Choice:
 
     chosen: int
     gain: float
-    corrected: float
-    low: float
-    high: float
+    corrected_gain: float
+    gain_ci95: tuple[float, float]
     score: float
-    score_low: float
-    score_high: float
+    score_ci95: tuple[float, float]
     shares: FloatArray
 
     @property
     def optimism(self) -> float:
         """The part of the gain that comes from choosing."""
-        return self.gain - self.corrected
+        return self.gain - self.corrected_gain
 
 
 def fold_sums(columns: Columns, seed: int, clusters: NDArray[Any] | None = None) -> FloatArray:
@@ -133,12 +131,10 @@ def choose(
     return Choice(
         chosen=int(order[picked]),
         gain=float(gains[picked]) if has_gain else np.nan,
-        corrected=_within(unseen - points[base], low, high) if has_gain else np.nan,
-        low=float(low),
-        high=float(high),
+        corrected_gain=_within(unseen - points[base], low, high) if has_gain else np.nan,
+        gain_ci95=(float(low), float(high)),
         score=_within(sign * unseen, score_low, score_high),
-        score_low=float(score_low),
-        score_high=float(score_high),
+        score_ci95=(float(score_low), float(score_high)),
         shares=shares,
     )
 

@@ -85,7 +85,7 @@ class Pilot:
         """The interval's width with `n` units."""
         return 2 * self._quantile(n) * (self.sigma if sigma is None else sigma) / math.sqrt(n)
 
-    def power_of(self, n: int, difference: float, sigma: float | None = None) -> float:
+    def power_of(self, difference: float, n: int, sigma: float | None = None) -> float:
         """How often the interval of `n` units excludes 0 if `difference` is the true one."""
         shift = abs(difference) * math.sqrt(n) / (self.sigma if sigma is None else sigma)
         reach = self._quantile(n)

@@ -3,13 +3,13 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, shorten
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import BoolArray
 from segmeter.metrics.cases.table import UNKNOWN, Edges
 from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.scores import find_facts
@@ -99,7 +99,8 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
     (first, one), *others = runs.items()
     problems = []
     for name, other in others if spaced else ():
-        differing = _spaced_apart(one, other)
+        sides = ([run.spacings[index] for index in run.spacing.tolist()] for run in (one, other))
+        differing = np.array([not _same_spacing(*pair) for pair in zip(*sides, strict=True)], bool)
         if differing.any():
             place = int(differing.argmax())
             edges = (run.spacings[run.spacing[place]] for run in (one, other))
@@ -114,14 +115,7 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
         raise InputError(problems)
 
 
-def _spaced_apart(one: RunColumns, other: RunColumns) -> BoolArray:
-    """Mark the cases (N,) whose spacings differ."""
-    pairs, index = np.unique(np.stack([one.spacing, other.spacing]), axis=1, return_inverse=True)
-    apart = [not _same_spacing(one.spacings[i], other.spacings[j]) for i, j in pairs.T.tolist()]
-    found: BoolArray = np.array(apart)[index.reshape(-1)]
-    return found
-
-
+@cache
 def _same_spacing(one: Edges, other: Edges) -> bool:
     """Compare two spacings, of which files may keep 32 or 64 bits."""
     (ours, unit), (theirs, its_unit) = one, other

@@ -13,7 +13,6 @@ from segmeter.checks import expected, known_name, real_numbers, shown
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, divide, mean_defined, say
-from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
@@ -26,55 +25,19 @@ from segmeter.metrics.pixels.overlap import ClassTotals
 DEFAULT = MetricsConfig()
 
 
-def score_under(
-    convention: str | Convention, rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT
-) -> dict[str, float]:
-    """Compute the headline metrics that a tool would print.
-
-    Parameters
-    ----------
-    convention
-        One of `CONVENTIONS`, or its name.
-    rows
-        One per case. Distances need the columns of the measure "surface", with ``surface`` "both" for all conventions.
-    spec
-        The classes.
-    config
-        Its ``background`` and ``groups``.
-
-    Returns
-    -------
-    dict
-        "mean_iou", "mean_dice", and where surfaces were measured "hd95", "assd" and "nsd@<tolerance>". NaN is
-        undefined; a metric that the tool does not have is missing.
-
-    Raises
-    ------
-    InputError
-        The convention is unknown, or there is no row.
-    """
-    if not isinstance(convention, Convention):
-        known_name("score_under", "convention", convention, tuple(CONVENTIONS))
-        convention = CONVENTIONS[convention]
-    if not rows:
-        raise InputError(expected("score_under", "rows", "to hold a case", "none"))
-    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
-    return figures_under(convention, run, spec, config)[0]
-
-
 def score_maps_under(
-    convention: str | Convention,
+    convention: str,
     cases: Iterable[CaseMaps],
     *,
     tolerances: Sequence[float] = (1.0,),
     groups: dict[str, tuple[str, ...]] | None = None,
 ) -> dict[str, float]:
-    """Do what `score_under` does for maps: count them, measure both kinds of surface, and score.
+    """Compute the headline metrics that a tool would print: count maps, measure both kinds of surface, and score.
 
     Parameters
     ----------
     convention
-        One of `CONVENTIONS`, or its name.
+        The name of one of `CONVENTIONS`.
     cases
         One or more, with the same classes.
     tolerances
@@ -82,32 +45,35 @@ def score_maps_under(
     groups
         Name of a region to the names of its classes.
 
+    Returns
+    -------
+    dict
+        "mean_iou", "mean_dice", "hd95", "assd" and "nsd@<tolerance>". NaN is undefined; a metric that the tool does not
+        have is missing.
+
     Raises
     ------
     InputError
-        As `score_under`; there is no case, a case has other classes, or an option is out of range.
+        The convention is unknown, there is no case, a case has other classes, or an option is out of range.
     """
     where = "score_maps_under"
-    given = _check_cases(where, cases)
-    if not isinstance(groups, Mapping | None):
-        raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
-    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), surface="both")
-    config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
-    measures = build_measures(config, given[0].spec)
-    rows = [make_row(maps, measures) for maps in given]
-    return score_under(convention, rows, given[0].spec, config)
-
-
-def _check_cases(where: str, cases: Iterable[CaseMaps]) -> list[CaseMaps]:
+    known_name(where, "convention", convention, tuple(CONVENTIONS))
     given = list(cases) if isinstance(cases, Iterable) else [cases]
     foreign = [shown(one) for one in given if not isinstance(one, CaseMaps)]
     if foreign or not given:
         raise InputError(expected(where, "cases", "to be one or more CaseMaps", foreign[0] if foreign else "none"))
-    for one in given:
-        if one.spec != given[0].spec:
-            rule = f"to have the classes of case {given[0].case_id!r}"
-            raise InputError(expected(where, "cases", rule, f"others in case {one.case_id!r}"))
-    return given
+    spec = given[0].spec
+    others = [one.case_id for one in given if one.spec != spec]
+    if others:
+        rule = f"to have the classes of case {given[0].case_id!r}"
+        raise InputError(expected(where, "cases", rule, f"others in case {others[0]!r}"))
+    if not isinstance(groups, Mapping | None):
+        raise InputError(expected(where, "groups", "to map names to classes", shown(groups)))
+    measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), surface="both")
+    config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
+    measures = build_measures(config, spec)
+    run = lay_out_run([make_row(maps, measures) for maps in given], spec, class_regions(spec, config.groups))
+    return figures_under(CONVENTIONS[convention], run, spec, config)[0]
 
 
 def compare_conventions(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:

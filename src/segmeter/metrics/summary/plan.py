@@ -152,7 +152,7 @@ def plan_row(
     if reason is None and aims.width is not None:
         width = _needed(pilot, aims.width, pilot.width_of, operator.le, per_unit)
     if reason is None and aims.detect is not None:
-        power = _needed(pilot, aims.power, partial(_power_of, pilot, aims.detect), operator.ge, per_unit)
+        power = _needed(pilot, aims.power, partial(pilot.power_of, aims.detect), operator.ge, per_unit)
     return PlanRow(
         score=score,
         kind=kind,
@@ -170,10 +170,6 @@ def plan_row(
         ask_again=pilot.ask_again,
         curve=[] if reason else _curve(pilot, aims, [width, power], points or {}),
     )
-
-
-def _power_of(pilot: Pilot, detect: float, n: int, sigma: float | None = None) -> float:
-    return pilot.power_of(n, detect, sigma)
 
 
 def _reason(pilot: Pilot) -> str | None:
@@ -227,7 +223,7 @@ def _curve(
             width_ci95=None
             if known is None
             else [pilot.width_of(n, pilot.sigma_low), pilot.width_of(n, pilot.sigma_high)],
-            power=None if aims.detect is None else pilot.power_of(n, aims.detect),
+            power=None if aims.detect is None else pilot.power_of(aims.detect, n),
             drawn_width=points.get(n, (None, None))[0],
             drawn_power=points.get(n, (None, None))[1],
         )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from segmeter.metrics.arrays import FloatArray, IntArray, plain, say
 from segmeter.metrics.config.metrics import has_one_object
@@ -177,6 +176,8 @@ def _columns(board: Scoreboard, names: list[str], other: Scoreboard | None = Non
 
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
     """Sums (U, S, C) of the columns (N, C) by unit and slice: products of a sparse matrix."""
+    from scipy import sparse  # takes a moment to load, and is needed for slices alone
+
     n_units, n_slices = int(units.max()) + 1, int(index.max()) + 1
     place = sparse.csr_matrix(
         (np.ones(len(units)), (units * n_slices + index, np.arange(len(units)))),

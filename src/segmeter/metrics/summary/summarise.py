@@ -20,6 +20,7 @@ from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_o
 from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboard
+from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
 
@@ -110,7 +111,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
         "per_class": {name: regions[name] for name in spec.names},
         "per_group": {name: {"classes": list(held)} | regions[name] for name, held in config.groups.items()},
         "per_case": {name: means[name] for name in PER_CASE},
-        **_asked_for(board, dataset, ends),
+        **(_measured(board, dataset, ends) if config.measures else {}),
+        **({"slices": summarise_slices(board)} if config.slice_by else {}),
         "loss": _describe_loss(run),
         "bootstrap": note_resampling(board, effective),
     }
@@ -132,16 +134,6 @@ def _describe(values: FloatArray) -> dict[str, Any]:
         "n_used": int(used.size),
         "n_undefined": int(values.size - used.size),
     }
-
-
-def _asked_for(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
-    """The parts that the configuration asks for: results of measures, and slices."""
-    found = _measured(board, dataset, ends) if board.config.measures else {}
-    if board.config.slice_by:
-        from segmeter.metrics.summary.slices import summarise_slices  # loads SciPy's sparse arrays
-
-        found["slices"] = summarise_slices(board)
-    return found
 
 
 def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:

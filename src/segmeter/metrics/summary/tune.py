@@ -1,7 +1,6 @@
 """The content of tune.json: every setting with its score, and the chosen one with what choosing costs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -118,14 +117,16 @@ def tune_boards(
         higher_is_better=better == "higher",
         n_units=found[0].n_units,
     )
-    if np.isnan([found[usual].low[0], found[choice.chosen].low[0]]).any():  # too few units have the score
-        choice = replace(choice, low=np.nan, high=np.nan, score_low=np.nan, score_high=np.nan)
+    few = np.isnan([found[usual].low[0], found[choice.chosen].low[0]]).any()  # too few units have the score
+    ends = {"gain_ci95": choice.gain_ci95, "score_ci95": choice.score_ci95}
+    chosen: dict[str, Any] = {name: [None if few else plain(end) for end in each] for name, each in ends.items()}
+    chosen |= {name: plain(getattr(choice, name)) for name in ("gain", "optimism", "corrected_gain", "score")}
     sign = 1.0 if better == "higher" else -1.0
     tried = [
         Tried(
             values=dict(values[s]),
             score=say(estimates[s]),
-            ci95=[say(one.low[0]), say(one.high[0])],
+            ci95=one.ends(0),
             gain=say(sign * minus(estimates[s], estimates[usual])),
             share=float(choice.shares[s]),
         )
@@ -142,12 +143,7 @@ def tune_boards(
         usual=usual,
         settings=tried,
         chosen=choice.chosen,
-        gain=plain(choice.gain),
-        optimism=plain(choice.optimism),
-        corrected_gain=plain(choice.corrected),
-        gain_ci95=[plain(choice.low), plain(choice.high)],
-        score=plain(choice.score),
-        score_ci95=[plain(choice.score_low), plain(choice.score_high)],
+        **chosen,
     ).model_dump(by_alias=True)
 
 

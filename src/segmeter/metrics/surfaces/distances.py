@@ -80,9 +80,8 @@ def distances_by_class(
     surface: SurfaceKind = "border_pixels",
 ) -> Iterator[Distances]:
     """Yield the distances of each class, from one pass over the two maps (of one shape; other values are no class)."""
-    if surface == "border_pixels":
-        pairs = _pixel_pairs(target, mask, classes)
-    else:
+    pairs = _pixel_pairs(target, mask, classes)
+    if surface == "marching_cubes":
         pairs = _element_pairs(target, mask, classes, spacing)
     for first, second in pairs:
         yield Distances(
@@ -93,60 +92,51 @@ def distances_by_class(
         )
 
 
-def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, _Surface]]:
+def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, ...]]:
     """Both surfaces of each class as border pixels: pixels of the class with a neighbour outside it."""
     edges = find_surface(target), find_surface(mask)
     shared = edges[0] & edges[1] & (target == mask)
-    own = _split(target, edges[0], shared, classes)
-    other = _split(mask, edges[1], shared, classes)
-    return zip(own, other, strict=True)
-
-
-def _split(labels: NDArray[Any], surface: BoolArray, shared: BoolArray, classes: range) -> list[_Surface]:
-    index = np.flatnonzero(surface)
-    values = labels.reshape(-1)[index]
-    order = np.argsort(values, kind="stable")
-    starts = np.searchsorted(values[order], np.arange(classes.start, classes.stop + 1))
-    parts = [index[order[start:stop]] for start, stop in itertools.pairwise(starts)]
-    flat = shared.reshape(-1)
-    return [
-        _Surface(points=np.stack(np.unravel_index(part, labels.shape), axis=1), shared=flat[part]) for part in parts
-    ]
+    bounds, sides = np.arange(classes.start, classes.stop + 1), []
+    for labels, surface in ((target, edges[0]), (mask, edges[1])):
+        index = np.flatnonzero(surface)
+        values = labels.reshape(-1)[index]
+        order = np.argsort(values, kind="stable")
+        starts = np.searchsorted(values[order], bounds)
+        sides.append([index[order[start:stop]] for start, stop in itertools.pairwise(starts)])
+    for parts in zip(*sides, strict=True):
+        yield tuple(
+            _Surface(points=np.stack(np.unravel_index(part, target.shape), axis=1), shared=shared.reshape(-1)[part])
+            for part in parts
+        )
 
 
 def _element_pairs(
     target: NDArray[Any], mask: NDArray[Any], classes: range, spacing: FloatArray
-) -> Iterator[tuple[_Surface, _Surface]]:
+) -> Iterator[tuple[_Surface, ...]]:
     """Both surfaces of each class by marching cubes: neighbourhoods that lie partly in the class, at their centres."""
     sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
     maps = [_mixed_neighbourhoods(labels, outside=0 if classes.start else classes.stop) for labels in (target, mask)]
     for k in classes:
-        first, second = (_elements_of(k, *neighbourhoods, sizes) for neighbourhoods in maps)
-        yield _element_surface(first, second[0], shape), _element_surface(second, first[0], shape)
-
-
-def _element_surface(own: tuple[IntArray, FloatArray], other: IntArray, shape: tuple[int, ...]) -> _Surface:
-    """The surface of some neighbourhoods, given by their positions and sizes, beside the positions of the other map."""
-    places, sizes = own
-    points = np.stack(np.unravel_index(places, shape), axis=1)
-    return _Surface(points=points, shared=np.isin(places, other, assume_unique=True), sizes=sizes)
-
-
-def _elements_of(k: int, places: IntArray, values: NDArray[Any], sizes: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Positions of the neighbourhoods that are partly of class k, and the sizes of their elements."""
-    codes = np.packbits(values == k, axis=1, bitorder="little")[:, 0]
-    partly = (codes > 0) & (codes < len(sizes) - 1)
-    return places[partly], sizes[codes[partly]]
+        sides = []
+        for places, values in maps:
+            codes = np.packbits(values == k, axis=1, bitorder="little")[:, 0]
+            partly = (codes > 0) & (codes < len(sizes) - 1)
+            sides.append((places[partly], sizes[codes[partly]]))
+        yield tuple(
+            _Surface(
+                points=np.stack(np.unravel_index(places, shape), axis=1),
+                shared=np.isin(places, other, assume_unique=True),
+                sizes=own,
+            )
+            for (places, own), (other, _) in zip(sides, sides[::-1], strict=True)
+        )
 
 
 def _mixed_neighbourhoods(labels: NDArray[Any], *, outside: int) -> tuple[IntArray, NDArray[Any]]:
     """Where 2 x 2 (2 x 2 x 2) pixels are not all alike (M,), in the map grown by one, and their values (M, 2 ** D)."""
     padded = np.pad(labels, 1, constant_values=outside)
-    ends = itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)
-    corners = [padded[end] for end in ends]
-    mixed = np.zeros(corners[0].shape, bool)
-    for corner in corners[1:]:
-        mixed |= corner != corners[0]
+    corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
+    mixed = np.any([corner != corners[0] for corner in corners[1:]], axis=0)
     return np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)
 
 

@@ -5,21 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 from skimage.morphology import skeletonize
 
-from segmeter.metrics.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Status,
-    check_maps,
-    divide,
-    find_status,
-    known_labels,
-    known_width,
-    union_box,
-)
+from segmeter.metrics import arrays
+from segmeter.metrics.arrays import BoolArray, FloatArray, IntArray, Status
 from segmeter.metrics.pixels.confusion import confusion_matrix
 
 RATIO = 0.02  # of the diagonal: what the paper chose
@@ -98,34 +87,42 @@ def boundary_iou(
     np.True_
     """
     where = "boundary_iou"
-    *maps, num_classes = known_labels(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
-    width = known_width(where, width, target.shape, RATIO, most=_WIDEST)
+    *maps, num_classes = arrays.known_labels(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
+    width = arrays.known_width(where, width, target.shape, RATIO, most=_WIDEST)
     first, second = (_keep_band(one, width, num_classes) for one in maps)
     held = [np.bincount(one.reshape(-1), minlength=num_classes + 1)[:num_classes] > 0 for one in (first, second)]
     counts = confusion_matrix(first, second, num_classes=num_classes + 1)
-    status = tuple(find_status(*pair) for pair in zip(*held, strict=True))
+    status = tuple(arrays.find_status(*pair) for pair in zip(*held, strict=True))
     return BoundaryIoU(iou=iou_of_bands(counts), status=status, counts=counts, width=width)
 
 
 def iou_of_bands(counts: IntArray) -> FloatArray:
     """Boundary IoU (..., K) of the counts (..., K + 1, K + 1) of one image, or of a sum over images."""
     common = np.diagonal(counts, axis1=-2, axis2=-1)
-    return divide(common, counts.sum(axis=-1) + counts.sum(axis=-2) - common)[..., :-1]
+    return arrays.divide(common, counts.sum(axis=-1) + counts.sum(axis=-2) - common)[..., :-1]
 
 
 def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
     """Keep the pixels whose window, `width` to each side, leaves the map or holds another value."""
-    if labels.ndim == 2:
-        from segmeter.metrics._kernels import find_band  # numba: only where something is measured
-
-        band: NDArray[np.bool_] = find_band(np.ascontiguousarray(labels), width)
-    else:
-        band = np.ones(labels.shape, bool)
-        if 2 * width < min(labels.shape):
-            inner = (slice(width, -width),) * labels.ndim
-            lowest, highest = (edge(labels, 2 * width + 1) for edge in (ndimage.minimum_filter, ndimage.maximum_filter))
-            band[inner] = lowest[inner] != highest[inner]
+    band = np.ones(labels.shape, bool)
+    if 2 * width < min(labels.shape):
+        uniform, middle, length = np.ones(labels.shape, bool), labels, 2 * width + 1
+        for axis in range(labels.ndim):  # a window is uniform if its lines are uniform and agree in their middle
+            uniform, middle = np.moveaxis(uniform, axis, 0), np.moveaxis(middle, axis, 0)
+            agree = _all_in_a_row(middle[1:] == middle[:-1], length - 1)
+            uniform = np.moveaxis(_all_in_a_row(uniform, length) & agree, 0, axis)
+            middle = np.moveaxis(middle[width:-width], 0, axis)
+        band[(slice(width, -width),) * labels.ndim] = ~uniform
     return np.where(band, labels, labels.dtype.type(outside))
+
+
+def _all_in_a_row(flags: BoolArray, length: int) -> BoolArray:
+    """Mark where so many lines in a row are true, along the first axis; each step doubles the lines that are known."""
+    known = 1
+    while known < length:
+        step = min(known, length - known)
+        flags, known = flags[:-step] & flags[step:], known + step
+    return flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,17 +189,17 @@ def centreline_dice(target: BoolArray, mask: BoolArray) -> CentrelineDice:
     >>> found.precision, 0.4 < found.sensitivity < 0.6
     (1.0, True)
     """
-    check_maps("centreline_dice", target, mask, "mask", kinds="b", axes=(2, 3))
-    box = tuple(slice(max(side.start - 1, 0), side.stop + 1) for side in union_box(target, mask))
+    arrays.check_maps("centreline_dice", target, mask, "mask", kinds="b", axes=(2, 3))
+    box = tuple(slice(max(side.start - 1, 0), side.stop + 1) for side in arrays.union_box(target, mask))
     target, mask = target[box], mask[box]  # with a margin, as thinning treats a box of one slice as an image
     skeletons = [_thin(one) for one in (target, mask)]
     points = [int(skeleton.sum()) for skeleton in skeletons]
     inside = int((skeletons[0] & mask).sum()), int((skeletons[1] & target).sum())
     precision, sensitivity = (
-        float(divide(np.array(n), np.array(total))) for n, total in zip(inside[::-1], points[::-1], strict=True)
+        float(arrays.divide(np.array(n), np.array(total))) for n, total in zip(inside[::-1], points[::-1], strict=True)
     )
     return CentrelineDice(
-        status=find_status(*points),
+        status=arrays.find_status(*points),
         cldice=float(cldice_of_counts(inside[1], points[1], inside[0], points[0])),
         precision=precision,
         sensitivity=sensitivity,
@@ -229,7 +226,7 @@ def cldice_of_counts(
 ) -> FloatArray:
     """2 P S / (P + S); 0 where a skeleton is missing on one side or nothing is inside, NaN where both are missing."""
     first, second = (np.asarray(part, np.float64) for part in (points_mask, points_target))
-    precision = np.nan_to_num(divide(np.asarray(inside_target, np.float64), first))
-    sensitivity = np.nan_to_num(divide(np.asarray(inside_mask, np.float64), second))
-    score = np.nan_to_num(divide(2 * precision * sensitivity, precision + sensitivity))
+    precision = np.nan_to_num(arrays.divide(np.asarray(inside_target, np.float64), first))
+    sensitivity = np.nan_to_num(arrays.divide(np.asarray(inside_mask, np.float64), second))
+    score = np.nan_to_num(arrays.divide(2 * precision * sensitivity, precision + sensitivity))
     return np.where(first + second > 0, score, np.nan)

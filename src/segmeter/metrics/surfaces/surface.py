@@ -21,16 +21,8 @@ from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name, real_numbers, shown, whole_number
 from segmeter.errors import InputError
-from segmeter.metrics.arrays import (
-    BoolArray,
-    FloatArray,
-    Status,
-    check_maps,
-    check_spacing,
-    find_status,
-    known_labels,
-    union_box,
-)
+from segmeter.metrics import arrays
+from segmeter.metrics.arrays import BoolArray, FloatArray, Status
 from segmeter.metrics.surfaces.distances import Distances, SurfaceKind, distances_by_class
 
 Penalty = Literal["inf", "diagonal", "nan"] | float
@@ -139,13 +131,12 @@ def surface_metrics(
     (2.0, [0.0, 1.0], 'ok')
     """
     where = "surface_metrics"
-    check_maps(where, target, mask, "mask", kinds="b", axes=(2, 3))
-    spacing = check_spacing(where, spacing, target.ndim)
-    tolerances = _check_options(where, tolerances=tolerances, surface=surface, penalty=penalty)
-    box = union_box(target, mask)
-    pairs = distances_by_class(target[box], mask[box], range(1, 2), np.array(spacing), surface=surface)
-    failed = _penalty_value(penalty, target.shape, spacing)
-    return summarise_distances(next(pairs), tolerances, failed)
+    arrays.check_maps(where, target, mask, "mask", kinds="b", axes=(2, 3))
+    options: dict[str, Any] = {"spacing": spacing, "tolerances": tolerances, "surface": surface, "penalty": penalty}
+    edges, near, failed = _check_options(where, target, **options)
+    box = arrays.union_box(target, mask)
+    pairs = distances_by_class(target[box], mask[box], range(1, 2), edges, surface=surface)
+    return summarise_distances(next(pairs), near, failed)
 
 
 def surface_metrics_by_class(
@@ -193,29 +184,21 @@ def surface_metrics_by_class(
     [0.5, 0.5, 0.5]
     """
     where = "surface_metrics_by_class"
-    first, second, num_classes = known_labels(
+    first, second, num_classes = arrays.known_labels(
         where, target, labels, num_classes=num_classes, ignore_index=ignore_index, kinds="iu"
     )
-    spacing = check_spacing(where, spacing, target.ndim)
-    tolerances = _check_options(where, tolerances=tolerances, surface=surface, penalty=penalty)
-    maps, chosen = (first, second), range(num_classes)
-    if classes is not None:
-        maps, chosen = _keep_classes(where, maps, classes, num_classes)
-    pairs = distances_by_class(*maps, chosen, np.array(spacing), surface=surface)
-    failed = _penalty_value(penalty, target.shape, spacing)
-    return tuple(summarise_distances(distances, tolerances, failed) for distances in pairs)
-
-
-def _keep_classes(
-    where: str, maps: tuple[NDArray[Any], NDArray[Any]], classes: Sequence[int], num_classes: int
-) -> tuple[tuple[NDArray[Any], NDArray[Any]], range]:
-    """Renumber the classes that are measured 1, 2, ..., and make all else 0, which no surface is found of."""
-    classes = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
-    if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
-        raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", classes))
-    number = np.zeros(num_classes + 1, maps[0].dtype)
-    number[classes] = np.arange(1, len(classes) + 1)
-    return (number[maps[0]], number[maps[1]]), range(1, len(classes) + 1)
+    options: dict[str, Any] = {"spacing": spacing, "tolerances": tolerances, "surface": surface, "penalty": penalty}
+    edges, near, failed = _check_options(where, target, **options)
+    chosen = range(num_classes)
+    if classes is not None:  # renumber those that are measured 1, 2, ...; all else is 0, which no surface is found of
+        classes = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
+        if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
+            raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", classes))
+        number = np.zeros(num_classes + 1, first.dtype)
+        number[classes] = np.arange(1, len(classes) + 1)
+        first, second, chosen = number[first], number[second], range(1, len(classes) + 1)
+    pairs = distances_by_class(first, second, chosen, edges, surface=surface)
+    return tuple(summarise_distances(distances, near, failed) for distances in pairs)
 
 
 def summarise_distances(distances: Distances, tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
@@ -279,7 +262,7 @@ class _Weighed:
 
 
 def _empty(points: tuple[int, int], tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
-    status = find_status(*points)
+    status = arrays.find_status(*points)
     value = math.nan if status == "both_empty" else penalty
     nothing = [np.full(len(tolerances), 0.0 if held else math.nan) for held in points]
     return SurfaceMetrics(
@@ -294,15 +277,17 @@ def _empty(points: tuple[int, int], tolerances: tuple[float, ...], penalty: floa
     )
 
 
-def _penalty_value(penalty: Penalty, shape: tuple[int, ...], spacing: Sequence[float]) -> float:
-    if penalty == "diagonal":
-        return math.hypot(*(length * edge for length, edge in zip(shape, spacing, strict=True)))
-    return float(penalty)
-
-
-def _check_options(where: str, *, tolerances: Sequence[float], surface: str, penalty: Penalty) -> tuple[float, ...]:
-    """Refuse what is out of range, and give the tolerances as floats."""
-    near = real_numbers(where, "tolerances", tolerances)
+def _check_options(
+    where: str,
+    target: NDArray[Any],
+    *,
+    spacing: Sequence[float],
+    tolerances: Sequence[float],
+    surface: str,
+    penalty: Penalty,
+) -> tuple[FloatArray, tuple[float, ...], float]:
+    """Refuse what is out of range; return the spacing, the tolerances and the distance that a failure counts as."""
+    edges, near = arrays.check_spacing(where, spacing, target.ndim), real_numbers(where, "tolerances", tolerances)
     if not all(tolerance >= 0 for tolerance in near):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))
     known_name(where, "surface", surface, get_args(SurfaceKind))
@@ -311,4 +296,5 @@ def _check_options(where: str, *, tolerances: Sequence[float], surface: str, pen
     if not number and not named:
         rule = f"to be one of {', '.join(_PENALTIES)} or a number >= 0"
         raise InputError(expected(where, "penalty", rule, shown(penalty)))
-    return near
+    diagonal = math.hypot(*(length * edge for length, edge in zip(target.shape, edges, strict=True)))
+    return np.array(edges), near, diagonal if penalty == "diagonal" else float(penalty)

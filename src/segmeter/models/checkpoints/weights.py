@@ -1,7 +1,6 @@
 """Reads named tensors from files without running anything that they contain, and compares them with a network's."""
 
 import os
-import pickletools
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -19,7 +18,6 @@ from segmeter.checks import shorten
 from segmeter.errors import CheckpointError
 
 _HEAD_BYTES = 256
-_MOST_OLD = 1 << 16  # bytes of a file that may be an old pickle
 _PROGRAM = (
     "holds more than tensors and numbers, so that opening it could run code; nothing ran. If you trust it, write "
     "`safetensors.torch.save_file(model.state_dict(), ...)` and give that as model.weights, or export it to ONNX."
@@ -41,7 +39,7 @@ class Fit:
         return not (self.missing or self.extra or self.reshaped)
 
     def describe(self) -> str:
-        """One line: each kind of difference, with at most ten names."""
+        """Describe the differences in one line: each kind, with at most ten names."""
         kinds = (("missing", self.missing), ("extra", self.extra), ("other shape", self.reshaped))
         return "; ".join(f"{len(names)} {kind}: {shorten(names)}" for kind, names in kinds if names)
 
@@ -91,8 +89,6 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        if _is_old_program(path):
-            raise CheckpointError(f"{path}: {_PROGRAM}") from error
         fault = f"is no checkpoint, or is damaged or truncated ({' '.join(str(error).split())})"
         remedy = "Fetch it again, or give a segmeter checkpoint, a torch file or safetensors."
         raise CheckpointError(f"{path}: {fault}. {remedy}") from error
@@ -151,18 +147,9 @@ def find_placeholder(path: Path) -> str | None:
     return None
 
 
-def _begins(path: Path, size: int = _HEAD_BYTES) -> bytes:
+def _begins(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(size)
-
-
-def _is_old_program(path: Path) -> bool:
-    """Whether it is a pickle that names code, of protocol 0 or 1, which start without a sign of their own."""
-    try:
-        names = {code.name for code, _, _ in pickletools.genops(_begins(path, _MOST_OLD))}
-    except Exception:  # any other file
-        return False
-    return not names.isdisjoint(("GLOBAL", "INST"))
+        return file.read(_HEAD_BYTES)
 
 
 def _named_tensors(content: Any, path: Path) -> dict[str, Tensor]:

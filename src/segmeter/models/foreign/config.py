@@ -1,22 +1,24 @@
-"""The card of a model that others trained: the keys of `model` and of a `model.yaml`; torch is not imported here.
+"""The card of a model that others trained, and the models that a plugin brings with theirs; torch is not imported here.
 
-Null means that nobody has said it yet. The model's own files fill such a key, then a convention of its library does,
-and a key that none of them knows is asked for.
+A card holds the keys of `model` and of a `model.yaml`. Null means that nobody has said it yet. The model's own files
+fill such a key, then a convention of its library does, and a key that none of them knows is asked for.
 """
 
+import inspect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
-from segmeter.checks import shorten
-from segmeter.classes import ClassSpec
+from segmeter.errors import ConfigError
 from segmeter.schema import Config, Given, RuleError, Unit, rule
 
 _RULE = re.compile(r"any|multiple:\d+|fixed:\d+x\d+|short:\d+|long:\d+|letterbox:\d+x\d+|letterbox:\d+")
 
+Model = TypeVar("Model", bound=Callable[..., Any])
 Values = tuple[float, ...]
 OutputKind = Literal["logits", "probs", "labels", "instances"]
 
@@ -106,6 +108,12 @@ class ForeignConfig(Config, title="model"):
     options: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of segmentation-models-pytorch's network, such as decoder_channels."""
 
+    @property
+    def num_channels(self) -> int:
+        """Channels of the logits or probabilities: one per class, or a single one of a binary model."""
+        count = len(self.classes or ())
+        return 1 if self.output.activation == "sigmoid" and count == 2 else count
+
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
@@ -116,61 +124,54 @@ class Facts:
     files: tuple[Path, ...]
 
 
-def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Lay values over others; null and empty mappings hide nothing."""
-    found = dict(below)
-    for key, value in above.items():
-        if isinstance(value, dict) and isinstance(found.get(key, {}), dict):
-            found[key] = overlay(found.get(key) or {}, value)
-        elif value is not None:
-            found[key] = value
-    return found
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """A registered callable, its card, and the file that defines it."""
+
+    call: Callable[..., Any]
+    card: ForeignConfig
+    file: Path
 
 
-SYNONYMS = (  # names of one thing in the data sets that segmeter knows
-    ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
-    ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),
-    ("car", "auto", "automobile"), ("motorcycle", "motorbike"), ("background", "bg", "none", "void"),
-    ("building", "edifice", "house"), ("pole", "column", "column_pole"), ("road", "street", "route"),
-    ("airplane", "aeroplane", "plane"), ("television", "tvmonitor", "tv"), ("couch", "sofa"),
-    ("cell", "nucleus", "cells", "nuclei"),
-)  # fmt: skip
+PLUGINS: dict[str, Plugin] = {}
 
 
-def normal(name: str) -> str:
-    """A class's name without case and signs, to compare it."""
-    return re.sub(r"[\W_]+", " ", name).strip().lower()
+def register_model(name: str, **card: Any) -> Callable[[Model], Model]:
+    """Register the decorated callable as a model: ``checkpoint=NAME plugins=[MODULE]`` runs it.
 
+    Parameters
+    ----------
+    name
+        What the command line says.
+    card
+        Keys of the group `model`, such as ``classes=["background", "cell"]``; a card file and the command line
+        override them. Without ``input``, the callable gets images as they are stored.
 
-def propose(classes: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
-    """Find the data's class of each class of the model, by equal names and then by synonyms; others are left out."""
-    known = {normal(name): name for name in targets}
-    found: dict[str, Any] = {}
-    for name in classes:
-        parts = [normal(part) for part in (name, *re.split(r"[,;/]", name))]  # ADE20K lists synonyms in a name
-        same = [
-            word for part in parts for group in SYNONYMS if part in map(normal, group) for word in map(normal, group)
-        ]
-        hits = [known[word] for word in (*parts, *same) if word in known]
-        found |= {name: hits[0]} if hits else {}
-    return found
+    Returns
+    -------
+    A decorator for a callable from a tensor (B, C, H, W) to what ``output={"kind": ...}`` says: "logits" or "probs"
+    (B, K, H, W), "labels" (B, H, W), or "instances": for each image a tuple of scores (N,), classes (N,) and
+    masks (N, H, W).
 
+    Raises
+    ------
+    ConfigError
+        The name is taken, or the card has an unknown key or value.
 
-def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ...], list[str]]:
-    """The number of the data's class of each of the model's classes, and a line per problem."""
-    names, given = config.classes or (), dict(config.class_map or {})
-    rest, equal = given.pop("*", None), {normal(name): name for name in spec.names}
-    by_key = {**{str(i): name for i, name in enumerate(names)}, **{name: name for name in names}}
-    wanted = {by_key[key]: value for key, value in given.items() if key in by_key}
-    targets = {name: wanted.get(name, equal.get(normal(name), rest)) for name in names}
-    spoken = {*targets.values(), *given.values(), rest, config.output.background} - {None}
-    problems = []
-    for what, found in (
-        ("names classes that the model lacks", [key for key in given if key not in by_key]),
-        ("names classes that the data lacks", sorted(str(name) for name in spoken - {*spec.names})),
-        ("says nothing of the model's classes", [name for name, target in targets.items() if target is None]),
-        ("gives no source of the data's classes", [name for name in spec.names if name not in spoken]),
-    ):
-        if found:
-            problems.append(f"{what} {shorten(found)}")
-    return tuple(spec.names.index(name) if name in spec.names else 0 for name in map(str, targets.values())), problems
+    Examples
+    --------
+    >>> from segmeter.models import register_model
+    >>> @register_model("dark-is-cell", classes=["background", "cell"], output={"kind": "labels"})
+    ... def dark_is_cell(images):
+    ...     return (images.float().mean(1) < 100).int()
+    """
+
+    def add(call: Model) -> Model:
+        file = Path(inspect.getsourcefile(inspect.unwrap(call)) or "")
+        known = PLUGINS.get(name)
+        if known is not None and known.file != file:
+            raise ConfigError(f"model: expected a new name, got {name!r}, which {known.file} registered already.")
+        PLUGINS[name] = Plugin(call=call, card=ForeignConfig(**card), file=file)
+        return call
+
+    return add

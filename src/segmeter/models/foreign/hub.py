@@ -3,23 +3,21 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from segmeter.checks import expected, shorten
+from segmeter.checks import shorten
+from segmeter.data.files.reader_process import need
 from segmeter.errors import CheckpointError, ConfigError
 from segmeter.models.foreign.config import Facts, ForeignConfig
-from segmeter.models.foreign.network import Picked
 from segmeter.records import read_json
 
 _FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-_HEADS = ("ForSemanticSegmentation", "ForUniversalSegmentation")
+_UNIVERSAL = "mask2former"
 _MASK2FORMER = (384, 384)  # the size at which it multiplies classes and masks, whatever the image's
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _WANTED = ["*.json", "*.safetensors"]
@@ -33,31 +31,25 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     CheckpointError
         The folder lacks these, needs code of its own, or has no safetensors.
     ConfigError
-        transformers is not installed, or the model's image processor does what no card can say.
+        The model's image processor does what no card can say.
+    DataError
+        transformers is not installed.
     """
-    if find_spec("transformers") is None:
-        raise ConfigError("model: hf: models need transformers. Install segmeter[hf].")
+    need("transformers", "hf", "hf: models")
     folder = find_folder(place)
     config = read_json(folder / "config.json")
     weights = sorted(folder.glob("*.safetensors"))
-    if "auto_map" in config or any("auto_map" in read_json(path) for path in folder.glob("*processor_config.json")):
+    if "auto_map" in config:
         raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {EXPORT}")
     if not weights:
         raise CheckpointError(f"{folder}: has no safetensors, and other weights can run code. Save it again with them.")
-    heads = [name for name in config.get("architectures") or () if str(name).endswith(_HEADS)]
-    universal = bool(heads) and str(heads[0]).endswith(_HEADS[1])
-    if not heads or (universal and config.get("model_type") != "mask2former"):
-        given = ", ".join(map(str, config.get("architectures") or ())) or "none"
-        rule = "to be ...ForSemanticSegmentation, or Mask2FormerForUniversalSegmentation"
-        raise CheckpointError(expected("model", "architectures", rule, f"{given} in {folder}", EXPORT))
     labels = config.get("id2label") or {}
     classes = tuple(str(labels[key]) for key in sorted(labels, key=int)) or None
     names = ("config.json", "preprocessor_config.json", "processor_config.json")
     files = [folder / name for name in names if (folder / name).is_file()]
-    output = {"kind": "probs" if universal else "logits", "activation": "softmax"}
-    return Facts(
-        values={"classes": classes, "output": output, **_processor(folder)}, guesses={}, files=(*files, *weights)
-    )
+    output = {"kind": "probs" if config.get("model_type") == _UNIVERSAL else "logits", "activation": "softmax"}
+    values = {"classes": classes, "output": output, **_processor(folder)}
+    return Facts(values=values, guesses={}, files=(*files, *weights))
 
 
 EXPORT = "Export it to ONNX, and give that file."
@@ -95,7 +87,7 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
     import transformers
 
     folder = find_folder(place)
-    universal = read_json(folder / "config.json").get("model_type") == "mask2former"
+    universal = read_json(folder / "config.json").get("model_type") == _UNIVERSAL
     loader: Any = transformers.AutoModelForUniversalSegmentation
     loader = loader if universal else transformers.AutoModelForSemanticSegmentation
     options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
@@ -105,15 +97,15 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
             network, info = loader.from_pretrained(folder, **_LOCAL, **options)
     except Exception as error:  # transformers has errors of many kinds
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise CheckpointError(f"{folder}: transformers can't load it ({reason}).") from error
+        raise CheckpointError(f"{folder}: transformers can't load it for segmentation ({reason}). {EXPORT}") from error
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
         problem = f"lacks weights or has them in another shape, so these would be random: {shorten(lost, most=4)}"
         remedy = "Take a checkpoint that was trained for segmentation, with the classes of its config.json."
         raise CheckpointError(f"{folder}: {problem}. {remedy}")
-    if not universal:
-        return Picked(network, attrgetter("logits"))
-    return Picked(network, _objects if config.output.kind == "instances" else _scores)
+    decode = (_objects if config.output.kind == "instances" else _scores) if universal else lambda found: found.logits
+    network.register_forward_hook(lambda module, given, found: decode(found))
+    return cast(nn.Module, network)
 
 
 def _scores(found: Any) -> Tensor:

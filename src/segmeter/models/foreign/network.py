@@ -18,17 +18,6 @@ from segmeter.models.foreign.sizing import Fitted, fit
 _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
-class Picked(nn.Module):
-    """A network whose result still has to be turned into logits, probabilities or instances."""
-
-    def __init__(self, network: nn.Module, pick: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.network, self.pick = network, pick
-
-    def forward(self, image: Tensor) -> Any:
-        return self.pick(self.network(image))
-
-
 class ForeignModel(nn.Module):
     """A foreign network with the scaling, resizing and decoding that its card describes.
 
@@ -52,7 +41,7 @@ class ForeignModel(nn.Module):
         self.size_multiple = int(number) if kind == "multiple" else 1
         self.size_least = 1
         told, ones = config.input, (1.0,) * (config.input.channels or 1)
-        self.normalises = bool(told.mean or told.std)
+        self.as_stored = told.scale == 1 and not (told.mean or told.std)
         self.register_buffer("mean", torch.tensor(told.mean or (0.0,) * len(ones)).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(told.std or ones).view(-1, 1, 1), persistent=False)
 
@@ -78,13 +67,9 @@ class ForeignModel(nn.Module):
         told = self.config.input
         values = image.flip(1) if told.order == "bgr" else image
         values = values.expand(-1, told.channels or 1, -1, -1) if told.order == "grey" else values
-        divisor = _FULL_SCALE.get(image.dtype, 1.0) if told.scale is None else 1 / told.scale
-        if self.normalises:  # in this order, as transformers computes it
+        if not self.as_stored:  # in this order, as transformers computes it
+            divisor = _FULL_SCALE.get(image.dtype, 1.0) if told.scale is None else 1 / told.scale
             values = (values.float() - self.get_buffer("mean") * divisor) / (self.get_buffer("std") * divisor)
-        elif told.scale is None:
-            values = values.float() / divisor
-        elif told.scale != 1:
-            values = values.float() * told.scale
         return values.permute(0, 2, 3, 1) if told.axes == "BHWC" else values
 
     def _run(self, image: Tensor) -> Tensor:
@@ -108,7 +93,7 @@ class ForeignModel(nn.Module):
             raise InputError(expected("model", "image", f"to be {told.dtype}", image.dtype, remedy))
 
     def _checked(self, found: Any) -> Tensor:
-        output, classes = self.config.output, len(self.config.classes or ())
+        output, wanted = self.config.output, self.config.num_channels
         name = self.card.model["name"]
         if not isinstance(found, Tensor):
             raise InputError(f"model: expected {name} to give a tensor, got {type(found).__name__}.")
@@ -120,7 +105,6 @@ class ForeignModel(nn.Module):
             labels: Tensor = found.int()
             return labels
         found = found.permute(0, 3, 1, 2) if output.axes == "BHWK" and found.dim() == 4 else found
-        wanted = 1 if output.activation == "sigmoid" and classes == 2 and not self.card.spec.is_multilabel else classes
         if found.dim() != 4 or found.shape[1] != wanted or not found.is_floating_point():
             given = f"{found.dtype} {tuple(found.shape)}"
             remedy = f"{name} has other classes than model.classes, or model.output is wrong."

@@ -6,27 +6,24 @@ The metadata of ultralytics that is read here: `names`, `imgsz`, `task`, `stride
 
 import json
 from ast import literal_eval
-from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import expected
+from segmeter.data.files.reader_process import need
 from segmeter.errors import CheckpointError, ConfigError
 from segmeter.models.checkpoints.weights import find_placeholder, real_path
 from segmeter.models.foreign.config import Facts, ForeignConfig
 from segmeter.remote import fetch
 
 _OURS = "segmeter"  # the key of our metadata
-_MOST = 30_000  # candidates that are compared with each other, and objects that are kept, as in ultralytics
-_OBJECTS = 300
-_APART = 7680.0  # pixels by which boxes of different classes are moved apart
+_OBJECTS = 300  # that are kept, as in ultralytics
 
 
 def describe(place: str, told: ForeignConfig) -> Facts:
@@ -37,12 +34,11 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     CheckpointError
         The file is damaged, or keeps weights outside its folder.
     ConfigError
-        onnx is not installed, or the file has several inputs or outputs to choose from.
+        The file has several inputs, or not the output that is chosen.
+    DataError
+        onnx or onnxruntime is not installed.
     """
-    if find_spec("onnx") is None or find_spec("onnxruntime") is None:
-        raise ConfigError("model: ONNX files need onnx and onnxruntime. Install segmeter[onnx].")
-    import onnx
-
+    onnx, _ = (need(name, "onnx", "ONNX files") for name in ("onnx", "onnxruntime"))
     path = fetch(place)
     real_path(path)  # it is there
     try:
@@ -71,102 +67,83 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     return Facts(values=values, guesses=guesses, files=(path, *(path.parent / name for name in sorted(outside))))
 
 
-def load(place: str, config: ForeignConfig) -> nn.Module:
-    """Open the file in onnxruntime; objects of ultralytics' models are decoded."""
-    network = _Network(fetch(place), config)
-    return _Objects(network, config) if config.output.kind == "instances" else network
+def open_session(model: str | bytes) -> Any:
+    """Open an ONNX file, or its content, in onnxruntime on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # as in threads.py
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-class _Network(nn.Module):
-    """An ONNX session on the CPU, as a network from tensors to tensors."""
+def load(place: str, config: ForeignConfig) -> Callable[[Tensor], Any]:
+    """Open the file as a function of images; objects of ultralytics' models are decoded."""
+    path = fetch(place)
+    try:
+        session = open_session(str(path))
+    except Exception as error:  # onnxruntime's own
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"{path}: onnxruntime can't open it ({reason}).") from error
+    taken, given = session.get_inputs()[0], [each.name for each in session.get_outputs()]
+    objects = config.output.kind == "instances"
+    names = given if objects else [config.output.name or given[0]]
+    dtype = {"tensor(uint8)": np.uint8, "tensor(float16)": np.float16}.get(taken.type, np.float32)
 
-    def __init__(self, path: Path, config: ForeignConfig) -> None:
-        super().__init__()
-        import onnxruntime
+    def run(image: Tensor) -> Any:
+        values = np.ascontiguousarray(to_numpy(image), dtype)
+        found = [to_torch(each, device=image.device) for each in session.run(names, {taken.name: values})]
+        return decode_objects(found, image.shape[-2:], config) if objects else found[0]
 
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # as in threads.py
-        try:
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's own
-            reason = " ".join(str(error).split())[:200]
-            raise CheckpointError(f"{path}: onnxruntime can't open it ({reason}).") from error
-        taken = self._session.get_inputs()[0]
-        names = [each.name for each in self._session.get_outputs()]
-        self._names = names if config.output.kind == "instances" else [config.output.name or names[0]]
-        self._input, self._dtype = (
-            taken.name,
-            {"tensor(uint8)": np.uint8, "tensor(float16)": np.float16}.get(taken.type),
-        )
-
-    def forward(self, image: Tensor) -> Any:
-        values = to_numpy(image)
-        values = values.astype(self._dtype or np.float32, copy=False) if self._dtype != values.dtype else values
-        found = self._session.run(self._names, {self._input: np.ascontiguousarray(values)})
-        tensors = [to_torch(each, device=image.device) for each in found]
-        return tensors if len(tensors) > 1 else tensors[0]
+    return run
 
 
-class _Objects(nn.Module):
-    """Decodes (1, 4 + K + M, N) boxes, scores and coefficients, or (1, N, 6 + M) boxes that are chosen already."""
+def decode_objects(found: list[Tensor], size: tuple[int, ...], config: ForeignConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (n,), classes (n,) and masks (n, *size) from the outputs of ultralytics' task "segment".
 
-    def __init__(self, network: nn.Module, config: ForeignConfig) -> None:
-        super().__init__()
-        self.network, self.classes = network, len(config.classes or ())
-        self.score, self.overlap = config.output.score or 0.0, config.output.overlap or 1.0
-
-    def forward(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        found, prototypes = self.network(image)
-        prototypes = prototypes[0].float()
-        size = len(prototypes)
-        rows = found[0].float()
-        if rows.shape[1] == 6 + size:
-            rows = rows[rows[:, 4] > self.score][:_OBJECTS]
-        elif rows.shape[0] == 4 + self.classes + size:
-            rows = self._chosen(rows.T)
-        else:
-            rule = f"to be ({4 + self.classes + size}, N) or (N, {6 + size}) for {self.classes} classes"
-            raise ConfigError(expected("model", "output", rule, tuple(rows.shape), "Set model.classes."))
-        boxes, scores, numbers, weights = rows[:, :4], rows[:, 4], rows[:, 5].long(), rows[:, 6:]
-        small = (weights @ prototypes.flatten(1)).view(1, len(rows), *prototypes.shape[1:])
-        if not len(rows):
-            return scores, numbers, small[0] > 0
-        masks = functional.interpolate(small, image.shape[-2:], mode="bilinear", align_corners=False)[0] > 0
-        down, right = (torch.arange(extent, device=image.device) for extent in masks.shape[1:])
-        left, top, end, bottom = (edge[:, None] for edge in boxes.T)
-        masks &= ((right >= left) & (right < end))[:, None, :] & ((down >= top) & (down < bottom))[:, :, None]
-        return scores, numbers, masks
-
-    def _chosen(self, rows: Tensor) -> Tensor:
-        """Candidates (N, 4 + K + M) above the score, without those that a better one of their class covers."""
-        from torchvision.ops import box_convert, nms
-
-        best, numbers = rows[:, 4 : 4 + self.classes].max(1)
-        kept = best > self.score
-        rows, best, numbers = rows[kept], best[kept], numbers[kept]
-        order = (
-            best.argsort(descending=True)[:_MOST] if len(best) > _MOST else torch.arange(len(best), device=best.device)
-        )
-        rows, best, numbers = rows[order], best[order], numbers[order]
-        boxes = box_convert(rows[:, :4], "cxcywh", "xyxy")
-        chosen = nms(boxes + numbers[:, None] * _APART, best, self.overlap)[:_OBJECTS]
-        parts = (boxes, best[:, None], numbers[:, None].float(), rows[:, 4 + self.classes :])
-        return torch.cat(parts, 1)[chosen]
+    These are (1, 4 + K + M, N) boxes, scores and coefficients, or (1, N, 6 + M) boxes that are chosen already; and
+    prototypes (1, M, h, w).
+    """
+    rows, prototypes, classes = found[0][0].float(), found[1][0].float(), len(config.classes or ())
+    count, score = len(prototypes), config.output.score or 0.0
+    if rows.shape[1] == 6 + count:
+        rows = rows[rows[:, 4] > score][:_OBJECTS]
+    elif rows.shape[0] == 4 + classes + count:
+        rows = _chosen(rows.T, classes, score, config.output.overlap or 1.0)
+    else:
+        rule = f"to be ({4 + classes + count}, N) or (N, {6 + count}) for {classes} classes"
+        raise ConfigError(expected("model", "output", rule, tuple(rows.shape), "Set model.classes."))
+    boxes, scores, numbers, weights = rows[:, :4], rows[:, 4], rows[:, 5].long(), rows[:, 6:]
+    small = (weights @ prototypes.flatten(1)).view(1, len(rows), *prototypes.shape[1:])
+    if not len(rows):
+        return scores, numbers, small[0] > 0
+    masks = functional.interpolate(small, size, mode="bilinear", align_corners=False)[0] > 0
+    down, right = (torch.arange(extent, device=rows.device) for extent in size)
+    left, top, end, bottom = (edge[:, None] for edge in boxes.T)
+    masks &= ((right >= left) & (right < end))[:, None, :] & ((down >= top) & (down < bottom))[:, :, None]
+    return scores, numbers, masks
 
 
-def _tensors(model: Any) -> Iterator[Any]:
-    """All tensors of a file, also those of constants, of branches and loops, and of functions."""
-    graphs, nodes = [model.graph], [node for function in model.functions for node in function.node]
-    while graphs or nodes:
-        for graph in graphs:
-            yield from graph.initializer
-            yield from (each for sparse in graph.sparse_initializer for each in (sparse.values, sparse.indices))
-            nodes += graph.node
-        attributes = [each for node in nodes for each in node.attribute]
-        yield from (tensor for each in attributes for tensor in (each.t, *each.tensors))
-        graphs, nodes = [graph for each in attributes for graph in (each.g, *each.graphs)], []
+def _chosen(rows: Tensor, classes: int, score: float, overlap: float) -> Tensor:
+    """Candidates (N, 4 + K + M) above the score, without those that a better one of their class covers."""
+    from torchvision.ops import batched_nms, box_convert
+
+    best, numbers = rows[:, 4 : 4 + classes].max(1)
+    boxes = box_convert(rows[:, :4], "cxcywh", "xyxy")
+    table = torch.cat((boxes, best[:, None], numbers[:, None].float(), rows[:, 4 + classes :]), 1)[best > score]
+    return table[batched_nms(table[:, :4], table[:, 4], table[:, 5], overlap)[:_OBJECTS]]
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """All tensors inside a message of a file, also those of constants, branches, loops and functions."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in [value] if hasattr(value, "ListFields") else value:
+                yield from _tensors(each)
 
 
 def _of_graph(graph: Any, told: ForeignConfig) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,23 +2,24 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from segmeter.checks import expected
-from segmeter.classes import ClassSpec
+from segmeter.checks import expected, shorten
+from segmeter.classes import ClassSpec, Task
 from segmeter.data.classes_config import default_colours
 from segmeter.errors import ConfigError
 from segmeter.files import sha256_file
 from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.models.foreign import hub, libraries, onnx_file
-from segmeter.models.foreign.config import Facts, ForeignConfig, class_numbers, overlay
+from segmeter.models.foreign.config import PLUGINS, Facts, ForeignConfig
 from segmeter.models.foreign.network import ForeignModel
-from segmeter.models.foreign.registry import PLUGINS
 from segmeter.provenance import flatten
 from segmeter.records import read_yaml
 from segmeter.remote import fetch
@@ -139,7 +140,10 @@ def open_foreign(described: Described, spec: ClassSpec | None) -> ForeignCheckpo
     """
     config, text = described.config, described.source.text
     spec = spec or own_spec(config)
-    _check_task(config, spec)
+    if spec.task not in _tasks(config):
+        given = f"{spec.task} data for a model of {config.output.kind} with {config.output.activation}"
+        remedy = "Set model.output.activation if that is wrong."
+        raise ConfigError(expected("model", "output", "to go with the data's task", given, remedy))
     numbers, problems = class_numbers(config, spec)
     if problems:
         told = "segmeter check proposes one. Names of both sides: "
@@ -174,30 +178,26 @@ def own_spec(config: ForeignConfig) -> ClassSpec:
     if config.class_map and config.data_classes is None:
         rule = "with model.class_map to name the data's classes in their order"
         raise ConfigError(expected("model", "data_classes", rule, "null"))
-    task: Any = "multiclass"
-    if config.output.activation == "sigmoid":
-        task = "binary" if len(names) == 2 else "multilabel"
-    return ClassSpec(task=task, names=names, colours=default_colours(len(names)))
+    return ClassSpec(task=_tasks(config)[0], names=names, colours=default_colours(len(names)))
 
 
-def _check_task(config: ForeignConfig, spec: ClassSpec) -> None:
-    single = config.output.kind in ("labels", "instances") or config.output.activation == "softmax"
-    one = config.output.activation == "sigmoid" and len(config.classes or ()) == 2
-    fits = spec.task in ("binary", "multiclass") if single else spec.task in (("binary",) if one else ("multilabel",))
-    if not fits:
-        given = f"{spec.task} data for a model of {config.output.kind} with {config.output.activation}"
-        remedy = "Set model.output.activation if that is wrong."
-        raise ConfigError(expected("model", "output", "to go with the data's task", given, remedy))
+def _tasks(config: ForeignConfig) -> tuple[Task, ...]:
+    """The tasks of data that a model can have, the usual one first."""
+    if config.output.kind in ("labels", "instances") or config.output.activation == "softmax":
+        return "multiclass", "binary"
+    return ("binary",) if config.num_channels == 1 else ("multilabel",)
+
+
+def beside(source: Source, told: ForeignConfig) -> Path | None:
+    """The place of a model's card, beside its file or in its folder; None for a model that has neither here."""
+    near = Path(told.weights or source.place)
+    return near / CARD if near.is_dir() else near.parent / CARD if near.is_file() else None
 
 
 def _read_card(source: Source, told: ForeignConfig) -> dict[str, Any]:
-    if told.card is not None:
-        path = fetch(told.card)
-    else:
-        beside = Path(told.weights or source.place)
-        path = (beside if beside.is_dir() else beside.parent) / CARD
-        if source.family == "plugin" or not path.is_file():
-            return {}
+    path = beside(source, told) if told.card is None else fetch(told.card)
+    if path is None or (told.card is None and not path.is_file()):
+        return {}
     return ForeignConfig(**read_yaml(path)).model_dump(mode="json")
 
 
@@ -207,10 +207,70 @@ def _describe_plugin(place: str, told: ForeignConfig) -> Facts:
     return Facts(values=overlay(stored, plugin.card.model_dump(mode="json")), guesses={}, files=(plugin.file,))
 
 
+def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Lay values over others; null and empty mappings hide nothing."""
+    found = dict(below)
+    for key, value in above.items():
+        if isinstance(value, dict) and isinstance(found.get(key, {}), dict):
+            found[key] = overlay(found.get(key) or {}, value)
+        elif value is not None:
+            found[key] = value
+    return found
+
+
+SYNONYMS = (  # names of one thing in the data sets that segmeter knows
+    ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
+    ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),
+    ("car", "auto", "automobile"), ("motorcycle", "motorbike"), ("background", "bg", "none", "void"),
+    ("building", "edifice", "house"), ("pole", "column", "column_pole"), ("road", "street", "route"),
+    ("airplane", "aeroplane", "plane"), ("television", "tvmonitor", "tv"), ("couch", "sofa"),
+    ("cell", "nucleus", "cells", "nuclei"),
+)  # fmt: skip
+
+
+def normal(name: str) -> str:
+    """A class's name without case and signs, to compare it."""
+    return re.sub(r"[\W_]+", " ", name).strip().lower()
+
+
+def propose(classes: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
+    """Find the data's class of each class of the model, by equal names and then by synonyms; others are left out."""
+    known = {normal(name): name for name in targets}
+    found: dict[str, Any] = {}
+    for name in classes:
+        parts = [normal(part) for part in (name, *re.split(r"[,;/]", name))]  # ADE20K lists synonyms in a name
+        same = [
+            word for part in parts for group in SYNONYMS if part in map(normal, group) for word in map(normal, group)
+        ]
+        hits = [known[word] for word in (*parts, *same) if word in known]
+        found |= {name: hits[0]} if hits else {}
+    return found
+
+
+def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ...], list[str]]:
+    """The number of the data's class of each of the model's classes, and a line per problem."""
+    names, given = config.classes or (), dict(config.class_map or {})
+    rest, equal = given.pop("*", None), {normal(name): name for name in spec.names}
+    by_key = {**{str(i): name for i, name in enumerate(names)}, **{name: name for name in names}}
+    wanted = {by_key[key]: value for key, value in given.items() if key in by_key}
+    targets = {name: wanted.get(name, equal.get(normal(name), rest)) for name in names}
+    spoken = {*targets.values(), *given.values(), rest, config.output.background} - {None}
+    problems = []
+    for what, found in (
+        ("names classes that the model lacks", [key for key in given if key not in by_key]),
+        ("names classes that the data lacks", sorted(str(name) for name in spoken - {*spec.names})),
+        ("says nothing of the model's classes", [name for name, target in targets.items() if target is None]),
+        ("gives no source of the data's classes", [name for name in spec.names if name not in spoken]),
+    ):
+        if found:
+            problems.append(f"{what} {shorten(found)}")
+    return tuple(spec.names.index(name) if name in spec.names else 0 for name in map(str, targets.values())), problems
+
+
 _FAMILIES: dict[str, tuple[Callable[[str, ForeignConfig], Facts], Callable[[str, ForeignConfig], Any]]] = {
     "hf": (hub.describe, hub.load),
-    "torchvision": (libraries.describe_torchvision, libraries.load_torchvision),
-    "smp": (libraries.describe_smp, libraries.load_smp),
+    "torchvision": (partial(libraries.describe, fit="any"), partial(libraries.load, build=libraries.build_torchvision)),
+    "smp": (partial(libraries.describe, fit="multiple:32"), partial(libraries.load, build=libraries.build_smp)),
     "onnx": (onnx_file.describe, onnx_file.load),
     "plugin": (_describe_plugin, lambda place, config: PLUGINS[place].call),
 }

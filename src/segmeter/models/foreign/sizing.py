@@ -35,11 +35,10 @@ class Fitted:
 
         With `padded`, the maps cover more than the image: they are brought to the network's size and cropped first.
         """
-        labels = not maps.is_floating_point()
         if padded:
-            maps = _resized(maps, tuple(self.image.shape[-2:]), labels=labels)
+            maps = _resized(maps, self.image.shape[-2:])
             maps = maps[..., self.top : self.top + self.height, self.left : self.left + self.width]
-        return _resized(maps, size, labels=labels)
+        return _resized(maps, size)
 
 
 def fit(image: Tensor, config: SizeConfig) -> Fitted:
@@ -79,21 +78,17 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
     elif kind == "letterbox":
         gain = min(numbers[0] / height, numbers[-1] / width)
         rows, columns = max(round(height * gain), 1), max(round(width * gain), 1)
+    elif kind == "long":
+        rows, columns = (max(1, int(numbers[0] * edge / max(height, width))) for edge in (height, width))
     else:
-        rows, columns = _by_side(height, width, numbers[0], config.longest, short=kind == "short")
+        rows, columns = _by_shorter_side(height, width, numbers[0], config.longest)
     step = 1 if kind == "letterbox" else config.multiple or 1
     return -(-rows // step) * step, -(-columns // step) * step
 
 
-def _by_side(height: int, width: int, side: int, longest: int | None, *, short: bool) -> tuple[int, int]:
-    """The size whose shorter, or longer, side is `side`; the other one is rounded down, as torchvision does."""
+def _by_shorter_side(height: int, width: int, side: int, longest: int | None) -> tuple[int, int]:
+    """The size whose shorter side is `side`; the other one is rounded down, as torchvision and transformers do."""
     low, high = sorted((height, width))
-    if not short:
-        return (
-            (side, max(1, int(side * width / height)))
-            if height >= width
-            else (max(1, int(side * height / width)), side)
-        )
     exact: float = side
     if longest is not None and high / low * side > longest:
         exact = longest * low / high
@@ -108,11 +103,9 @@ def _resize(image: Tensor, rows: int, columns: int, config: SizeConfig) -> Tenso
         return image
     if config.backend == "opencv":
         return resize_as_opencv(image, rows, columns)
-    name = {"nearest": "nearest-exact"}.get(str(config.filter), config.filter)
-    resized: Tensor = vision.resize(
-        image.contiguous(), [rows, columns], InterpolationMode(name), antialias=config.antialias is not False
-    )
-    return resized
+    mode = InterpolationMode("nearest-exact" if config.filter == "nearest" else config.filter)
+    found: Tensor = vision.resize(image.contiguous(), [rows, columns], mode, antialias=config.antialias is not False)
+    return found
 
 
 def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
@@ -135,7 +128,7 @@ def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each wanted pixel the two pixels that it lies between, and the weight of the second, in 2048ths."""
+    """Find the two pixels that each wanted pixel lies between, and the weight of the second, in 2048ths."""
     places = ((np.arange(wanted) + 0.5) * (size / wanted) - 0.5).astype(np.float32)
     first = np.floor(places).astype(np.int64)
     weight = np.rint((places - first) * np.float32(1 << _BITS)).astype(np.int32)
@@ -143,11 +136,10 @@ def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
     return to_torch(pair[0]), to_torch(pair[1]), to_torch(weight)
 
 
-def _resized(maps: Tensor, size: tuple[int, ...], *, labels: bool) -> Tensor:
-    if tuple(maps.shape[-2:]) == size:
+def _resized(maps: Tensor, size: tuple[int, ...]) -> Tensor:
+    if tuple(maps.shape[-2:]) == tuple(size):
         return maps
-    if not labels:
+    if maps.is_floating_point():
         return functional.interpolate(maps, size, mode="bilinear", align_corners=False)
-    planes = maps[:, None] if maps.dim() == 3 else maps
-    found = functional.interpolate(planes.float(), size, mode="nearest").to(maps.dtype)
-    return found[:, 0] if maps.dim() == 3 else found
+    planes = maps.reshape(1, -1, *maps.shape[-2:]).float()
+    return functional.interpolate(planes, size, mode="nearest").to(maps.dtype).view(*maps.shape[:-2], *size)

@@ -200,5 +200,5 @@ def _look_up(planes: Tensor, grid: Tensor, mode: str) -> Tensor:
 
 
 def _beside(values: Tensor, batch: Tensor) -> Tensor:
-    """One value per sample, shaped to broadcast over a batch."""
+    """Shape one value per sample so that it broadcasts over a batch."""
     return values.view(-1, *[1] * (batch.dim() - 1))

@@ -47,7 +47,7 @@ class Sources:
 
     @classmethod
     def named(cls, names: Iterable[str], weights: Mapping[str, float]) -> "Sources | None":
-        """From each case's source and each source's weight, by name; None without weights."""
+        """Build sources from the name of each case's source and the weight of each name. None without weights."""
         if not weights:
             return None
         numbers = {name: number for number, name in enumerate(weights)}

@@ -68,7 +68,7 @@ def resize_image(image: Image, size: Size) -> Image:
 
 
 def resize_planes(image: Tensor, size: Size) -> Tensor:
-    """As `resize_image`, for (B, C, H, W) on any device; on a GPU uint8 may differ by 1 from the CPU."""
+    """Resize (B, C, H, W) on any device, like `resize_image`; on a GPU uint8 may differ by 1 from the CPU."""
     bits = {torch.uint8: 255, torch.uint16: 65535}.get(image.dtype)
     exact = bits is None or (image.dtype == torch.uint8 and image.device.type == "cpu")  # a GPU only resizes floats
     wide = image if exact else image.float()
