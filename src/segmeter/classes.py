@@ -56,22 +56,18 @@ class ClassSpec(Config, title="ClassSpec"):
     """Whether predicted values that are no class are counted, in a column of their own, instead of refused."""
 
     @rule("names")
-    @classmethod
     def _check_names(cls, names: tuple[str, ...], given: Given) -> None:
         check_names(names, given.task)
 
     @rule("colours")
-    @classmethod
     def _check_colours(cls, colours: Colours, given: Given) -> None:
         check_colours(colours, given.names)
 
     @rule("ignore_index")
-    @classmethod
     def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
         check_ignored(ignore_index, given.names, given.task)
 
     @rule("count_invalid")
-    @classmethod
     def _of_one_map(cls, count_invalid: bool, given: Given) -> None:
         if count_invalid and given.task == "multilabel":  # planes of 0 and 1 can't hold invalid predictions
             raise RuleError("to be false for multilabel")

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from segmeter.classes import ClassSpec
 from segmeter.cli.main import main
 from segmeter.data.classes_config import default_colours
+from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.errors import SegmeterError
@@ -217,7 +218,7 @@ def test_the_golden_volume_keeps_its_grid_and_its_figures(shared_data, tmp_path)
     names = tuple(f"c{number}" for number in range(classes))
     spec = ClassSpec(task="multiclass", names=names, colours=default_colours(classes))
     pair = Pair(case_id="spine", paths=(str(golden / "ref.nii.gz"), str(golden / "pred.nii.gz")))
-    data = VolumeSet(spec=spec, in_channels=1, split="all", pairs=(pair,), planes="auto")
+    data = VolumeSet(reading=Reading(spec=spec), in_channels=1, split="all", pairs=(pair,), planes="auto")
     volume = data.open_volume(0)
     assert (volume.axis, volume.shape) == (0, (17, 512, 512)), "across 3.3 mm"
     place = tmp_path / "spine.nii.gz"

@@ -10,7 +10,7 @@ from PIL import Image
 
 from segmeter.classes import ClassSpec
 from segmeter.data.config import FolderConfig
-from segmeter.data.dataset import Dataset
+from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_target
 
 BINARY = ClassSpec(task="binary", names=("background", "cell"), colours=((0, 0, 0), (255, 0, 0)))
@@ -62,8 +62,7 @@ def folder(root: Path, **fields: object) -> FolderConfig:
 
 def read_mask(path: Path, *, spec: ClassSpec, label_map: dict[str, int] | None = None) -> np.ndarray:
     """Read one mask as training and evaluation do."""
-    dataset = Dataset(spec=spec, in_channels=1, split="all", pairs=(), label_map=label_map or {})
-    return read_target(path, dataset.reading).labels
+    return read_target(path, Reading(spec=spec, label_map=label_map or {}, flat=True, located=False)).labels
 
 
 def write_zarr(path: Path, array: np.ndarray, axes: str, *, zarr_format: int = 3, **options: object) -> Path:

@@ -151,7 +151,7 @@ def test_codes_of_objects_give_their_classes_and_the_objects(tmp_path):
     wanted = np.select([codes == 7, codes == 255, codes < 26000], [0, 255, 1], 2)
     np.testing.assert_array_equal(sample.target, wanted)
     np.testing.assert_array_equal(sample.instances, np.where(codes >= 1000, codes, 0))
-    other = replace(dataset, divisor=100)
+    other = replace(dataset, reading=replace(dataset.reading, divisor=100))
     assert other.fingerprint() != dataset.fingerprint()
     with pytest.raises(DataError, match=r"to hold only what data\.label_map names"):
         other[0]

@@ -1,10 +1,6 @@
 import json
-import subprocess
-import sys
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from segmeter.data import synthetic as cells
 from segmeter.data.classes_config import CELL_CLASSES
@@ -56,7 +52,7 @@ def test_drawn_folder_is_used_again_and_says_what_it_was_drawn_from(tmp_path, mo
     assert len(build_cells(_config(tmp_path), split="all")) == 6
 
 
-@pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed", "ignore_rim"])
+@pytest.mark.parametrize("field", ["size", "train_cases", "val_cases", "test_cases", "seed"])
 def test_every_setting_that_decides_pixels_has_its_own_folder(tmp_path, field):
     config = _config(tmp_path)
     changed = _config(tmp_path, **{field: getattr(config, field) + 1})
@@ -81,18 +77,6 @@ def test_crash_while_drawing_leaves_no_folder(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_that_draw_at_once_leave_one_complete_folder(tmp_path):
-    code = (
-        "import sys\nfrom segmeter.data.config import CellsConfig\n"
-        "from segmeter.data.synthetic import draw_cells\n"
-        "draw_cells(CellsConfig(root=sys.argv[1], size=64, train_cases=3, val_cases=2, test_cases=1))"
-    )
-    running = [subprocess.Popen([sys.executable, "-c", code, tmp_path]) for _ in range(3)]
-    assert [process.wait() for process in running] == [0, 0, 0]
-    (folder,) = tmp_path.iterdir()
-    assert _contents(folder) == _contents(draw_cells(_config(tmp_path / "again")))
-
-
 def test_process_that_loses_the_race_takes_the_winners_folder(tmp_path, monkeypatch):
     config = _config(tmp_path)
     fill = cells._fill
@@ -111,17 +95,6 @@ def test_root_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"`root` to take the drawn cells, got .* at .*file/cells-"):
         draw_cells(_config(tmp_path / "file"))
-
-
-def test_rim_is_ignored_only_where_cells_touch(tmp_path):
-    plain = draw_cells(_config(tmp_path, size=192, train_cases=2))
-    rimmed = draw_cells(_config(tmp_path, size=192, train_cases=2, ignore_rim=1))
-    for name in ("train-0000.png", "train-0001.png"):
-        labels, with_rim = (np.asarray(Image.open(folder / "masks" / name)) for folder in (plain, rimmed))
-        rim = with_rim == 255
-        assert 0 < rim.sum() < 0.05 * rim.size
-        assert (labels[rim] > 0).all()
-        np.testing.assert_array_equal(with_rim[~rim], labels[~rim])
 
 
 def test_folder_config_keeps_what_both_kinds_share():

@@ -11,7 +11,7 @@ from segmeter.data.folders.folder import open_images
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError, InputError
 from segmeter.export.config import ExportConfig
-from segmeter.export.series import find_series, write_series
+from segmeter.export.dicom import find_series, write_series
 from tests.cli.sharded import make_checkpoint, newest, run
 from tests.data.formats_written import EDGES, library, make_series
 from tests.differential.peers import quiet

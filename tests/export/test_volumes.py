@@ -12,11 +12,12 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import open_array
 from segmeter.export.config import ExportConfig
-from segmeter.export.volumes import check_volume_export, volume_file, write_nifti
+from segmeter.export.volumes import check_volume_export, label_file, write_nifti
 from segmeter.export.writer import Writer
 
 LABELS = np.random.default_rng(0).integers(0, 3, (4, 30, 17)).astype(np.uint8)
 EDGES = (3.0, 0.5, 0.25)
+SPEC = ClassSpec(task="multiclass", names=("a", "b"), colours=((0, 0, 0), (1, 1, 1)))
 AFFINE = np.array([[0, -0.5, 0, 7.0], [0.25, 0, 0, -2.0], [0, 0, 3.0, 1.0], [0, 0, 0, 1]])  # x and y are exchanged
 
 
@@ -27,7 +28,7 @@ def place_of(path, geometry=NOWHERE):
 @pytest.mark.parametrize("form", ["nifti", "tiff", "zarr"])
 def test_a_label_volume_is_read_back_voxel_by_voxel(form, tmp_path):
     place = place_of(tmp_path / "a.npy", Geometry(spacing=EDGES, unit="mm"))
-    suffix, write = volume_file(ExportConfig(labels_format=form), LABELS, place)
+    suffix, write = label_file(ExportConfig(labels_format=form), LABELS, SPEC, lambda: place)
     path = tmp_path / f"labels{suffix}"
     write(path)
     peers = {
@@ -48,7 +49,7 @@ def test_a_label_volume_is_read_back_voxel_by_voxel(form, tmp_path):
     ("source", "suffix"), [("a.nii", ".nii.gz"), ("a.nii.gz", ".nii.gz"), ("a.MHA", ".mha"), ("a.npy", ".tif")]
 )
 def test_the_format_is_that_of_the_image(source, suffix, tmp_path):
-    assert volume_file(ExportConfig(), LABELS, place_of(tmp_path / source))[0] == suffix
+    assert label_file(ExportConfig(), LABELS, SPEC, lambda: place_of(tmp_path / source))[0] == suffix
 
 
 @pytest.mark.parametrize("order", "<>")

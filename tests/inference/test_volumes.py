@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.inference.config import InferenceConfig
@@ -24,7 +25,7 @@ def volume_of(folder, spec, planes):
     for name, pixels in files.items():
         np.save(folder / name, pixels)
     pair = Pair(case_id="a", paths=tuple(str(folder / name) for name in files))
-    data = VolumeSet(spec=spec, in_channels=1, split="all", pairs=(pair,), planes=planes)
+    data = VolumeSet(reading=Reading(spec=spec), in_channels=1, split="all", pairs=(pair,), planes=planes)
     return data.open_volume(0), voxels
 
 

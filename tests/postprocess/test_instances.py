@@ -82,9 +82,8 @@ def test_two_classes_never_share_an_object():
     labels[disks(labels.shape, (15, 20), radius=8)] = 1
     labels[disks(labels.shape, (15, 37), radius=8)] = 3
     split = split_labels(labels, classes=(1, 3), multilabel=False, split=partial(split_mask, min_distance=4))
-    assert split.labels is labels
-    assert set(np.unique(split.instances[labels == 1])) == {1}
-    assert set(np.unique(split.instances[labels == 3])) == {2}
+    assert set(np.unique(split[labels == 1])) == {1}
+    assert set(np.unique(split[labels == 3])) == {2}
 
 
 def test_classes_that_are_not_split_are_numbered_by_their_parts():
@@ -94,22 +93,20 @@ def test_classes_that_are_not_split_are_numbered_by_their_parts():
     labels[0, 40], labels[1, 41] = 2, 2  # touch at a corner: one part
     labels[20:24, 40:44] = 2
     split = partial(split_mask, min_distance=4)
-    instances = split_labels(labels, classes=(1,), multilabel=False, split=split).instances
+    instances = split_labels(labels, classes=(1,), multilabel=False, split=split)
     assert set(np.unique(instances[labels == 1])) == {1, 2}
     assert instances[0, 40] == instances[1, 41] == 3
     assert set(np.unique(instances[labels == 2])) == {3, 4}
     assert not instances[labels == 0].any()
     planes = np.stack([labels == 1, labels == 2]).astype(np.uint8)
-    both = split_labels(planes, classes=(0,), multilabel=True, split=split).instances
+    both = split_labels(planes, classes=(0,), multilabel=True, split=split)
     np.testing.assert_array_equal(both.max(0), instances)
 
 
 def test_planes_are_numbered_onwards():
     planes = np.zeros((2, 10, 10), np.uint8)
     planes[:, 2:6, 2:6] = 1
-    instances = split_labels(
-        planes, classes=(0, 1), multilabel=True, split=partial(split_mask, min_distance=2)
-    ).instances
+    instances = split_labels(planes, classes=(0, 1), multilabel=True, split=partial(split_mask, min_distance=2))
     assert instances.shape == (2, 10, 10)
     assert set(np.unique(instances[0])) == {0, 1}
     assert set(np.unique(instances[1])) == {0, 2}
@@ -177,3 +174,12 @@ def test_objects_are_split_by_their_cores_and_labels_stay():
         run_steps(labels, [CoresConfig()], ClassSpec(task="binary", **NAMES))
     with pytest.raises(ConfigError, match="`cores` to be used with a binary task, got multiclass"):
         run_steps(labels, [CoresConfig()], ClassSpec(task="multiclass", **NAMES), probs)
+
+
+def test_probabilities_in_bytes_reach_one():
+    """Mutation seen to fail: 255 taken as less than 1, so that no core is above .998 and the object stays whole."""
+    labels, probs = np.ones((1, 9), np.uint8), np.full((1, 1, 9), 200, np.uint8)
+    probs[0, 0, [1, 7]] = 255
+    spec = ClassSpec(task="binary", names=("background", "object"), colours=((0, 0, 0), (1, 1, 1)))
+    cleaned = run_steps(labels, (CoresConfig(above=0.998, min_pixels=1),), spec, probs)
+    assert set(np.unique(cleaned.instances)) == {1, 2}

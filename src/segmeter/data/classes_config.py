@@ -100,23 +100,19 @@ class ClassesConfig(Config, title="data"):
         return filled(values, preset_values(values["preset"], instances=bool(values.get("instances"))))
 
     @rule("classes")
-    @classmethod
     def _check_classes(cls, classes: tuple[str, ...], given: Given) -> None:
         check_names(classes, given.task, cls.naming if given.preset is None else "")
 
     @rule("colours")
-    @classmethod
     def _check_colours(cls, colours: Colours | None, given: Given) -> None:
         if colours is not None:
             check_colours(colours, given.classes)
 
     @rule("ignore_index")
-    @classmethod
     def _check_ignored(cls, ignore_index: int | None, given: Given) -> None:
         check_ignored(ignore_index, given.classes, given.task)
 
     @rule("label_map")
-    @classmethod
     def _check_label_map(cls, label_map: dict[str, int], given: Given) -> None:
         for key in label_map:
             parts = _key(key).split(",")

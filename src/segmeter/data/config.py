@@ -39,7 +39,6 @@ class PlaceConfig(Config, title="data"):
     """The cases to evaluate."""
 
     @rule("root")
-    @classmethod
     def _check_root(cls, root: str, given: Given) -> None:
         if root.strip() in ("", REQUIRED):
             raise RuleError("to be given", "Set data.root=/path/to/the/data.")
@@ -82,30 +81,25 @@ class DataConfig(ClassesConfig, PlaceConfig):
     """Whether files may be links to places outside the root."""
 
     @rule("channels")
-    @classmethod
     def _check_channels(cls, channels: tuple[str, ...], given: Given) -> None:
         if channels and (len(channels) != given.in_channels or len(set(channels)) < len(channels)):
             raise RuleError(f"to be {given.in_channels} different names", "data.in_channels is their number.")
 
     @rule("mean")
-    @classmethod
     def _check_mean(cls, mean: tuple[float, ...] | str | None, given: Given) -> None:
         _one_per_channel(mean, given.in_channels)
 
     @rule("std")
-    @classmethod
     def _check_std(cls, std: tuple[float, ...] | str | None, given: Given) -> None:
         _one_per_channel(std, given.in_channels)
 
     @rule("clip")
-    @classmethod
     def _known_percentiles(cls, clip: tuple[float, float] | None, given: Given) -> None:
         if clip is not None and not all(level in levels for level, levels in zip(clip, CLIP_LEVELS, strict=True)):
             low, high = (", ".join(f"{level:g}" for level in levels) for levels in CLIP_LEVELS)
             raise RuleError(f"to be one of {low}, and one of {high}")
 
     @rule("instances")
-    @classmethod
     def _of_one_class(cls, instances: bool, given: Given) -> None:
         check_objects(instances, given, mapped=bool(given.label_map))
 
@@ -189,77 +183,65 @@ class FolderConfig(DataConfig):
         return nnunet_folder(values) if isinstance(values, Mapping) else values
 
     @rule("channel_files")
-    @classmethod
     def _of_volumes(cls, channel_files: tuple[str, ...], given: Given) -> None:
         if channel_files and given.planes is None:
             raise RuleError("to be [] for pictures", "Set data.planes=auto for volumes.")
 
     @rule("planes")
-    @classmethod
     def _of_labels(cls, planes: PlaneAxis | None, given: Given) -> None:
         if planes is not None and (given.instances or given.instance_divisor):
             raise RuleError("to be null for masks of object numbers", "Save class labels for volumes.")
 
     @rule("context")
-    @classmethod
     def _of_planes(cls, context: int, given: Given) -> None:
         if context and given.planes is None:
             raise RuleError("to be 0 without data.planes", "Set data.planes=auto for volumes.")
 
     @rule("masks")
-    @classmethod
     def _told_apart(cls, masks: str, given: Given) -> None:
         if masks == given.images and not given.mask_suffix:
             remedy = "Two names or a suffix tell a mask from its image."
             raise RuleError("to be another folder, or to have data.mask_suffix", remedy)
 
     @rule("list_files")
-    @classmethod
     def _of_splits(cls, list_files: dict[str, str], given: Given) -> None:
         for split in list_files:
             if split not in SPLITS[:3]:
                 raise RuleError(f"to be for {', '.join(SPLITS[:3])}, not for {split!r}", nearest(split, SPLITS[:3]))
 
     @rule("test_fraction")
-    @classmethod
     def _rest_for_training(cls, test_fraction: float, given: Given) -> None:
         if given.val_fraction + test_fraction >= 1:
             raise RuleError(f"to leave a part for training beside val_fraction={given.val_fraction:g}")
 
     @rule("fold")
-    @classmethod
     def _one_of_several(cls, fold: str | None, given: Given) -> None:
         parts = _FOLD.fullmatch(fold or "1/2")
         if parts is None or not 1 <= int(parts[1]) <= int(parts[2]) or int(parts[2]) < 2:
             raise RuleError("to be i/k, fold i of k, with k at least 2", "Write data.fold=1/5.")
 
     @rule("strata")
-    @classmethod
     def _of_folds(cls, strata: str | None, given: Given) -> None:
         if strata is not None and given.fold is None:
             raise RuleError("to be null without folds", "Set data.fold=1/5.")
 
     @rule("core_depth")
-    @classmethod
     def _of_objects(cls, core_depth: float | None, given: Given) -> None:
         if core_depth is not None and (not given.instances or given.instance_divisor or given.ignore_index == CORE):
             remedy = f"Set it to null, or data.instances=true and another data.ignore_index than {CORE}."
             raise RuleError("to be null but for masks of object numbers of one class", remedy)
 
     @rule("group_by")
-    @classmethod
     def _of_names(cls, group_by: str | None, given: Given) -> None:
         if group_by is not None and (group_by == "prefix:" or not re.fullmatch(r"pair|prefix:(?!0+$).+", group_by)):
             raise RuleError("to be prefix:NUMBER, prefix:SEPARATOR or pair", "Write data.group_by=prefix:8.")
 
     @rule("group_until")
-    @classmethod
     def _one_rule_for_groups(cls, group_until: str, given: Given) -> None:
         if group_until and given.group_by is not None:
             raise RuleError("to be left alone beside data.group_by", "Set only one of the two.")
 
     @rule("group_until")
-    @classmethod
     def _lists_decide_alone(cls, group_until: str, given: Given) -> None:
         if given.lists is None and len(given.list_files) < len(SPLITS[:3]):
             return
@@ -331,5 +313,3 @@ class CellsConfig(DataConfig):
     """Images for testing."""
     seed: int = Field(0, ge=0)
     """Seed that decides every pixel."""
-    ignore_rim: Annotated[int, Unit("pixels")] = Field(0, ge=0, le=9)
-    """Width of the ignored rim between touching cells; 0 is none."""

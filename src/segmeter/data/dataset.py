@@ -12,16 +12,15 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.data.files.array import MAX_PIXELS, Header, LazyArray, stack_planes
+from segmeter.data.files.array import Header, LazyArray, stack_planes
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.opened import open_array, read_geometry, read_header
-from segmeter.data.files.sniff import show, unchanged
+from segmeter.data.files.sniff import file_error, show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
 from segmeter.data.in_time import TimeLimit, fetched
 from segmeter.data.masks.label_mapping import mark_cores
-from segmeter.data.masks.options import Overlap, Reading
+from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
@@ -47,30 +46,23 @@ class Dataset:
 
     Parameters
     ----------
-    spec
-        The meaning of the labels.
+    reading
+        How masks are read. Images have the same limit of pixels and the same level of a pyramid; masks without one
+        belong to this level.
     in_channels
         Channels that every image must have.
     split
         "train", "val", "test", "all", or a name of the caller's.
     pairs
         The files of each case, ordered by case id.
-    label_map, max_pixels, orientation
-        How files are read, see `segmeter.data.images` and `Reading`.
-    level
-        The level of pyramids, 0 being the finest; masks without a pyramid belong to this level.
+    orientation
+        How images are read, see `segmeter.data.images`.
     streams
         Whether images larger than memory are read line by line, see `streamed_cases` and `open_rows`.
     rows_above
         TIFF images with more pixels are read line by line too.
-    instances
-        Whether masks hold object numbers, 0 being none; labels are then 1 inside any object.
-    divisor
-        If the values are class * divisor + number, as in Cityscapes; None for numbers alone.
     core_depth
         If targets mark the cores of objects, as training wants them; see `mark_cores`.
-    key, overlap
-        How masks are read, see `Reading`.
     source
         What decided which cases belong to the split, for people to read.
     problems
@@ -83,21 +75,14 @@ class Dataset:
         The most seconds that reading a case may take, see `read_case`; None for no limit.
     """
 
-    spec: ClassSpec
+    reading: Reading
     in_channels: int
     split: str
     pairs: tuple[Pair, ...]
-    label_map: Mapping[str, int] = field(default_factory=dict)
-    max_pixels: int = MAX_PIXELS
     orientation: Orientation = "refuse"
-    level: int = 0
     streams: bool = False
     rows_above: float = math.inf
-    instances: bool = False
-    divisor: int | None = None
     core_depth: float | None = None
-    key: str | None = None
-    overlap: Overlap = "error"
     source: str = ""
     problems: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -126,20 +111,9 @@ class Dataset:
         return Sample(case_id=pair.case_id, image=image, target=labels, instances=instances)
 
     @property
-    def reading(self) -> Reading:
-        """The rules by which masks are read."""
-        return Reading(
-            spec=self.spec,
-            label_map=self.label_map,
-            max_pixels=self.max_pixels,
-            instances=self.instances or self.divisor is not None,
-            divisor=self.divisor,
-            key=self.key,
-            overlap=self.overlap,
-            flat=True,
-            level=self.level,
-            located=False,
-        )
+    def spec(self) -> ClassSpec:
+        """The meaning of the labels."""
+        return self.reading.spec
 
     def streamed_cases(self) -> frozenset[int]:
         """Return the cases whose image is read line by line: Zarr, or larger than memory or `rows_above`."""
@@ -164,10 +138,10 @@ class Dataset:
             too.
         """
         pair, in_time = self.pairs[index], self.limit(index)
-        if self.instances:
+        if self.reading.instances:
             rule, remedy = "to be false for images that are read by rows", "Cut them into tiles."
-            raise DataError(expected(show(pair.image), "data.instances", rule, "true", remedy))
-        limits: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level}
+            raise file_error(pair.image, "data.instances", rule, "true", remedy)
+        limits: dict[str, Any] = {"max_pixels": self.reading.max_pixels, "level": self.reading.level}
         with unchanged(pair.files, in_time), ExitStack() as stack:
             in_time(partial(self.check_content, index))
             opened = open_image_lines(pair.image, channels=self.in_channels, orientation=self.orientation, **limits)
@@ -189,7 +163,7 @@ class Dataset:
     def locate(self, case_id: str) -> Geometry:
         """Return where the pixels of a case's image lie."""
         index = self._numbers[case_id]
-        return self.limit(index)(partial(read_geometry, self.pairs[index].image, level=self.level))
+        return self.limit(index)(partial(read_geometry, self.pairs[index].image, level=self.reading.level))
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -198,7 +172,8 @@ class Dataset:
     def header_of(self, index: int, number: int = 0) -> Header:
         """Read the header of file `number` of a case, 0 being the image; DataError if it is damaged or too large."""
         path = Path(self.pairs[index].paths[number])
-        options = {"max_pixels": self.max_pixels, "level": self.level} if number == 0 else self.reading.options(path)
+        reading = self.reading
+        options = reading.options(path) if number else {"max_pixels": reading.max_pixels, "level": reading.level}
         return self.limit(index)(partial(read_header, path, **options, streams=self.streams))
 
     def limit(self, index: int) -> TimeLimit:
@@ -251,13 +226,13 @@ class Dataset:
             It is damaged, gone, not such an image, or changed since it was verified.
         """
         pair = self.pairs[index]
-        options: dict[str, Any] = {"max_pixels": self.max_pixels, "level": self.level, "streams": self.streams}
-        with open_array(pair.image, settled=True, **options) as stored:
+        level, limits = self.reading.level, {"max_pixels": self.reading.max_pixels}
+        with open_array(pair.image, settled=True, level=level, streams=self.streams, **limits) as stored:
             sha256 = stored.sha256 if hashed or pair.sha256 else ""
             if pair.sha256 and sha256 != pair.sha256[0]:
                 raise content_changed(pair.image)
             given: dict[str, Any] = {"channels": self.in_channels, "orientation": self.orientation}
-            return image_of(stored, level=self.level, **given), sha256
+            return image_of(stored, level=level, **given), sha256
 
     def read_target(self, index: int, number: int, shape: tuple[int, ...]) -> Target:
         """Read file `number` of a case, a mask, whose image has this shape; raises as `read_image`."""
@@ -291,12 +266,13 @@ class Dataset:
 
     def fingerprint(self) -> str:
         """Return the sha256 over classes, label map, case ids, and the names and contents of all files."""
-        digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(self.label_map.items()))).encode())
-        digest.update(repr((self.instances, self.case_ids)).encode())
-        if self.divisor:
-            digest.update(f"divisor {self.divisor}".encode())
-        if self.level:
-            digest.update(f"level {self.level}".encode())
+        reading = self.reading
+        digest = hashlib.sha256(repr((self.spec, self.in_channels, sorted(reading.label_map.items()))).encode())
+        digest.update(repr((reading.instances, self.case_ids)).encode())
+        if reading.divisor:
+            digest.update(f"divisor {reading.divisor}".encode())
+        if reading.level:
+            digest.update(f"level {reading.level}".encode())
         for name, sha256 in self.contents().items():
             digest.update(f"{name} {sha256}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
@@ -315,7 +291,7 @@ def _folder_and_name(path: str) -> str:
 def content_changed(path: Path) -> DataError:
     """Build the refusal of a file that changed since it was verified."""
     rule, remedy = "to have the content that was checked at the start", "Start again once the data is settled."
-    return DataError(expected(show(path), "file", rule, "another content", remedy))
+    return file_error(path, "file", rule, "another content", remedy)
 
 
 def turned_size(header: Header, orientation: Orientation) -> tuple[int, int]:
@@ -332,4 +308,4 @@ def check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_s
     if tuple(image_size) == tuple(mask_size)[::-1]:
         remedy = "Height and width are swapped: turn the mask as the image was turned."
     rule = f"to have the size of its image {show(image)}, {image_size[0]} x {image_size[1]}"
-    raise DataError(expected(show(mask), "mask", rule, f"{mask_size[0]} x {mask_size[1]} (height x width)", remedy))
+    raise file_error(mask, "mask", rule, f"{mask_size[0]} x {mask_size[1]} (height x width)", remedy)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.data.files.array import MAX_PIXELS, FileArray, Header, LazyArray, Lines
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import file_error, show
 from segmeter.errors import DataError
 
 Orientation = Literal["refuse", "ignore", "apply"]
@@ -89,8 +89,7 @@ def open_image_lines(path: Path, *, channels: int | None, orientation: Orientati
         check_image_header(path, header, channels=channels, orientation=orientation, level=level)
         if header.orientation != 1 and orientation == "apply":
             remedy = "Turn the pixels themselves and clear the tag."
-            rule = "to be 1 in a large file"
-            raise DataError(expected(show(path), "EXIF orientation", rule, header.orientation, remedy))
+            raise file_error(path, "EXIF orientation", "to be 1 in a large file", header.orientation, remedy)
         dtype = np.dtype({"bool": "uint8", "float16": "float32"}.get(header.dtype.name, header.dtype.name))
         shape = (header.height, header.width, header.channels)
         yield Lines(shape, dtype, lambda start, stop: _as_image(path, stored.read(start, stop)))
@@ -104,8 +103,7 @@ def _as_image(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
         pixels = pixels.astype(np.float32)
     if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
         bad = int(pixels.size - np.isfinite(pixels).sum())
-        found, remedy = f"{bad} NaN or infinite values", "Replace them before."
-        raise DataError(expected(show(path), "image", "to be finite", found, remedy))
+        raise file_error(path, "image", "to be finite", f"{bad} NaN or infinite values", "Replace them before.")
     return np.ascontiguousarray(pixels[:, :, None] if pixels.ndim == 2 else pixels)
 
 
@@ -118,7 +116,7 @@ def plane_of_volume(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
         wide = pixels.astype(np.float32)
         if pixels.dtype.kind in "iu" and not np.array_equal(wide.astype(np.float64), pixels):
             rule, found = "to hold values that float32 can hold", f"{pixels.dtype} up to {pixels.max()}"
-            raise DataError(expected(show(path), "image", rule, found, "Save it with a smaller range."))
+            raise file_error(path, "image", rule, found, "Save it with a smaller range.")
         pixels = wide
     return _as_image(path, pixels)
 

@@ -79,19 +79,16 @@ class LabelsConfig(ClassesConfig):
         return values
 
     @rule("num_classes")
-    @classmethod
     def _as_many_as_named(cls, num_classes: int | None, given: Given) -> None:
         if num_classes not in (None, len(given.classes)):
             raise RuleError(f"to be {len(given.classes)}, as many as data.classes")
 
     @rule("instances")
-    @classmethod
     def _of_one_class(cls, instances: Instances, given: Given) -> None:
         mapped = instances is True and bool(given.label_map)  # if one side holds objects, the map is for the other
         check_objects(instances, given, mapped=mapped)
 
     @rule("invalid")
-    @classmethod
     def _of_stored_values(cls, invalid: str, given: Given) -> None:
         if invalid == "count" and (given.task == "multilabel" or given.label_map or given.instances):
             raise RuleError("to be error for multilabel, with a label map, or for numbers of objects")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from segmeter.checks import expected, known_path
+from segmeter.checks import known_path
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, filled
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import file_error
 from segmeter.errors import ConfigError, DataError
 
 NAME = "dataset.json"
@@ -63,17 +63,16 @@ def read_labels(path: str | Path) -> NnunetLabels:
         ignored = None if labels.get("ignore") is None else _as_label(labels["ignore"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         found = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        raise DataError(expected(show(file), "labels", "to map names to labels", found)) from error
+        raise file_error(file, "labels", "to map names to labels", found) from error
     numbers = sorted({label for region in known.values() for label in members_of(region)})
     last = len(numbers)
     if numbers != list(range(last)) or known.get("background") != 0 or ignored not in (None, last):
-        rule = 'to be 0 ("background"), 1, 2, ... and last "ignore"'
-        raise DataError(expected(show(file), "labels", rule, labels))
+        raise file_error(file, "labels", 'to be 0 ("background"), 1, 2, ... and last "ignore"', labels)
     named = [tuple(sorted(members_of(region))) for region in known.values()]
     if len(set(named)) < len(named):
-        raise DataError(expected(show(file), "labels", "to name each label or region once", labels))
+        raise file_error(file, "labels", "to name each label or region once", labels)
     if not isinstance(ending, str):
-        raise DataError(expected(show(file), "file_ending", "to be a text such as .nii.gz", ending))
+        raise file_error(file, "file_ending", "to be a text such as .nii.gz", ending)
     regions = {name: region for name, region in known.items() if region != 0}
     grouped = any(isinstance(region, tuple) and len(region) > 1 for region in regions.values())
     classes = ["background", *(f"label {label}" for label in numbers[1:])]

@@ -25,7 +25,7 @@ from segmeter.data.dataset import Dataset, content_changed
 from segmeter.data.files.array import Header
 from segmeter.data.files.geometry import NOWHERE, Geometry, describe, differing_place, same_spacing, share_world
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import file_error, show
 from segmeter.data.images import plane_of_volume
 from segmeter.data.in_time import fetched
 from segmeter.data.masks.reading import check_labels, check_mask_header, has_pixels
@@ -72,17 +72,13 @@ class VolumeSet(Dataset):
     def _look(self, index: int, number: int) -> tuple[Header, Geometry]:
         """Read the header and the geometry of file `number` of a case."""
         path = Path(self.pairs[index].paths[number])
-        with open_array(path, **self.options(path)) as array:
+        with open_array(path, **self.reading.options(path)) as array:
             return array.header, array.geometry
 
     def read_image(self, index: int, *, hashed: bool = False) -> tuple[NDArray[Any], str]:
         """Read the middle plane of a case, as the network sees it."""
         volume = self.open_volume(index)
         return volume[len(volume) // 2].image, ""
-
-    def options(self, path: Path) -> dict[str, Any]:
-        """Return the options with which a file is opened."""
-        return self.reading.options(path) | {"key": self.key}
 
     def header_problems(self, index: int) -> list[str]:
         """Find what the headers of a case's files say against them: no planes, other sizes, or another grid."""
@@ -91,10 +87,10 @@ class VolumeSet(Dataset):
         for number, path in enumerate(pair.files):
             try:
                 if not has_pixels(path):
-                    raise DataError(expected(show(path), "mask", "of a volume to hold voxels", "drawn objects"))
+                    raise file_error(path, "mask", "of a volume to hold voxels", "drawn objects")
                 header, geometry = self.limit(index)(partial(self._look, index, number))
                 if path in pair.masks:
-                    check_mask_header(path, header, label_map=self.label_map)
+                    check_mask_header(path, header, label_map=self.reading.label_map)
                 _check_planes(path, header)
                 if first is None:
                     first = header, geometry
@@ -102,7 +98,7 @@ class VolumeSet(Dataset):
                     self._check_channels(len(pair.images))
                 elif path not in pair.masks and header.dtype != first[0].dtype:
                     rule, given = f"to be that of {show(pair.image)}, {first[0].dtype}", header.dtype
-                    raise DataError(expected(show(path), "dtype", rule, given, "Save all channels with one dtype."))
+                    raise file_error(path, "dtype", rule, given, "Save all channels with one dtype.")
                 found = [geometry.place_problem, geometry.spacing_problem]
                 found += _grid_problem(path, geometry, header, pair.image, *first)
                 problems += filter(None, found)
@@ -147,7 +143,7 @@ class VolumeSet(Dataset):
         """Copy a volume into a file that can be mapped; a mask as labels."""
         pair, target = self.pairs[index], folder / f"{number}.npy"
         path = Path(pair.paths[number])
-        with open_array(path, settled=True, **self.options(path)) as array:
+        with open_array(path, settled=True, **self.reading.options(path)) as array:
             if pair.sha256 and array.sha256 != pair.sha256[number]:
                 raise content_changed(path)
             is_mask = path in pair.masks
@@ -269,14 +265,14 @@ def find_axis(planes: PlaneAxis, geometry: Geometry, path: Path) -> int:
     if planes == "auto":
         return 0
     found, remedy = "a file that does not say how it lies", "Set data.planes=k, j or i."
-    raise DataError(expected(show(path), "data.planes", "to be an axis of the file for axial planes", found, remedy))
+    raise file_error(path, "data.planes", "to be an axis of the file for axial planes", found, remedy)
 
 
 def _check_planes(path: Path, header: Header) -> None:
     if len(header.lead) != 1 or header.channels != 1:
         found = f"{' x '.join(map(str, header.shape))} ({header.format.upper()})"
         remedy = "data.planes is for volumes: NIfTI, MHA, NRRD, NPY, Zarr and TIFF stacks. Leave it out for pictures."
-        raise DataError(expected(show(path), "file", "to hold planes (depth, height, width)", found, remedy))
+        raise file_error(path, "file", "to hold planes (depth, height, width)", found, remedy)
 
 
 def _grid_problem(

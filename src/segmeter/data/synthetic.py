@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from scipy.ndimage import gaussian_filter, maximum_filter, minimum_filter
+from scipy.ndimage import gaussian_filter
 
 from segmeter.checks import expected
 from segmeter.data.config import SPLITS, CellsConfig, DataConfig, FolderConfig
@@ -31,7 +31,6 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 
 DRAWING = 1  # raise it whenever a drawn pixel changes, so that older folders are not reused
-RIM = 255
 ROUND, SPINDLE, MITOTIC = 1, 2, 3
 _TRIES = 40  # positions tried for one cell
 _CLUMPING = 0.35  # share of the cells that are placed beside another one so that they touch
@@ -84,7 +83,7 @@ def cells_folder(config: CellsConfig) -> Path:
 
 
 def _settings(config: CellsConfig) -> dict[str, int]:
-    names = ("size", "train_cases", "val_cases", "test_cases", "seed", "ignore_rim")
+    names = ("size", "train_cases", "val_cases", "test_cases", "seed")
     return {"drawing": DRAWING, **{name: getattr(config, name) for name in names}}
 
 
@@ -106,10 +105,7 @@ def _draw_case(config: CellsConfig, folder: Path, job: tuple[str, tuple[int, int
     """Draw one case; it depends only on the seed, its split and its index."""
     name, seed = job
     scene = draw_scene(np.random.default_rng(seed), config.size)
-    labels = scene.labels
-    if config.ignore_rim:
-        labels = np.where(touching(scene.instances, config.ignore_rim), np.uint8(RIM), labels)
-    for kind, pixels in (("images", scene.image), ("masks", labels)):
+    for kind, pixels in (("images", scene.image), ("masks", scene.labels)):
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, "PNG")
         path = folder / kind / f"{name}.png"
@@ -162,14 +158,6 @@ def draw_scene(rng: np.random.Generator, size: int) -> Scene:
             instances[patch.window][patch.mask] = number
             labels[patch.window][patch.mask] = kind
     return Scene(image=_camera(rng, light), labels=labels, instances=instances)
-
-
-def touching(instances: np.ndarray, width: int) -> np.ndarray:
-    """Return the mask (H, W) of cell pixels within `width` of another cell."""
-    reach = 2 * width + 1
-    high = maximum_filter(instances, reach)
-    low = minimum_filter(np.where(instances == 0, np.iinfo(np.uint16).max, instances), reach)
-    return np.asarray((instances > 0) & (high != low))
 
 
 def _noise(rng: np.random.Generator, size: int, sigma: float) -> np.ndarray:

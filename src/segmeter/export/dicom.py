@@ -1,7 +1,11 @@
-"""Writes the label map of a DICOM series as a DICOM segmentation, with one segment per class. Needs highdicom."""
+"""Writes the label maps of a DICOM series as a DICOM segmentation, with one segment per class. Needs highdicom.
 
-import re
+The series are those of the images that a run predicted, found by the images' names.
+"""
+
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +15,17 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected, known_file, known_kind, known_path, shown, whole_number
 from segmeter.classes import ClassSpec
+from segmeter.data.dataset import Dataset
+from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.geometry import SPACING_TOLERANCE
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import show
-from segmeter.errors import DataError, InputError
-from segmeter.files import atomic_write
+from segmeter.data.files.sniff import file_error, is_junk, show, stem_of
+from segmeter.data.folders.pairing import missing_problem, twice_problems
+from segmeter.data.masks.options import Reading
+from segmeter.data.masks.reading import read_map
+from segmeter.errors import ConfigError, DataError, InputError
+from segmeter.export.config import ExportConfig
+from segmeter.files import atomic_write, make_folder, safe_id
 
 _WHERE, _WHAT = "write_segmentation", "DICOM segmentations"
 _NAMED = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "Modality", "Rows", "Columns")
@@ -31,9 +41,9 @@ _BY_LEARNING = ("123110", "DCM", "Artificial Intelligence")
 _TISSUE = ("85756007", "SCT", "Tissue")
 _MOST_NUMBER = 2**31 - 1  # of DICOM's integers in text
 _MOST_SCHEME, _MOST_MEANING = 16, 64  # characters, of DICOM's SH and LO; a value above 16 is a "long code value"
-_NOT_IN_TEXT = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # a backslash separates values
+_SUFFIXES = {"png": ".png", "tiff": ".tif"}  # large label maps are TIFF either way
+_BY_NAME = "Images and their DICOM files go together by name, as slice07.png and slice07.dcm."
 _REMEDY = "A segmentation is made of the slices of one series, each once."
-
 
 Code = tuple[str, str, str]  # value, scheme and meaning, such as ("10200004", "SCT", "Liver")
 
@@ -97,7 +107,7 @@ def write_segmentation(
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, on attributes of images
         what = f"{type(error).__name__}: {error}"
         rule = "to be images of which highdicom can make a segmentation"
-        raise DataError(expected(show(paths[0]), "source", rule, what[:300], _REMEDY)) from error
+        raise file_error(paths[0], "source", rule, what[:300], _REMEDY) from error
     found.SpecificCharacterSet = _UTF_8
     with atomic_write(target) as file:
         found.save_as(file)
@@ -161,23 +171,18 @@ def _meanings(codes: Any, spec: ClassSpec) -> dict[str, tuple[Code, Code]]:
         rule = f"to be of classes that are segments, {', '.join(spec.names[1:])}"
         raise InputError(expected(_WHERE, "codes", rule, shown(strange[0])))
     for name, pair in given.items():
-        whole = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_code, pair))
-        if not whole:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_code, pair))):
             rule = f"to be two codes for {name}, each (value, scheme, meaning)"
-            remedy = (
-                f"A scheme has at most {_MOST_SCHEME} characters, a meaning {_MOST_MEANING}; none is blank or holds "
-                "backslashes or control characters."
-            )
+            remedy = f"A scheme has at most {_MOST_SCHEME} characters, a meaning {_MOST_MEANING}, without backslashes."
             raise InputError(expected(_WHERE, "codes", rule, shown(pair), remedy))
     return {name: tuple(given.get(name, (_TISSUE, _TISSUE))) for name in spec.names}
 
 
 def _is_code(code: Any) -> bool:
-    if not isinstance(code, tuple | list) or len(code) != 3 or not all(isinstance(text, str) for text in code):
+    whole = isinstance(code, tuple | list) and len(code) == 3 and all(isinstance(text, str) for text in code)
+    if not whole or len(code[1]) > _MOST_SCHEME or len(code[2]) > _MOST_MEANING:
         return False
-    _, scheme, meaning = code
-    short = len(scheme) <= _MOST_SCHEME and len(meaning) <= _MOST_MEANING
-    return short and all(text.strip() and not _NOT_IN_TEXT.search(text) for text in code)
+    return all(text.strip() and text.isprintable() and "\\" not in text for text in code)  # which separates values
 
 
 def _check(labels: Any, spec: Any, images: int) -> None:
@@ -200,7 +205,7 @@ def series_of(path: Path) -> str:
     """The SeriesInstanceUID of a DICOM image; DataError if the file is not one, or has none."""
     uid = _read(path).get("SeriesInstanceUID")
     if not uid:
-        raise DataError(expected(show(path), "SeriesInstanceUID", "to be given", "nothing"))
+        raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")
     return str(uid)
 
 
@@ -219,7 +224,7 @@ def read_series(paths: Sequence[Path]) -> list[Any]:
         lacking = [name for name in needed if image.get(name) in (None, "")]
         if lacking:
             remedy = "Give the images as the scanner or archive wrote them."
-            raise DataError(expected(show(path), ", ".join(lacking), "to be given", "nothing", remedy))
+            raise file_error(path, ", ".join(lacking), "to be given", "nothing", remedy)
         for name in _MAY_BE_EMPTY:
             if name not in image:
                 setattr(image, name, "")
@@ -234,11 +239,11 @@ def _check_series(paths: Sequence[Path], images: Sequence[Any]) -> None:
         for name in (*_TEXTS, *_NUMBERS) if seen else ():
             mine, first = image.get(name), images[0].get(name)
             if not (mine == first if name in _TEXTS else _close(mine, first)):
-                raise DataError(expected(show(path), name, f"to be that of {paths[0].name}, {first}", mine, _REMEDY))
+                raise file_error(path, name, f"to be that of {paths[0].name}, {first}", mine, _REMEDY)
         for name in ("SOPInstanceUID", "ImagePositionPatient"):
             mine, key = image.get(name), f"{name} {image.get(name)}"
             if key in seen:
-                raise DataError(expected(show(path), name, f"to differ from {seen[key].name}", mine, _REMEDY))
+                raise file_error(path, name, f"to differ from {seen[key].name}", mine, _REMEDY)
             seen[key] = path
 
 
@@ -252,11 +257,94 @@ def _read(path: Path) -> Any:
         image = pydicom.dcmread(path, stop_before_pixels=True)
         frames = int(image.get("NumberOfFrames") or 1)
     except OSError as error:
-        raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
+        raise file_error(path, "file", "to be readable", error.strerror or error) from error
     except Exception as error:  # pydicom raises many types on hostile bytes
         found = f"{type(error).__name__}: {error}"
-        raise DataError(expected(show(path), "file", "to be a DICOM image", found[:120])) from error
+        raise file_error(path, "file", "to be a DICOM image", found[:120]) from error
     if frames != 1:
         remedy = "Give one file per slice: of several frames it is not known which one was segmented."
-        raise DataError(expected(show(path), "NumberOfFrames", "to be 1", frames, remedy))
+        raise file_error(path, "NumberOfFrames", "to be 1", frames, remedy)
     return image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """The images of one DICOM series by its SeriesInstanceUID: the cases and their DICOM files, in one order."""
+
+    uid: str
+    case_ids: tuple[str, ...]
+    paths: tuple[Path, ...]
+
+
+def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[Series, ...]:
+    """Find the DICOM image of each case by its name, before any work.
+
+    Raises
+    ------
+    ConfigError
+        No label maps are written from which segmentations can be made.
+    DataError
+        A case has no DICOM image or one of another size, or the images are not slices of series.
+    """
+    _check_export(export, dataset.spec)
+    paths = _find_images(folder, dataset.case_ids)
+    grouped: defaultdict[str, list[str]] = defaultdict(list)
+    for case_id, path in paths.items():
+        grouped[series_of(path)].append(case_id)
+    found = tuple(
+        Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id] for case_id in case_ids))
+        for uid, case_ids in sorted(grouped.items())
+    )
+    problems, kinds = list[str](), dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
+    for series in found:
+        for case_id, path, image in zip(series.case_ids, series.paths, read_series(series.paths), strict=True):
+            size = kinds[case_id][:2]
+            if size != (image.Rows, image.Columns):
+                rule = f"to have the size of the image {case_id}, {size[0]} x {size[1]}"
+                problems.append(expected(show(path), "DICOM image", rule, f"{image.Rows} x {image.Columns}"))
+    if problems:
+        raise DataError(problems)
+    return found
+
+
+def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:
+    """Write dicom/<series>.dcm into the predictions folder, from the label maps there; existing files stay.
+
+    DataError names a label map that is missing or damaged, InputError one that holds the ignored value.
+    """
+    for series in found:
+        target = folder / "dicom" / f"{safe_id(series.uid)}.dcm"
+        if target.exists():
+            continue
+        stems = [folder / "labels" / safe_id(case_id) for case_id in series.case_ids]
+        every = [[Path(f"{stem}{suffix}") for suffix in _SUFFIXES.values()] for stem in stems]
+        files = [next((path for path in paths if path.exists()), paths[0]) for paths in every]
+        maps = [read_map(path, Reading(spec=spec, label_map={}, max_pixels=MAX_PIXELS)).values for path in files]
+        make_folder(target.parent)
+        write_segmentation(target, np.stack(maps), spec, source=series.paths)
+
+
+def _check_export(export: ExportConfig, spec: ClassSpec) -> None:
+    if spec.is_multilabel:
+        rule = "to be null for multilabel, as segments of one file share no pixel here"
+        raise ConfigError(expected("export", "dicom_series", rule, repr(str(export.dicom_series))))
+    if not export.labels or export.picture_format not in _SUFFIXES:
+        rule = "to be png or tiff where dicom_series is given, with labels=true"
+        given = f"{export.labels_format}, labels={str(export.labels).lower()}"
+        raise ConfigError(expected("export", "labels_format", rule, given))
+
+
+def _find_images(folder: Path, case_ids: Sequence[str]) -> dict[str, Path]:
+    """Find the DICOM file of each case; other files, such as slices that are not predicted, are skipped."""
+    if not folder.is_dir():
+        raise DataError(expected("export", "dicom_series", "to be a folder", show(folder.absolute())))
+    named: defaultdict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not is_junk(path):
+            named[safe_id(stem_of(path))].append(path)
+    wanted = {case_id: named[case_id] for case_id in case_ids if case_id in named}
+    problems = missing_problem(case_ids, named, what="a DICOM image", remedy=_BY_NAME)
+    problems += twice_problems(wanted, "DICOM images")
+    if problems:
+        raise DataError(problems)
+    return {case_id: paths[0] for case_id, paths in wanted.items()}

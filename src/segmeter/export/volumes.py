@@ -16,11 +16,12 @@ from segmeter.data.files.geometry import MILLIMETRES, Geometry
 from segmeter.data.files.medical import FLIPS
 from segmeter.data.files.reader_process import need
 from segmeter.data.files.sniff import volume_format
-from segmeter.export.config import ExportConfig
-from segmeter.export.formats import write_tiff, write_zarr
+from segmeter.export.config import ExportConfig, LabelsFormat
+from segmeter.export.formats import LinesOf, Locate, encode_plane, palette_of, write_tiff, write_zarr
 from segmeter.files import atomic_write, write_bytes
 
-_SOURCES = {".mha": "mha", ".nrrd": "nrrd", ".nii": "nifti", ".gz": "nifti", ".zarr": "zarr"}  # others become TIFF
+# By the suffix of a volume's image; others become TIFF
+_SOURCES: dict[str, LabelsFormat] = {".mha": "mha", ".nrrd": "nrrd", ".nii": "nifti", ".gz": "nifti", ".zarr": "zarr"}
 _LEVEL = 1  # of zlib; higher levels pack the long runs of label maps no better
 _MILLIMETRES = 2  # the code of xyzt_units
 _MET = {"uint8": "MET_UCHAR", "uint16": "MET_USHORT"}
@@ -141,17 +142,27 @@ def _state(header: Any, geometry: Geometry) -> None:
         header.set_sform(geometry.affine, code=1)
 
 
-def volume_file(config: ExportConfig, labels: NDArray[Any], geometry: Geometry) -> tuple[str, Callable[[Path], None]]:
-    """The suffix of a label volume, and the function that writes it, in the configured format or that of its image."""
-    own = _SOURCES.get(Path(geometry.file or "").suffix.lower(), "tiff")
-    form = own if config.labels_format == "auto" else config.labels_format
-    if form == "nifti":
-        return ".nii.gz", partial(write_nifti, labels=labels, geometry=geometry)
+def label_file(
+    config: ExportConfig, labels: Any, spec: ClassSpec, locate: Locate
+) -> tuple[str, Callable[[Path], None]]:
+    """The suffix of a label map, and the function that writes it, in the configured format or that of its image.
+
+    Maps that are read in bands are TIFF or Zarr.
+    """
+    form, is_lazy = config.labels_format, isinstance(labels, LinesOf)
+    if form == "auto":
+        form = _SOURCES.get(Path(locate().file or "").suffix.lower(), "tiff") if labels.ndim == 3 else "png"
     if form == "zarr":
-        return ".zarr", partial(write_zarr, array=labels, locate=lambda: geometry)
+        return ".zarr", partial(write_zarr, array=labels, locate=locate)
+    if form == "tiff" or is_lazy:
+        palette = palette_of(spec) if labels.ndim == 2 and labels.dtype.itemsize == 1 else None
+        options: dict[str, Any] = {"compression": config.compression, "palette": palette, "locate": locate}
+        return ".tif", partial(write_tiff, array=labels, **options)
     if form in ENCODERS:
-        return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, geometry))
-    return ".tif", partial(write_tiff, array=labels, compression=config.compression, locate=lambda: geometry)
+        return f".{form}", lambda path: write_bytes(path, ENCODERS[form](labels, locate()))
+    if labels.ndim == 3:
+        return ".nii.gz", partial(write_nifti, labels=labels, geometry=locate())
+    return ".png", lambda path: write_bytes(path, encode_plane(labels, spec))
 
 
 def check_volume_export(config: ExportConfig, spec: ClassSpec) -> list[str]:

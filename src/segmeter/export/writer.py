@@ -15,9 +15,9 @@ from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
-from segmeter.export.formats import class_folder, encode_labels_png, encode_plane, palette_of
+from segmeter.export.formats import class_folder, encode_labels_png
 from segmeter.export.objects import OBJECT_FILES, Encode
-from segmeter.export.volumes import ENCODERS, volume_file
+from segmeter.export.volumes import label_file
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
 
 Write = Callable[[Path], None]
@@ -113,11 +113,11 @@ class Writer:
         predicted: NDArray[Any] | None,
     ) -> Iterator[tuple[str, Write]]:
         """Yield the name of each file, and the function that writes it."""
-        config, name = self.config, safe_id(case_id)
-        tiff = partial(formats.write_tiff, compression=config.compression, locate=partial(self._locate, case_id))
+        config, name, locate = self.config, safe_id(case_id), partial(self._locate, case_id)
+        tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
         if config.labels:
             for folder, plane, own in self._planes(labels):
-                suffix, write = self._label_format(case_id, plane, own)
+                suffix, write = label_file(config, plane, own, locate)
                 yield f"{folder}/{name}{suffix}", write
         if config.probs and probs is not None:
             writers: dict[str, Callable[..., None]] = {
@@ -155,21 +155,6 @@ class Writer:
                 yield folder, plane.astype(self.dtype, order="C", copy=False), own
             else:
                 yield folder, formats.LinesOf(labels, self.dtype, number), own
-
-    def _label_format(self, case_id: str, plane: Any, spec: ClassSpec) -> tuple[str, Write]:
-        """The suffix of a label map, and the function that writes it."""
-        form, locate = self.config.picture_format, partial(self._locate, case_id)
-        if plane.ndim == 3:
-            return volume_file(self.config, plane, locate())
-        if form == "zarr":
-            return ".zarr", partial(formats.write_zarr, array=plane, locate=locate)
-        if form == "tiff" or isinstance(plane, formats.LinesOf):
-            palette = palette_of(spec) if plane.dtype.itemsize == 1 else None
-            options: dict[str, Any] = {"compression": self.config.compression, "palette": palette, "locate": locate}
-            return ".tif", partial(formats.write_tiff, array=plane, **options)
-        if form in ENCODERS:
-            return f".{form}", lambda path: write_bytes(path, ENCODERS[form](plane, locate()))
-        return ".png", lambda path: write_bytes(path, encode_plane(plane, spec))
 
 
 def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:

@@ -33,7 +33,6 @@ class WeightedLossConfig(LossConfig):
     """Share of the target that is spread evenly over all classes."""
 
     @rule("class_weights")
-    @classmethod
     def _some_weight(cls, weights: ClassWeights, given: Given) -> None:
         if isinstance(weights, tuple) and not any(weights):
             raise RuleError("to have one that is > 0")
@@ -148,7 +147,6 @@ class SumConfig(LossConfig):
     """Options of the Lovasz loss."""
 
     @rule("weights")
-    @classmethod
     def _some_part(cls, weights: PartWeights, given: Given) -> None:
         if not any(dict(weights).values()):
             raise RuleError("to have one that is > 0")

@@ -72,7 +72,6 @@ class ModelConfig(Config, title="model"):
     of each image is."""
 
     @rule("norm")
-    @classmethod
     def _keeps_pooled_values(cls, norm: str, given: Given) -> None:
         refused = _POOLED.get(given.name, ())
         if norm in refused:

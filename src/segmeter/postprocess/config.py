@@ -129,7 +129,7 @@ class DistanceSplitConfig(StepConfig, title="postprocess.distance_split"):
     """Distance to the outside from which a pixel belongs to a core; an object that is nowhere as deep stays whole."""
 
 
-@STEPS.register("cores", builder=f"{_ROOM}.instances:build_core_step")
+@STEPS.register("cores", builder=f"{_ROOM}.instances:build_instance_step")
 class CoresConfig(StepConfig, title="postprocess.cores"):
     """Split the objects of a binary task into instances, one per core; labels stay as they are. Cores are the connected
     parts where the model is sure, as it learns to be with `data.core_depth`. Other pixels go to the core that a
@@ -156,7 +156,6 @@ class PostprocessConfig(Config, title="postprocess"):
     distance_split, cores) comes last, as later changes would contradict it."""
 
     @rule("steps")
-    @classmethod
     def _instances_last(cls, steps: tuple[Any, ...], given: Given) -> None:
         for step in steps[:-1]:
             if step.name in INSTANCE_STEPS:

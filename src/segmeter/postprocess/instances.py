@@ -1,7 +1,6 @@
 """Splits objects of a label map that touch each other, at their necks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,63 +19,49 @@ from segmeter.postprocess.masks import LabelArray, Mask, class_indices, remove_s
 InstanceArray = NDArray[np.int32]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """The result of an instance step: the unchanged labels, and the object map.
-
-    Parameters
-    ----------
-    labels
-        (H, W) or (K, H, W).
-    instances
-        Same shape, int32; 0 is background, objects are 1 .. N in class order.
-    """
-
-    labels: LabelArray
-    instances: InstanceArray
-
-
 Splitter = Callable[[Mask], InstanceArray]
 
 
-def build_instance_step(config: WatershedConfig | DistanceSplitConfig, *, spec: ClassSpec) -> partial[Split]:
-    """Build the step that a configuration names; ConfigError if a class does not exist."""
-    if isinstance(config, WatershedConfig):
-        split: Splitter = partial(split_mask, min_distance=config.min_distance)
-    else:
-        split = partial(split_at_depth, depth=config.depth)
-    classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
-    return partial(split_labels, classes=classes, multilabel=spec.is_multilabel, split=split)
-
-
-def build_core_step(config: CoresConfig, *, spec: ClassSpec) -> Callable[..., Split]:
-    """Build the step that splits objects by their cores: labels (H, W) and probabilities (1, H, W) to a `Split`.
+def build_instance_step(
+    config: WatershedConfig | DistanceSplitConfig | CoresConfig, *, spec: ClassSpec
+) -> Callable[..., InstanceArray]:
+    """Build the step that a configuration names, from labels and, for `cores`, probabilities (1, H, W) to objects.
 
     Raises
     ------
     ConfigError
-        The task is not binary, or a class does not exist.
+        A class does not exist, or the task is not binary as `cores` needs.
     """
-    if spec.task != "binary":
+    if isinstance(config, CoresConfig) and spec.task != "binary":
         rule, remedy = "to be used with a binary task", "Use watershed or distance_split."
         raise ConfigError(expected("postprocess", config.name, rule, spec.task, remedy))
     classes = class_indices(config.classes, spec, where=f"postprocess.{config.name}")
-
-    def step(labels: LabelArray, probs: NDArray[Any] | None) -> Split:
-        if probs is None:
-            raise InputError(expected("run_steps", "probs", "to be given for the step cores", None))
-        plane = probs[0] / np.float32(255) if probs.dtype == np.uint8 else probs[0].astype(np.float32, copy=False)
-        split = partial(split_by_cores, probs=plane, above=config.above, min_pixels=config.min_pixels)
-        return split_labels(labels, classes=classes, multilabel=False, split=split)
-
-    return step
+    return partial(_run, config=config, classes=classes, multilabel=spec.is_multilabel)
 
 
-def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> Split:
-    """Number the objects of all classes; two classes never share an object.
+def _run(
+    labels: LabelArray, probs: NDArray[Any] | None = None, *, config: Any, classes: tuple[int, ...], multilabel: bool
+) -> InstanceArray:
+    return split_labels(labels, classes=classes, multilabel=multilabel, split=_splitter(config, probs))
 
-    Objects of the given classes are split by `split`. Those of the others are connected parts, as without an instance
-    step. The first class is background and left out, except for multilabel or if it is given.
+
+def _splitter(config: Any, probs: NDArray[Any] | None) -> Splitter:
+    if isinstance(config, WatershedConfig):
+        return partial(split_mask, min_distance=config.min_distance)
+    if isinstance(config, DistanceSplitConfig):
+        return partial(split_at_depth, depth=config.depth)
+    if probs is None:
+        raise InputError(expected("run_steps", "probs", "to be given for the step cores", None))
+    plane = probs[0] / np.float32(255) if probs.dtype == np.uint8 else probs[0].astype(np.float32, copy=False)
+    return partial(split_by_cores, probs=plane, above=config.above, min_pixels=config.min_pixels)
+
+
+def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bool, split: Splitter) -> InstanceArray:
+    """Number the objects of all classes: int32 of the labels' shape, 0 for background, and 1 .. N in class order.
+
+    Two classes never share an object. Objects of the given classes are split by `split`. Those of the others are
+    connected parts, as without an instance step. The first class is background and left out,
+    except for multilabel or if it is given.
     """
     instances = np.zeros(labels.shape, np.int32)
     present = range(len(labels)) if multilabel else np.flatnonzero(np.bincount(labels.ravel())).tolist()
@@ -89,7 +74,7 @@ def split_labels(labels: LabelArray, *, classes: tuple[int, ...], multilabel: bo
         parts = split(mask) if index in classes else number_parts(mask)
         plane[mask] = parts[mask] + count
         count += int(parts.max())
-    return Split(labels=labels, instances=instances)
+    return instances
 
 
 def number_parts(mask: Mask) -> InstanceArray:

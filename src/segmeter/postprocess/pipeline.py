@@ -6,7 +6,6 @@ memory is one band.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ from numpy.typing import NDArray
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
-from segmeter.postprocess.config import STEPS, ClosingConfig, CoresConfig, OpeningConfig
-from segmeter.postprocess.instances import InstanceArray, Split
+from segmeter.postprocess.config import INSTANCE_STEPS, STEPS, ClosingConfig, CoresConfig, OpeningConfig
+from segmeter.postprocess.instances import InstanceArray
 from segmeter.postprocess.masks import LabelArray, class_indices
 
-Step = Callable[..., LabelArray | Split]  # of labels, and for `cores` with `probs`
+Step = Callable[..., Any]  # of labels: cleaned ones, or for instance steps, also of `probs`, objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +112,7 @@ class Bands:
     def __init__(
         self, steps: Sequence[Any], spec: ClassSpec, *, height: int, probs: NDArray[Any] | None = None
     ) -> None:
-        built = zip(steps, build_steps(steps, spec), strict=True)
-        self._steps = [(name, partial(step, probs=probs) if needs_probs([of]) else step) for of, (name, step) in built]
+        self._configs, self._steps, self._probs = steps, build_steps(steps, spec), probs
         self._reach = sum(reach_of(config, spec) or 0 for config in steps)
         self._height = height
         self._held: LabelArray | None = None
@@ -134,12 +132,11 @@ class Bands:
         return cleaned
 
     def _run(self, labels: LabelArray, core: slice) -> LabelArray:
-        for name, step in self._steps:
-            before, result = labels, step(labels)
-            if isinstance(result, Split):
-                labels, self.instances = result.labels, result.instances
-            else:
-                labels = result
+        for config, (name, step) in zip(self._configs, self._steps, strict=True):
+            if config.name in INSTANCE_STEPS:  # which change no label
+                self.instances = step(labels, probs=self._probs)
+                continue
+            before, labels = labels, step(labels)
             self.changed[name] += int(np.count_nonzero(before[..., core, :] != labels[..., core, :]))
         return labels[..., core, :]
 

@@ -114,7 +114,7 @@ class _FailedKeyError(Exception):
 
 
 def rule(key: str) -> Callable[[Any], Any]:
-    """Declare a rule between `key` and keys above it: a class method (value, given) that raises `RuleError`.
+    """Declare a rule between `key` and keys above it: a method (cls, value, given) that raises `RuleError`.
 
     Examples
     --------
@@ -123,7 +123,6 @@ def rule(key: str) -> Callable[[Any], Any]:
     ...     least: int = 1
     ...     largest: int = 2
     ...     @rule("largest")
-    ...     @classmethod
     ...     def _ordered(cls, largest: int, given: Given) -> None:
     ...         if largest < given.least:
     ...             raise RuleError("to be at least `least`")
@@ -133,10 +132,12 @@ def rule(key: str) -> Callable[[Any], Any]:
     """
 
     def declare(check: Any) -> Any:
+        check = getattr(check, "__func__", check)  # a rule may say that it is a class method
+
         def apply(cls: Any, value: Any, info: ValidationInfo) -> Any:
             try:
                 names = list(cls.model_fields)
-                check.__get__(None, cls)(value, Given(info.data, names[: names.index(key)]))
+                check(cls, value, Given(info.data, names[: names.index(key)]))
             except _FailedKeyError:
                 pass
             return value

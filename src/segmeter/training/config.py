@@ -155,7 +155,6 @@ class TrainingConfig(Config, title="training"):
     """Seed of everything random in training."""
 
     @rule("time_budget")
-    @classmethod
     def _length_of_time(cls, time_budget: Any, given: Given) -> None:
         try:
             _ = time_budget is None or parse_duration(time_budget)
@@ -226,7 +225,6 @@ class SgdConfig(NetworkOptimizerConfig):
     """Nesterov's form of momentum."""
 
     @rule("nesterov")
-    @classmethod
     def _needs_momentum(cls, nesterov: bool, given: Given) -> None:
         if nesterov and given.momentum == 0:
             raise RuleError("to be false where momentum is 0")
@@ -292,7 +290,6 @@ class LoggerConfig(Config, title="logger"):
     """More loggers, each with its default values: [tensorboard]. `logger=[wandb,tensorboard]` is short for it."""
 
     @rule("also")
-    @classmethod
     def _others(cls, also: tuple[str, ...], given: Given) -> None:
         unknown = [name for name in also if name not in LOGGERS.names()]
         if unknown:

@@ -6,7 +6,6 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
-import tifffile
 import zarr
 
 from segmeter.data.files.geometry import Geometry, geometry_problem
@@ -39,46 +38,6 @@ def test_a_header_that_says_two_things_is_in_conflict(tmp_path: Path) -> None:
     found = geometry_of(path)
     assert found.spacing is None
     assert "to say one spacing, got pixdim (0.3, 0.5, 3) and an affine of (0.25, 0.5, 3)" in found.spacing_problem
-
-
-def test_imagej_and_ome_name_their_unit(tmp_path: Path) -> None:
-    stack = {"axes": "ZYX", "spacing": 3.0, "unit": "um"}
-    tifffile.imwrite(
-        tmp_path / "a.tif",
-        VOLUME,
-        imagej=True,
-        photometric="minisblack",
-        metadata=stack,
-        resolution=(1 / 0.25, 1 / 0.5),
-    )
-    sizes = {"PhysicalSizeX": 0.25, "PhysicalSizeY": 0.5, "PhysicalSizeZ": 3.0}
-    units = {f"{name}Unit": "mm" for name in sizes}
-    tifffile.imwrite(
-        tmp_path / "b.ome.tif", VOLUME, ome=True, photometric="minisblack", metadata={"axes": "ZYX", **sizes, **units}
-    )
-    tifffile.imwrite(
-        tmp_path / "c.ome.tif", VOLUME[0], ome=True, photometric="minisblack", metadata={"axes": "YX", **sizes}
-    )
-    found = [geometry_of(tmp_path / name) for name in ("a.tif", "b.ome.tif", "c.ome.tif")]
-    assert [(g.spacing, g.unit) for g in found] == [(EDGES, "um"), (EDGES, "mm"), (EDGES[1:], "um")]
-    assert [g.source for g in found] == ["ImageJ metadata", "OME metadata", "OME metadata"]
-
-
-def test_zarr_attributes_and_ome_multiscales_have_the_spacing(tmp_path: Path) -> None:
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, attributes={"spacing": list(EDGES), "unit": "micrometer"})
-    group = zarr.open_group(str(tmp_path / "b.ome.zarr"), mode="w")
-    group.create_array("0", data=VOLUME[None])
-    group.create_array("1", data=VOLUME[None, :, ::2, ::2])
-    axes = [{"name": "c", "type": "channel"}, *({"name": n, "unit": "micrometer"} for n in "zyx")]
-    sets = [
-        {"path": str(level), "coordinateTransformations": [{"type": "scale", "scale": [1.0, 3.0, *plane]}]}
-        for level, plane in enumerate(([0.5, 0.25], [1.0, 0.5]))
-    ]
-    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": sets}]}
-    for name, source in (("a.zarr", "Zarr attributes"), ("b.ome.zarr", "OME metadata")):
-        found = read_map(tmp_path / name, READING)
-        assert (found.geometry.spacing, found.geometry.unit, found.geometry.source) == (EDGES, "um", source)
-        assert np.array_equal(found.values, VOLUME)
 
 
 @pytest.mark.parametrize("given", [[0.5, 0.25], [1, 3, 0.5, 0.25], 2.0])

@@ -43,22 +43,6 @@ def test_one_page_and_axes_of_one_element_are_a_plane(decoded):
     assert decoded(VOLUME[:1, None], ome=True, metadata={"axes": "ZCYX"})[0].shape == (20, 30)
 
 
-def test_spacing_is_taken_where_ome_or_imagej_name_its_unit(decoded):
-    metadata = {
-        "axes": "ZYX",
-        "PhysicalSizeX": 0.5,
-        "PhysicalSizeY": 0.25,
-        "PhysicalSizeZ": 2,
-        "PhysicalSizeZUnit": "µm",
-    }
-    _, found = decoded(VOLUME, ome=True, metadata=metadata)
-    assert (found.spacing, found.unit) == ((2.0, 0.25, 0.5), "um")
-    _, found = decoded(VOLUME, imagej=True, resolution=(4, 2), metadata={"axes": "ZYX", "spacing": 3, "unit": "mm"})
-    assert (found.spacing, found.unit) == ((3.0, 0.5, 0.25), "mm")
-    _, found = decoded(VOLUME[0], resolution=(300, 300), resolutionunit="inch")
-    assert found.spacing is None, "resolution tags alone are for printing"
-
-
 @pytest.mark.parametrize(
     ("array", "options", "found"),
     [

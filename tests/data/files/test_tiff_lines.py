@@ -1,4 +1,4 @@
-"""Rows of TIFF files against tifffile's own decoder, whatever lies in tiles, strips, planes or levels."""
+"""Levels of TIFF pyramids, and what may be read line by line; `test_tiff_windows` compares pixels."""
 
 from contextlib import ExitStack
 
@@ -10,15 +10,6 @@ from segmeter.data.files.opened import open_array, read_header
 from segmeter.errors import DataError
 
 RNG = np.random.default_rng(0)
-LAYOUTS = {
-    "tiles": {"tile": (32, 48)},
-    "packed tiles": {"tile": (32, 48), "compression": "zlib", "predictor": True},
-    "strips": {"rowsperstrip": 7},
-    "one row a strip": {"rowsperstrip": 1, "compression": "lzw"},
-    "big": {"tile": (64, 16), "bigtiff": True, "compression": "zstd"},
-    "big-endian": {"tile": (32, 32), "byteorder": ">"},
-}
-READS = [(0, 1), (0, 200), (3, 40), (31, 33), (190, 200), (64, 128), (5, 6)]
 
 
 @pytest.fixture
@@ -27,32 +18,6 @@ def rows_of(monkeypatch):
     monkeypatch.setattr("segmeter.data.files.array.STREAMED_PIXELS", 1000)
     with ExitStack() as stack:
         yield lambda path, **options: stack.enter_context(open_array(path, streams=True, **options))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    ("shape", "dtype"),
-    [((200, 130), "uint8"), ((200, 130, 3), "uint8"), ((200, 97), "uint16"), ((200, 50, 5), "float32")],
-)
-def test_rows_are_those_of_the_whole_picture(layout, shape, dtype, tmp_path, rows_of):
-    array = (RNG.random(shape) * 200).astype(dtype)
-    path = tmp_path / "a.tif"
-    kind = "rgb" if shape[2:] == (3,) else "minisblack"
-    options = LAYOUTS[layout] | ({"planarconfig": "contig"} if len(shape) == 3 else {})
-    tifffile.imwrite(path, array, photometric=kind, **options)
-    rows = rows_of(path)
-    assert rows.shape == shape
-    for start, stop in READS:
-        found = rows.read(start, stop)
-        assert found.dtype == array.dtype
-        assert np.array_equal(found, array[start:stop])
-
-
-def test_planes_of_a_channel_each_are_put_side_by_side(tmp_path, rows_of):
-    array = RNG.integers(0, 256, (3, 100, 70), dtype=np.uint8)
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, array, photometric="rgb", planarconfig="separate", tile=(32, 32))
-    assert np.array_equal(rows_of(path).read(20, 90), np.moveaxis(array, 0, -1)[20:90])
 
 
 @pytest.fixture
@@ -88,20 +53,6 @@ def test_a_strip_that_is_too_large_to_decode_is_refused(tmp_path, rows_of):
     tifffile.imwrite(path, np.zeros((300, 300), np.uint8), rowsperstrip=300)
     with pytest.raises(DataError, match=r"tiles.* of at most 80000 pixels, got 300 x 300"):
         rows_of(path, max_pixels=80000)
-
-
-def test_a_damaged_tile_is_named_when_its_rows_are_read(tmp_path, rows_of):
-    path = tmp_path / "a.tif"
-    tifffile.imwrite(path, RNG.integers(0, 9, (128, 64), dtype=np.uint8), tile=(32, 32), compression="zlib")
-    with tifffile.TiffFile(path) as tiff:
-        offset = tiff.pages.first.dataoffsets[4]
-    content = bytearray(path.read_bytes())
-    content[offset : offset + 20] = bytes(20)
-    path.write_bytes(content)
-    rows = rows_of(path)
-    rows.read(0, 64)
-    with pytest.raises(DataError, match=r"a.tif.*truncated or damaged"):
-        rows.read(60, 70)
 
 
 def test_more_pixels_than_allowed_may_only_be_read_by_rows(tmp_path, monkeypatch):

@@ -11,18 +11,10 @@ from segmeter.data.files.zarr import ZarrArray, hash_folder
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
-from tests.data.crafted import THREE, put
-from tests.data.files.costs import made_sparse, refused_cheaply
+from tests.data.crafted import THREE
 from tests.data.volumes import VOLUME
 
 READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
-
-
-def test_metadata_of_gigabytes_is_not_read(tmp_path: Path) -> None:
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME, zarr_format=2)
-    put(tmp_path / "a.zarr" / ".zattrs", b"{}")
-    made_sparse(tmp_path / "a.zarr" / ".zattrs", 3 << 30)
-    assert "expected `metadata` of at most 67108864 bytes" in refused_cheaply(tmp_path / "a.zarr")[0]
 
 
 def test_a_fifo_for_a_chunk_or_beside_it_is_refused_without_waiting(tmp_path: Path) -> None:

@@ -21,20 +21,10 @@ from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import read_map
 from segmeter.errors import DataError
 from tests.data.crafted import THREE
-from tests.data.files.costs import refused_cheaply
 from tests.data.volumes import VOLUME
 
 READING = Reading(spec=THREE, label_map={}, max_pixels=1000)
 NOISE = Reading(spec=THREE, label_map={}, max_pixels=10**6, instances=True)
-
-
-def test_millions_of_chunks_are_not_asked_for(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"shape": (4000, 4000), "chunks": (1, 1), "dtype": "u1"}
-    zarr.create_array(str(tmp_path / "2.zarr"), **options, zarr_format=2)
-    zarr.create_array(str(tmp_path / "3.zarr"), **options)
-    zarr.create_array(str(tmp_path / "shards.zarr"), **options, shards=(4000, 4000))
-    for message in refused_cheaply(*sorted(tmp_path.iterdir())):
-        assert "expected `chunks` to be at most 48828, got 16000000 of 1 x 1 pixels. Save it again in" in message
 
 
 BOMB = bytes(1 << 22)

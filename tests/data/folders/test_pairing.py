@@ -1,11 +1,8 @@
 """Files of folders by name, and everything that keeps names from being paired."""
 
-from pathlib import Path
-
 import pytest
 
 from segmeter.data.folders.pairing import (
-    check_inside,
     list_files,
     missing_problem,
     only_alike,
@@ -39,16 +36,6 @@ def test_text_files_are_masks_only_in_a_folder_of_nothing_else(tmp_path):
     assert sorted(list_files(tmp_path, role="masks")) == ["c"]
 
 
-def test_a_folder_that_is_missing_empty_or_foreign_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"`images` to be a folder, got No such file .*Make it"):
-        list_files(tmp_path / "none", role="images", remedy="Make it.")
-    with pytest.raises(DataError, match="files, got none"):
-        list_files(tmp_path, role="images")
-    (tmp_path / "sub").mkdir()
-    with pytest.raises(DataError, match=r"got 1: sub. Convert or move these"):
-        list_files(tmp_path, role="images")
-
-
 def test_two_files_of_one_name_and_names_alike_are_named():
     first, second = twice_problems({"a": ["a.png", "a.tif"], "Ä": ["Ä.png"], "a\u0308": ["a\u0308.png"]}, "masks")
     assert "as for 'a', got 2: a.png, a.tif" in first
@@ -62,14 +49,3 @@ def test_missing_names_come_with_the_one_that_is_nearly_there():
     (line,) = missing_problem(["b"], {"A": 1}, what="a mask", remedy="Add it.")
     assert line.endswith("Add it.")
     assert only_alike(["a", "b", "C"], ["A", "C"]) == ["a"]
-
-
-def test_links_out_of_the_root_are_named(tmp_path):
-    outside = put(tmp_path / "outside" / "x.png", b"x")
-    inside = put(tmp_path / "root" / "a.png", b"x")
-    root = tmp_path / "root"
-    (root / "b.png").symlink_to(outside)
-    assert check_inside(root, [inside]) == []
-    (line,) = check_inside(root, [inside, root / "b.png", Path(tmp_path / "root2")])
-    assert "links out of it (2: " in line
-    assert "data.allow_links=true" in line

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from segmeter.data.masks.annotations import annotated_images, hash_annotated, read_annotated
-from segmeter.data.masks.exports import expand_brush
+from segmeter.data.masks.annotations import annotated_images, expand_brush, hash_annotated, read_annotated
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import put

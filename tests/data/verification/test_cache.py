@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 
-from segmeter.data.files.sniff import read_state
 from segmeter.data.verification import cache
 from segmeter.data.verification.cache import SETTLED_SECONDS, VerifiedFiles, is_settled
 from segmeter.provenance import cache_folder
@@ -82,18 +81,6 @@ def test_what_was_used_least_recently_goes_first(folder, monkeypatch):
         os.utime(each.path, (then, then))
     kept[2].save(["a"], rows(1))
     assert [each.path.exists() for each in kept] == [False, True, True]
-
-
-def test_the_state_of_a_file_changes_even_where_size_and_time_are_put_back(tmp_path):
-    path = tmp_path / "a"
-    assert read_state(path) == (0, 0, 0, 0)
-    path.write_bytes(b"one")
-    before, times = read_state(path), path.stat()
-    path.write_bytes(b"two")
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    after = read_state(path)
-    assert (after[0], after[1]) == (before[0], before[1])
-    assert after[2] > before[2]
 
 
 def test_only_files_left_alone_for_long_enough_are_trusted():

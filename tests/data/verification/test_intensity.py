@@ -134,20 +134,6 @@ def test_each_split_is_judged_by_its_own_values(tmp_path, splits, named):
     assert [re.search("of (train|val).* is [0-9]+", line)[0] for line in found] == named
 
 
-@pytest.mark.parametrize("fields", [{"mean": "auto", "std": "auto"}, {"full_scale": None}], ids=["auto", "full-scale"])
-def test_eight_and_twelve_bit_copies_give_a_network_the_same_inputs(tmp_path, fields):
-    scaled = {"8": dict(fields), "12": dict(fields)}
-    if "full_scale" in fields:
-        scaled["12"]["full_scale"] = 4095.0
-    inputs = []
-    for name, convert, full in (("8", eight_bits, 255), ("12", twelve_bits, 65535)):
-        config = cells(tmp_path, name, convert, **scaled[name])
-        dataset = build_dataset(config)
-        mean, std = normalisation(config, check_dataset(dataset).intensities, DEFAULT)
-        inputs.append((dataset[0].image / full - mean[0]) / std[0])
-    assert np.abs(inputs[0] - inputs[1]).max() < 0.02
-
-
 def test_auto_is_computed_from_the_training_split_alone(tmp_path):
     images = values_of("uint8", 255, 12)
     config = data_of(tmp_path, images, val_fraction=0.4, test_fraction=0, mean="auto", std="auto")

@@ -1,6 +1,7 @@
 import time
 
 import numpy as np
+import pytest
 
 from segmeter.data.config import CamvidConfig
 from segmeter.data.folders.folder import open_images
@@ -58,6 +59,7 @@ def test_images_without_masks_are_checked_too(tmp_path):
     assert report.warnings == ()
 
 
+@pytest.mark.slow
 def test_camvid_is_checked_in_seconds_and_gives_the_published_shares(shared_data):
     config = CamvidConfig(root=str(shared_data / "camvid"))
     start = time.process_time()

@@ -151,18 +151,6 @@ def test_hashes_are_those_of_the_bytes(tmp_path):
     assert build_dataset(folder(root)).fingerprint() == dataset.fingerprint()
 
 
-def test_a_file_that_changes_after_the_check_is_refused_when_it_is_read(tmp_path):
-    root = make_folder(tmp_path / "data")
-    (dataset,), _ = open_splits(folder(root), ["all"])
-    path = root / "masks" / "b.png"
-    times = path.stat()
-    path.write_bytes(encoded(1 - noise(12, 10, None, seed=101) % 2))
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert dataset[0].case_id == "a"
-    with pytest.raises(DataError, match=r"masks/b.png: expected `file` to have the content that was checked at the st"):
-        dataset[1]
-
-
 def _with_eight_faults(root):
     """Eight kinds of fault (and an overlap) over three splits; every other case is good."""
     make_folder(root, tuple(f"c{i:02d}" for i in range(20)))

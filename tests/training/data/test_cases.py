@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from segmeter.classes import ClassSpec
+from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.training.data.augment_config import AugmentConfig
@@ -104,7 +105,13 @@ def volumes(tmp_path):
         for path, pixels in zip(paths, (image, mask), strict=True):
             np.save(path, pixels)
         pairs.append(Pair(case_id=f"v{number}", paths=tuple(map(str, paths))))
-    return VolumeSet(spec=SPEC, in_channels=1, split="train", pairs=tuple(pairs), planes="k")
+    return VolumeSet(
+        reading=Reading(spec=SPEC),
+        in_channels=1,
+        split="train",
+        pairs=tuple(pairs),
+        planes="k",
+    )
 
 
 def test_all_planes_are_cases_of_a_validation(volumes):

@@ -25,7 +25,7 @@ from segmeter.errors import ConfigError
 from segmeter.evaluation.manifest import check_same, read_run_manifest
 from segmeter.evaluation.predicted import PREDICTIONS, CaseRun
 from segmeter.export.config import ExportConfig
-from segmeter.export.series import Series, find_series, write_series
+from segmeter.export.dicom import Series, find_series, write_series
 from segmeter.inference.device import keep_freed_memory, pick_device
 from segmeter.inference.predictor import Predictor
 from segmeter.metrics.summary.slice_labels import hash_tables

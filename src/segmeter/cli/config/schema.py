@@ -26,7 +26,6 @@ class RunConfig(Config, title="run"):
     """URL of a folder that finished runs are copied into, such as s3://bucket/runs; null copies nothing."""
 
     @rule("name")
-    @classmethod
     def _plain(cls, name: str | None, given: Given) -> None:
         if name is not None and (name == "" or set(name) & set("/\\\n\0")):
             raise RuleError("to be a plain name without slashes")
@@ -71,7 +70,6 @@ class Sharded(Launched):
     """Process one part of the cases: 2/7 is the second of seven. `segmeter merge` joins the parts. null takes all."""
 
     @rule("shard")
-    @classmethod
     def _of_two_numbers(cls, shard: str | None, given: Given) -> None:
         try:
             parse_shard(shard or "1/1")
@@ -117,7 +115,6 @@ class ScoreConfig(Measured):
     `export.probs` writes them; null measures none."""
 
     @rule("probs")
-    @classmethod
     def _for_calibration(cls, probs: Path | None, given: Given) -> None:
         if probs is None and given.metrics.calibration:
             raise RuleError("to be given for metrics.calibration", "Set probs=FOLDER; labels carry no probabilities.")
@@ -149,7 +146,6 @@ class CompareConfig(Seeded, RequireConfig):
     """How runs are compared."""
 
     @rule("metrics")
-    @classmethod
     def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
         if metrics.bootstrap < 1:
             raise RuleError("to be an integer >= 1 and <= 1000000", key="metrics.bootstrap")

@@ -16,10 +16,9 @@ from typing import IO, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, nearest, some
+from segmeter.checks import nearest, some
 from segmeter.data.files.geometry import NOWHERE, Geometry
-from segmeter.data.files.sniff import damage_named, show
-from segmeter.errors import DataError
+from segmeter.data.files.sniff import damage_named, file_error
 
 MAX_PIXELS = 200_000_000  # 600 MB of RGB; the user may allow more
 STREAMED_PIXELS = 1 << 26  # above it, images are read line by line if possible
@@ -251,7 +250,7 @@ def array_header(
     """
     if dtype.kind not in "biuf":
         found = "Python objects" if dtype.hasobject else str(dtype)
-        raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
+        raise file_error(path, "dtype", "to be numbers", found, "Save a plain numeric array.")
     axes, stored = opening.axes, shape
     has_channels = axes == "image" and form in _NUMPY  # other formats store depth first
     if form == "npy" and axes == "map" and len(shape) == 3 and shape[2] == 1:
@@ -259,7 +258,7 @@ def array_header(
     if axes == "image" and not has_channels and len(shape) == 3 and shape[0] == 1:
         shape = shape[1:]
     if not 2 <= len(shape) <= (2 if axes == "image" and not has_channels else _MOST_AXES[axes]):
-        raise DataError(expected(show(path), "shape", _RULES[axes], stored, _ONE_MAP if axes == "map" else ""))
+        raise file_error(path, "shape", _RULES[axes], stored, _ONE_MAP if axes == "map" else "")
     plane = shape[:2] if has_channels else shape
     check_pixel_count(path, plane, opening, streamed=form == "zarr" and len(plane) == 2)
     channels = shape[2] if has_channels and len(shape) == 3 else 1
@@ -277,15 +276,15 @@ def array_header(
 
 def check_pixel_count(path: Path, shape: tuple[int, ...], opening: Opening, *, streamed: bool = False) -> None:
     """Refuse an array without pixels, or one with too many that is not read line by line."""
-    pixels = math.prod(shape)
+    pixels = math.prod(shape) if min(shape) > 0 else 0
     if 0 < pixels <= opening.max_pixels or (pixels and opening.streams and streamed):
         return
     size = " x ".join(map(str, shape))
     if not pixels:
-        raise DataError(expected(show(path), "size", "to be at least 1 along every axis", size, "Write it again."))
+        raise file_error(path, "size", "to be at least 1 along every axis", size, "Write it again.")
     found = f"{size} (height x width)" if len(shape) == 2 else size
     remedy = f"If it is genuine, set data.max_pixels={pixels} or cut it into tiles."
-    raise DataError(expected(show(path), "size", f"at most {opening.max_pixels} pixels", found, remedy))
+    raise file_error(path, "size", f"at most {opening.max_pixels} pixels", found, remedy)
 
 
 def pick_array(path: Path, names: list[str], key: str | None) -> str:
@@ -293,8 +292,7 @@ def pick_array(path: Path, names: list[str], key: str | None) -> str:
     if key is None and len(names) == 1:
         return names[0]
     if key is None:
-        remedy = "Name one of them: data.key=NAME."
-        raise DataError(expected(show(path), "file", "to hold one array", some(names), remedy))
+        raise file_error(path, "file", "to hold one array", some(names), "Name one of them: data.key=NAME.")
     if key not in names:
-        raise DataError(expected(show(path), "file", f"to hold the array {key!r}", some(names), nearest(key, names)))
+        raise file_error(path, "file", f"to hold the array {key!r}", some(names), nearest(key, names))
     return key

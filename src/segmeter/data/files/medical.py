@@ -14,7 +14,7 @@ from segmeter.checks import expected
 from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
-from segmeter.data.files.sniff import damaged, show
+from segmeter.data.files.sniff import damaged, file_error, show
 from segmeter.data.files.volumes import unpack_exactly
 from segmeter.errors import DataError
 
@@ -87,7 +87,7 @@ def _decode_itk(
     shape = tuple(reversed(reader.GetSize()))
     if reader.GetNumberOfComponents() != 1:
         found, remedy = f"{reader.GetNumberOfComponents()} values per pixel", "Save one map per file."
-        raise DataError(expected(show(path), "mask", "to have one channel", found, remedy))
+        raise file_error(path, "mask", "to have one channel", found, remedy)
     while len(shape) > 3 and shape[0] == 1:
         shape = shape[1:]
     array_header(path, "itk", shape, np.dtype(np.float64), opening)
@@ -130,22 +130,21 @@ def _read_fields(path: Path, head: bytes, form: str) -> tuple[dict[str, str], in
         name = "".join(key.lower().split())
         if end and (not value or "\r" in text or name in fields):
             rule = "to name a field once" if name in fields else "to have a name and a value per line"
-            raise DataError(expected(show(path), "header", rule, repr(text[:60])))
+            raise file_error(path, "header", rule, repr(text[:60]))
         fields[name] = "".join(value).strip()
     elsewhere = fields.get("datafile") if form == "nrrd" else last if end else None
     if elsewhere is not None and not re.fullmatch(r"ElementDataFile\s*[=:]\s*LOCAL", elsewhere):
         found, remedy = f"one that names {elsewhere[:60]!r}", "Save it as one file."
-        raise DataError(expected(show(path), "file", "to hold its pixels itself", found, remedy))
+        raise file_error(path, "file", "to hold its pixels itself", found, remedy)
     if end is None:
-        rule = f"to end within {_MOST_HEADER} bytes"
-        raise DataError(expected(show(path), "header", rule, "none that does"))
+        raise file_error(path, "header", f"to end within {_MOST_HEADER} bytes", "none that does")
     if fields.get("encoding", "raw").lower() not in _ENCODINGS or fields.get("binarydata", "T")[:1] not in "Tt1":
         found, remedy = fields.get("encoding", "BinaryData = False")[:60], "Save it raw, or packed by gzip."
-        raise DataError(expected(show(path), "encoding", "to be raw or gzip", found, remedy))
+        raise file_error(path, "encoding", "to be raw or gzip", found, remedy)
     for name, shown in _SKIPS.items():
         if fields.get(name, "0") not in ("0", "-1"):
             found, remedy = f"{shown} {fields[name][:60]}", "Save it again without."
-            raise DataError(expected(show(path), "header", "to be followed by the pixels", found, remedy))
+            raise file_error(path, "header", "to be followed by the pixels", found, remedy)
     return fields, end.end()
 
 
@@ -248,7 +247,7 @@ def _read_dicom(path: Path, opening: Opening) -> Decoded:
         grid = found.get_volume_geometry(allow_missing_positions=True)
         if grid is None:
             rule, remedy = "to be slices of one volume", "Convert it to one with a regular spacing."
-            raise DataError(expected(show(path), "segmentation", rule, "frames at irregular places", remedy))
+            raise file_error(path, "segmentation", rule, "frames at irregular places", remedy)
         array_header(path, "dicom", tuple(grid.spatial_shape), np.dtype(np.uint16), opening)
         volume = found.get_volume(combine_segments=True, allow_missing_positions=True, dtype=np.uint16)
     except DataError:
@@ -256,7 +255,7 @@ def _read_dicom(path: Path, opening: Opening) -> Decoded:
     except Exception as error:  # pydicom and highdicom raise many types on hostile bytes
         if "overlap" in str(error).lower():
             rule, remedy = "to have one segment per voxel", "Score its segments one by one, each as its own file."
-            raise DataError(expected(show(path), "segments", rule, "segments that overlap", remedy)) from error
+            raise file_error(path, "segments", rule, "segments that overlap", remedy) from error
         raise damaged(path, error) from error
     pixels, affine = volume.array, volume.affine[:, [2, 1, 0, 3]]  # columns of the affine: column, row, slice
     if np.linalg.det(affine[:3, :3]) < 0:  # slices run against the normal of their plane, which other readers follow
@@ -270,7 +269,7 @@ def _read_dicom(path: Path, opening: Opening) -> Decoded:
 def _check_kind(path: Path, dataset: Any) -> None:
     if str(dataset.SOPClassUID) not in SOP_CLASSES:
         found = str(getattr(dataset.SOPClassUID, "name", dataset.SOPClassUID))[:60]
-        raise DataError(expected(show(path), "DICOM file", "to be a segmentation", found))
+        raise file_error(path, "DICOM file", "to be a segmentation", found)
     if str(dataset.SegmentationType) == "FRACTIONAL":
         rule, remedy = "to hold segments and not fractions", "Decide on labels first: save it as BINARY."
-        raise DataError(expected(show(path), "SegmentationType", rule, "FRACTIONAL", remedy))
+        raise file_error(path, "SegmentationType", rule, "FRACTIONAL", remedy)

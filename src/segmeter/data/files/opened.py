@@ -9,7 +9,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Header, Opening
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.medical import open_dicom, open_itk
@@ -17,16 +16,15 @@ from segmeter.data.files.pictures import PictureArray
 from segmeter.data.files.sniff import (
     check_size,
     damage_named,
+    file_error,
     name_format,
     open_regular,
-    show,
     unchanged,
     volume_format,
 )
 from segmeter.data.files.tiff import open_tiff_array
 from segmeter.data.files.volumes import NpyArray, open_nifti, open_npz
 from segmeter.data.files.zarr import ZarrArray, hash_folder, is_zarr
-from segmeter.errors import DataError
 
 _BYTES_PER_PIXEL = 16  # of a file for each of data.max_pixels: 8 of the widest dtype, and as many to spare
 _PLACED = (".tif", ".tiff", ".zarr")  # suffixes of pictures that may say where they lie
@@ -72,7 +70,7 @@ def open_array(path: Path, *, settled: bool = False, **options: Any) -> Iterator
         form = form or name_format(path, file.peek()[:64])
         if form not in OPENERS:
             rule = "to hold pixels: PNG, JPEG, BMP, TIFF, NPY, NPZ, NIfTI, MHA, NRRD, DICOM or Zarr"
-            raise DataError(expected(show(path), "content", rule, form.upper()))
+            raise file_error(path, "content", rule, form.upper())
         if form not in (*_READ_ONCE, "tiff") or opening.axes != "image":
             remedy = f"That is {_BYTES_PER_PIXEL} per pixel of data.max_pixels: raise it if the file is genuine."
             check_size(path, os.fstat(file.fileno()).st_size, _BYTES_PER_PIXEL * opening.max_pixels, remedy)

@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin
 
-from segmeter.checks import expected
 from segmeter.data.files.array import FileArray, Header, Kind, Opening, check_pixel_count
 from segmeter.data.files.png import decode_samples, read_layout, split_chunks
-from segmeter.data.files.sniff import HEAD_BYTES, check_size, damage_named, show
-from segmeter.errors import DataError
+from segmeter.data.files.sniff import HEAD_BYTES, check_size, damage_named, file_error
 
 # Pixels of a mask. Loading the compiled reader takes as long as Pillow needs for FEW smaller ones, so it waits for more
 LEAST_COMPILED, FEW = 1 << 16, 1000
@@ -70,10 +68,10 @@ class PictureArray(FileArray):
         with damage_named(self.path), self._open() as picture:
             if getattr(picture, "is_animated", False):
                 found, remedy = f"{picture.n_frames} frames", "Save one frame per file."
-                raise DataError(expected(show(self.path), "file", "to hold one picture", found, remedy))
+                raise file_error(self.path, "file", "to hold one picture", found, remedy)
             if picture.mode not in _MODES:
                 rule = f"to be one of {', '.join(_MODES)}"
-                raise DataError(expected(show(self.path), "mode", rule, picture.mode, "Save it as PNG."))
+                raise file_error(self.path, "mode", rule, picture.mode, "Save it as PNG.")
             kind, channels = _MODES[picture.mode]
             bits = self._head[24] if self._form == "png" else 8
             header = Header(
@@ -134,7 +132,7 @@ class PictureArray(FileArray):
                 picture = picture.convert("LA" if plain == "L" else "RGBA")
                 if picture.getchannel("A").getextrema() != (255, 255):
                     remedy = "Flatten it onto the background you mean, or save it without alpha."
-                    raise DataError(expected(show(self.path), "image", "to be opaque", "transparent pixels", remedy))
+                    raise file_error(self.path, "image", "to be opaque", "transparent pixels", remedy)
                 return np.asarray(picture.convert(plain))
             return np.asarray(picture.convert(plain) if header.kind == "palette" else picture)
 
@@ -150,9 +148,7 @@ class PictureArray(FileArray):
                     f"{_orientation(picture)}, after the pixels",
                     "Turn the pixels themselves and clear the tag.",
                 )
-                raise DataError(
-                    expected(show(self.path), "EXIF orientation", "to stand before the pixels", found, remedy)
-                )
+                raise file_error(self.path, "EXIF orientation", "to stand before the pixels", found, remedy)
             return picture
 
     def _open(self) -> Any:

@@ -6,7 +6,6 @@ Each process is kept for the next file, has limits of memory and processor time,
 import atexit
 import os
 import pickle
-import select
 import signal
 import subprocess
 import sys
@@ -18,8 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, TypeVar, cast
 
+import psutil
+
 from segmeter.checks import expected
-from segmeter.data.files.sniff import damaged, show
+from segmeter.data.files.sniff import damaged, file_error
 from segmeter.errors import DataError
 from segmeter.parallel import in_forked_child
 from segmeter.threads import count_cores
@@ -32,7 +33,7 @@ _PIXELS_PER_SECOND = 1 << 23
 SPARE_BYTES = 1 << 30  # of memory for any file, besides its pixels
 _BYTES_PER_PIXEL = 24  # 8 of the widest dtype, in three copies
 _START = "import sys; sys.path[:] = sys.argv[1:]; from segmeter.data.files.reader_process import serve; serve()"
-_HAS_LIMITS = hasattr(signal, "SIGIO")  # all systems but Windows
+_HAS_LIMITS = hasattr(signal, "SIGPROF")  # all systems but Windows
 _ENDLESS = 1 << 62  # bytes
 _LAST_SECONDS = 5.0  # for a crashed process to end
 
@@ -95,7 +96,7 @@ class _Reader:
             [sys.executable, "-W", "ignore", "-c", _START, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,  # watched by `_end_with`; nothing is written to it
+            stderr=subprocess.DEVNULL,
             process_group=0,  # so that Ctrl-C reaches only its parent
         )
 
@@ -112,7 +113,7 @@ class _Reader:
             self.end()
             if self.process.returncode == -getattr(signal, "SIGPROF", 0):
                 rule, found = f"to be decoded within {seconds:.3g} s of processor time", "none that ends"
-                raise DataError(expected(show(path), "file", rule, found, "Copy it again.")) from error
+                raise file_error(path, "file", rule, found, "Copy it again.") from error
             code = self.process.returncode
             cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             raise _Crashed(f"its decoder ended by {cause}") from error
@@ -132,45 +133,27 @@ class _Reader:
 
     def forget(self) -> None:
         """Close the pipes to the process."""
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+        for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):  # unwritten bytes have no reader
                 cast(IO[bytes], pipe).close()
 
 
 def serve() -> None:
-    """Answer requests on standard input until it closes; runs in the reader process."""
-    requests, answers, parent = sys.stdin.buffer, os.fdopen(os.dup(1), "wb"), os.dup(2)
-    for stream in (1, 2):  # libraries print
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    if not _end_with(parent):
-        return
+    """Answer requests on standard input until it closes, as when the parent ends; runs in the reader process."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries print
+    if _HAS_LIMITS:
+        import resource
+
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(EOFError, BrokenPipeError):
         while True:
             place, work, arguments, seconds, most_bytes = pickle.load(requests)
             os.chdir(place)  # paths may be relative to the caller's folder
             pickle.dump(_limited(work, arguments, seconds, most_bytes), answers, protocol=5)
             answers.flush()
-
-
-def _end_with(parent: int) -> bool:
-    """Let the system end this process when its parent closes the other end of a pipe; False if it already has.
-
-    A library that hangs would not let Python notice. Windows has neither such signals nor the limits of `_limited`.
-    """
-    if not _HAS_LIMITS:
-        return True
-    import fcntl
-    import resource
-
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGIO, signal.SIGPROF})
-    for number in (signal.SIGIO, signal.SIGPROF):
-        signal.signal(number, signal.SIG_DFL)
-    fcntl.fcntl(parent, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(parent, fcntl.F_SETFL, os.O_ASYNC)
-    ended = select.poll()
-    ended.register(parent, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return not ended.poll(0)  # else the parent had ended before it was watched
 
 
 def _limited(work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, most_bytes: int) -> tuple[bool, Any]:
@@ -188,9 +171,9 @@ def _limits(seconds: float, most_bytes: int) -> Iterator[None]:
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with suppress(OSError):  # without /proc the current size is unknown, so there is no limit
-        most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + most_bytes
-        limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
+    most = psutil.Process().memory_info().vms + most_bytes
+    limits = [each for each in (most, *before) if 0 < each < _ENDLESS]  # infinity is below 0
+    with suppress(OSError, ValueError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (min(limits), before[1]))
     signal.setitimer(signal.ITIMER_PROF, seconds)  # after which the system ends this process
     try:

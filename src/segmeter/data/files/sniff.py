@@ -73,6 +73,11 @@ def show(path: Path) -> str:
     return text if text.isprintable() else ascii(text)
 
 
+def file_error(path: Path, what: str, rule: str, found: object, remedy: str = "") -> DataError:
+    """Build the refusal of a file, in the words of `segmeter.checks.expected`."""
+    return DataError(expected(show(path), what, rule, found, remedy))
+
+
 def known_place(path: str | Path) -> str:
     """Return the URL or absolute path of a place, so that records can find it again from anywhere."""
     text = origin(path)
@@ -153,10 +158,10 @@ def name_format(path: Path, head: bytes) -> str:
     found = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
     if found is None:
         what, remedy = _describe(head)
-        raise DataError(expected(show(path), "content", "to be PNG, JPEG, BMP, TIFF or NPY", what, remedy))
+        raise file_error(path, "content", "to be PNG, JPEG, BMP, TIFF or NPY", what, remedy)
     if path.suffix.lower() not in FORMATS[found].suffixes:
         rule, remedy = f"to fit the content, {found.upper()}", f"Rename the file to {FORMATS[found].suffixes[0]}."
-        raise DataError(expected(show(path), "suffix", rule, repr(path.suffix), remedy))
+        raise file_error(path, "suffix", rule, repr(path.suffix), remedy)
     return found
 
 
@@ -179,18 +184,17 @@ def open_regular(path: Path, *, may_be_empty: bool = False) -> Iterator[Buffered
             if not stat.S_ISREG(status.st_mode):
                 raise _irregular(path)
             if not status.st_size and not may_be_empty:
-                found = "an empty file (0 bytes)"
-                raise DataError(expected(show(path), "file", "to hold an image", found, "Copy it again."))
+                raise file_error(path, "file", "to hold an image", "an empty file (0 bytes)", "Copy it again.")
             yield file
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.EISDIR):  # a socket, or a folder
             raise _irregular(path) from error
-        raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
+        raise file_error(path, "file", "to be readable", error.strerror or error) from error
 
 
 def _irregular(path: Path) -> DataError:
     found, remedy = "a folder, FIFO, socket or device", "Put the file itself there."
-    return DataError(expected(show(path), "file", "to be a regular file", found, remedy))
+    return file_error(path, "file", "to be a regular file", found, remedy)
 
 
 @contextmanager
@@ -210,16 +214,14 @@ def unchanged(
     yield
     for path, was, now in zip(paths, before, look(states), strict=True):
         if was != now:
-            raise DataError(
-                expected(show(path), "file", "to stay as it is", "a change while it was read", "Run again.")
-            )
+            raise file_error(path, "file", "to stay as it is", "a change while it was read", "Run again.")
 
 
 def check_size(path: Path, found: int, most: int, remedy: str) -> None:
     """Refuse a file far larger than its pixels can need, before it is read."""
     allowed = most + SPARE_BYTES
     if found > allowed:
-        raise DataError(expected(show(path), "file", f"of at most {allowed} bytes", f"{found}", remedy))
+        raise file_error(path, "file", f"of at most {allowed} bytes", f"{found}", remedy)
 
 
 def _describe(head: bytes) -> tuple[str, str]:
@@ -249,10 +251,8 @@ def damaged(path: Path, error: Exception) -> DataError:
     """Build the refusal of a file that can't be decoded, or not in the available memory."""
     reason = " ".join(str(error).split())[:120] or type(error).__name__
     if isinstance(error, MemoryError):
-        return DataError(expected(show(path), "file", "to be decoded in the memory that is left", reason))
-    return DataError(
-        expected(show(path), "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
-    )
+        return file_error(path, "file", "to be decoded in the memory that is left", reason)
+    return file_error(path, "file", "to be complete", f"truncated or damaged data ({reason})", "Copy it again.")
 
 
 def check_json(path: Path, size: int) -> None:
@@ -260,4 +260,4 @@ def check_json(path: Path, size: int) -> None:
     free = free_bytes() if size > _SMALL else None
     if free is not None and size * _JSON_MEMORY > free:
         rule = f"of at most {free // _JSON_MEMORY} bytes of JSON, as fit into the memory"
-        raise DataError(expected(show(path), "file", rule, str(size), "Is it the right one? Split it."))
+        raise file_error(path, "file", rule, str(size), "Is it the right one? Split it.")

@@ -13,7 +13,6 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
 from segmeter.data.files.array import (
     ALL,
     DecodedArray,
@@ -25,9 +24,8 @@ from segmeter.data.files.array import (
     check_pixel_count,
 )
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.sniff import damage_named, show
+from segmeter.data.files.sniff import damage_named, file_error
 from segmeter.data.files.tiff_geometry import DEPTH_AXES, read_nodata, repeatable_geometry, tiff_geometry
-from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.threads import count_cores
 
@@ -47,7 +45,7 @@ def open_tiff_array(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     if opening.axes != "image":
         if len(tiff.series) != 1:
             found, remedy = f"{len(tiff.series)} pictures of different kinds", "Save each as its own file."
-            raise DataError(expected(show(path), "file", "to hold one picture or one stack", found, remedy))
+            raise file_error(path, "file", "to hold one picture or one stack", found, remedy)
         series = tiff.series[0]
         kept = [(axis, n) for axis, n in zip(series.axes, series.shape, strict=True) if n != 1 or axis in "YX"]
         axes = "".join(axis for axis, _ in kept)
@@ -63,7 +61,7 @@ def _open_stack(
     if axes[-2:] != "YX" or len(axes) != 3 or axes[0] not in DEPTH_AXES:
         found = f"axes {series.axes} of {' x '.join(map(str, series.shape))}"
         remedy = "Save one file per channel or time, and planes as Z."
-        raise DataError(expected(show(path), "mask", "to have one channel", found, remedy))
+        raise file_error(path, "mask", "to have one channel", found, remedy)
     header = array_header(path, "tiff", shape, np.dtype(series.dtype), opening)
     for page in series.pages:
         if page is None:
@@ -71,10 +69,10 @@ def _open_stack(
         page = page.aspage()
         if int(page.compression) in _LOSSY:
             remedy = "Its values are blurred. Save it without loss."
-            raise DataError(expected(show(path), "mask", "to be stored exactly", "a lossy TIFF file", remedy))
+            raise file_error(path, "mask", "to be stored exactly", "a lossy TIFF file", remedy)
         if int(page.tags.valueof(_ORIENTATION, 1)) != 1:
             found, remedy = page.tags.valueof(_ORIENTATION, 1), "Turn the pixels themselves and clear the tag."
-            raise DataError(expected(show(path), "EXIF orientation", "to be 1 (upright)", found, remedy))
+            raise file_error(path, "EXIF orientation", "to be 1 (upright)", found, remedy)
         _check_strips(page, file)
     planes = lambda: (np.asarray(page.asarray())[None] for page in series.pages)  # noqa: E731
     whole = lambda: np.asarray(series.asarray())  # noqa: E731
@@ -90,7 +88,7 @@ class TiffArray(FileArray):
         self.tiff, self._io = tiff, threading.Lock()
         page, levels = pick_page(path, tiff, opening.level)
         if page.imagedepth != 1:
-            raise DataError(expected(show(path), "file", "to hold one 2-D picture", f"{page.imagedepth} planes"))
+            raise file_error(path, "file", "to hold one 2-D picture", f"{page.imagedepth} planes")
         _check_strips(page, file)
         self.page = page
         self.header = Header(
@@ -112,7 +110,7 @@ class TiffArray(FileArray):
         if self._tall * self._wide > max(opening.max_pixels, height * width * (not opening.streams)):
             found = f"{self._tall} x {self._wide}"
             remedy = "Save it in tiles: it is read by rows, and a strip or tile is decoded at once."
-            raise DataError(expected(show(path), "tiles", f"of at most {opening.max_pixels} pixels", found, remedy))
+            raise file_error(path, "tiles", f"of at most {opening.max_pixels} pixels", found, remedy)
         self._apart = page.samplesperpixel > 1 and page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
         self._row, self._kept = -1, dict[int, NDArray[Any]]()
 
@@ -228,13 +226,13 @@ def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
     levels = tiff.series[0].levels
     if len(levels) == 1 or any(len(one.pages) != 1 for one in levels):
         remedy = "Save each page as its own file (channels belong into one page, as samples)."
-        raise DataError(expected(show(path), "file", "to hold one page", f"{len(tiff.pages)} pages", remedy))
+        raise file_error(path, "file", "to hold one page", f"{len(tiff.pages)} pages", remedy)
     if level >= len(levels):
         sizes = ", ".join(
             f"{number}: {one.keyframe.imagelength} x {one.keyframe.imagewidth}" for number, one in enumerate(levels)
         )
         remedy = f"Set data.level to 0 .. {len(levels) - 1} ({sizes})."
-        raise DataError(expected(show(path), "data.level", "to be a level of the pyramid", level, remedy))
+        raise file_error(path, "data.level", "to be a level of the pyramid", level, remedy)
     return levels[level].keyframe, len(levels)
 
 
@@ -256,7 +254,7 @@ def _kind(path: Path, page: Any, *, is_map: bool) -> Kind:
         return "gray"
     if page.dtype is None or name not in {"MINISBLACK", "RGB", "PALETTE", "YCBCR", "SEPARATED"}:
         rule = "to be MINISBLACK, RGB or PALETTE with whole samples"
-        raise DataError(expected(show(path), "photometric", rule, f"{name}, {page.dtype}", "Save it as PNG."))
+        raise file_error(path, "photometric", rule, f"{name}, {page.dtype}", "Save it as PNG.")
     if name == "SEPARATED":
         return "cmyk"
     if name == "PALETTE":

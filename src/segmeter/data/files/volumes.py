@@ -31,8 +31,7 @@ from segmeter.data.files.geometry import (
     write_spacing,
 )
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import show
-from segmeter.errors import DataError
+from segmeter.data.files.sniff import file_error, show
 
 _LONGEST_HEAD = 10_100  # bytes: NumPy accepts 10,000 behind the first few
 # CPython counts the depth of a literal that it parses per interpreter, not per thread: two at once disturb each other
@@ -52,7 +51,7 @@ class NpyArray(FileArray):
 
     def __init__(self, path: Path, file: IO[bytes], opening: Opening) -> None:
         super().__init__(path, file)
-        self._shape, self._order, self._dtype, self._start = _read_head(path, file)
+        self._shape, self._order, self._dtype, self._start = _read_head(file)
         self.header = array_header(path, "npy", self._shape, self._dtype, opening)
         found, size = file.seek(0, io.SEEK_END) - self._start, math.prod(self._shape) * self._dtype.itemsize
         if found != size:
@@ -85,29 +84,31 @@ def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     names = [name.removesuffix(".npy") for name in archive.namelist()]
     name = f"{pick_array(path, names, opening.key)}.npy"
     with archive.open(name) as member:
-        shape, _, dtype, _ = _read_head(path, member)
+        shape, order, dtype, start = _read_head(member)
 
     def decode() -> NDArray[Any]:
         with archive.open(name) as member:
-            shape, order, dtype, start = _read_head(path, member)
-        with archive.open(name) as member:
-            size = math.prod(shape) * dtype.itemsize
-            content = member.read(start + size + 1)  # reading to the end also makes zipfile verify its checksum
-        if len(content) != start + size:
-            found = "fewer" if len(content) < start + size else "more"
-            raise ValueError(f"{found} bytes than the {size} that the header asks for")
-        return np.frombuffer(content, dtype, offset=start).reshape(shape, order=order)
+            member.read(start)
+            content = _read_all(member, math.prod(shape) * dtype.itemsize)
+        return np.frombuffer(content, dtype).reshape(shape, order=order)
 
     return DecodedArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
 
 
-def _read_head(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:
+def _read_all(stream: IO[bytes], size: int) -> bytes:
+    """Read `size` bytes to the end, where gzip and ZIP verify their checksums; ValueError for another size."""
+    content = stream.read(size + 1)
+    if len(content) != size:
+        found = "fewer" if len(content) < size else "more"
+        raise ValueError(f"{found} bytes than the {size} that the header asks for")
+    return content
+
+
+def _read_head(file: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:
     """Return shape, order and dtype by the head of an NPY file, and where its values begin.
 
     Raises
     ------
-    DataError
-        The file holds records or Python objects.
     ValueError
         The head is damaged, or longer than NumPy accepts.
     """
@@ -116,11 +117,6 @@ def _read_head(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], Literal["C
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     with _PARSING:
         shape, by_column, dtype = read(head)
-    if dtype.names or dtype.hasobject:
-        found = "Python objects" if dtype.hasobject else str(dtype)
-        raise DataError(expected(show(path), "dtype", "to be numbers", found, "Save a plain numeric array."))
-    if min(shape, default=0) < 0:
-        raise ValueError(f"a head that says shape {shape}")
     return shape, "F" if by_column else "C", dtype, head.tell()
 
 
@@ -136,7 +132,8 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
     stored, pixdim = _nifti_header(path, stream)
     shape, dtype, size = _nifti_pixels(path, stored)
     offset = int(stored["vox_offset"])
-    scaled = stored.get_slope_inter() not in ((None, None), (1.0, 0.0))
+    slope, intercept = (given or usual for given, usual in zip(stored.get_slope_inter(), (1.0, 0.0), strict=True))
+    scaled = (slope, intercept) != (1.0, 0.0)
     header = array_header(path, "nifti", shape[::-1], np.dtype(np.float64) if scaled else dtype, opening)
     if os.fstat(file.fileno()).st_size > size + size // 100 + _PACKING:
         raise ValueError(f"more bytes than the {size} that the header asks for")
@@ -146,17 +143,11 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
         body = unpack_exactly(file.read(), size, is_gzip=True) if packed else None
         if body is None:
             stream.seek(0)
-            body = np.frombuffer(stream.read(size), np.uint8)
-            if len(body) != size or stream.read(1):  # the additional byte makes gzip verify its checksum
-                found = "fewer" if len(body) < size else "more"
-                raise ValueError(f"{found} bytes than the {size} that the header asks for")
+            body = np.frombuffer(_read_all(stream, size), np.uint8)
         return scaled_values(np.frombuffer(body, dtype, offset=offset)).reshape(shape, order="F").T
 
     def scaled_values(pixels: NDArray[Any]) -> NDArray[Any]:
-        slope, intercept = stored.get_slope_inter()
-        if (slope or 1.0, intercept or 0.0) == (1.0, 0.0):
-            return pixels
-        return pixels * np.float64(slope or 1.0) + np.float64(intercept or 0.0)
+        return pixels * np.float64(slope) + np.float64(intercept) if scaled else pixels
 
     def blocks() -> Iterator[NDArray[Any]]:
         file.seek(0)  # the hash was read meanwhile
@@ -182,7 +173,7 @@ def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]
     size = next((s for s in _HEADS for order in _ORDERS if s == int.from_bytes(read[:4], order)), 0)
     read += file.read(max(0, size - len(read)))
     if not size or len(read) < size:
-        raise DataError(expected(show(path), "content", "to be NIfTI in one file", "another header"))
+        raise file_error(path, "content", "to be NIfTI in one file", "another header")
     header_class = getattr(nibabel, _HEADS[size]).header_class
     header = header_class.from_fileobj(io.BytesIO(read[:size]), check=False)
     pixdim = np.array(header["pixdim"][1:4], np.float64)
@@ -211,12 +202,11 @@ def unpack_exactly(packed: bytes, size: int, *, is_gzip: bool) -> NDArray[np.uin
 def _nifti_pixels(path: Path, header: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Return the shape of the first three axes, the dtype and the size of the whole file, by its header."""
     if bytes(header["magic"])[:3] not in (b"n+1", b"n+2"):
-        raise DataError(expected(show(path), "NIfTI", "to hold header and pixels in one file", "a pair of files"))
+        raise file_error(path, "NIfTI", "to hold header and pixels in one file", "a pair of files")
     shape, dtype = tuple(map(int, header.get_data_shape())), np.dtype(header.get_data_dtype())
     offset = int(header["vox_offset"])
     if len(shape) < 2 or (min(shape) > 0 and math.prod(shape[3:]) != 1):
-        rule, remedy = "to have 2 or 3 axes", "Save one file per time or channel."
-        raise DataError(expected(show(path), "shape", rule, shape, remedy))
+        raise file_error(path, "shape", "to have 2 or 3 axes", shape, "Save one file per time or channel.")
     if not int(header["sizeof_hdr"]) <= offset <= _MOST_EXTENSIONS:
         raise ValueError(f"pixels start at byte {offset}")
     return shape[:3], dtype, offset + math.prod(shape) * dtype.itemsize

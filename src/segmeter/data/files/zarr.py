@@ -26,8 +26,7 @@ from segmeter.data.files.geometry import (
     write_spacing,
 )
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import check_size, show
-from segmeter.errors import DataError
+from segmeter.data.files.sniff import check_size, file_error, show
 from segmeter.files import sha256_file
 
 MARKS = ("zarr.json", ".zarray", ".zgroup")  # files that make a folder a Zarr array or group
@@ -69,7 +68,7 @@ class ZarrArray(FileArray):
         dtype, codecs = np.dtype(self._array.dtype), {name for name, _ in _codecs(self._array.metadata.to_dict())}
         if codecs - _CODECS:
             rule = f"to be packed by one of {', '.join(sorted(_CODECS))}"
-            raise DataError(expected(show(path), "codecs", rule, some(codecs - _CODECS), "Save it with one of these."))
+            raise file_error(path, "codecs", rule, some(codecs - _CODECS), "Save it with one of these.")
         if opening.axes == "image":
             self._axes = _plane_axes(path, names, shape)
             sizes = dict(zip(self._axes, shape[-len(self._axes) :], strict=True))
@@ -120,23 +119,23 @@ class ZarrArray(FileArray):
         return [_folder_of(self._array) / key for key in keys]
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
-        if not self._checked:
-            _check_chunks(self.path, self._array, self._opening)
-            self._checked = True
         step = (self._array.shards or self._array.chunks)[len(self._lead)]
         for start in range(0, self.header.shape[0], step):
-            yield np.asarray(self._array[(*self._lead, slice(start, start + step))])
+            yield self._read(slice(start, start + step))
 
     def _lines(self, start: int, stop: int, columns: slice) -> NDArray[Any]:
-        if not self._checked:
-            _check_chunks(self.path, self._array, self._opening)
-            self._checked = True
         where = {"y": slice(start, stop), "x": columns}
-        pixels = np.asarray(self._array[(*self._lead, *(where.get(axis, slice(None)) for axis in self._axes))])
+        pixels = self._read(*(where.get(axis, slice(None)) for axis in self._axes))
         if "c" not in self._axes:
             return pixels
         last = np.moveaxis(pixels, self._axes.index("c"), -1)
         return last[..., 0] if self.header.channels == 1 else last
+
+    def _read(self, *places: slice) -> NDArray[Any]:
+        if not self._checked:
+            _check_chunks(self.path, self._array, self._opening)
+            self._checked = True
+        return np.asarray(self._array[(*self._lead, *places)])
 
 
 def hash_folder(path: Path) -> str:
@@ -154,7 +153,7 @@ def _files_below(path: Path) -> Iterator[Path]:
         for name in sorted(files):
             file = Path(root, name)
             if not stat.S_ISREG(file.stat().st_mode):
-                raise DataError(expected(show(file), "file", "to be a regular file", "a FIFO, socket or device"))
+                raise file_error(file, "file", "to be a regular file", "a FIFO, socket or device")
             yield file
 
 
@@ -165,14 +164,12 @@ def _check_chunks(path: Path, array: Any, opening: Opening) -> None:
     """
     stored = array.shards or array.chunks
     if math.prod(stored) > opening.max_pixels:
-        found = " x ".join(map(str, stored))
-        raise DataError(expected(show(path), "chunks", f"at most {opening.max_pixels} pixels", found))
+        raise file_error(path, "chunks", f"at most {opening.max_pixels} pixels", " x ".join(map(str, stored)))
     count = math.prod(math.ceil(a / b) for a, b in zip(array.shape, array.chunks, strict=True))
     pixels = max(opening.max_pixels, math.prod(array.shape) if opening.streams else 0)
     if count > max(_FEW_CHUNKS, pixels // _MEAN_CHUNK):
         rule, found = f"to be at most {max(_FEW_CHUNKS, pixels // _MEAN_CHUNK)}", " x ".join(map(str, array.chunks))
-        remedy = "Save it again in larger chunks."
-        raise DataError(expected(show(path), "chunks", rule, f"{count} of {found} pixels", remedy))
+        raise file_error(path, "chunks", rule, f"{count} of {found} pixels", "Save it again in larger chunks.")
     files = list(_files_below(_folder_of(array)))
     most = _BYTES_PER_PIXEL * max(opening.max_pixels, math.prod(array.shape))
     check_size(path, sum(file.stat().st_size for file in files), most, "Its pixels need less: save it again.")
@@ -226,25 +223,23 @@ def _find_array(path: Path, here: Path, key: str | None, level: int) -> tuple[An
     zarr: Any = need("zarr", "zarr", "Zarr folders")
     for file in (each for mark in (*MARKS, ".zattrs") for place in ("", "*/") for each in here.glob(place + mark)):
         if file.stat().st_size > _MOST_METADATA:
-            rule = f"of at most {_MOST_METADATA} bytes"
-            raise DataError(expected(show(file), "metadata", rule, file.stat().st_size))
+            raise file_error(file, "metadata", f"of at most {_MOST_METADATA} bytes", file.stat().st_size)
     try:
         node: Any = zarr.open(str(here), mode="r", use_consolidated=False)
     except FileNotFoundError:
-        raise DataError(expected(show(path), "folder", "to hold a Zarr array", "a folder without one")) from None
+        raise file_error(path, "folder", "to hold a Zarr array", "a folder without one") from None
     notes: dict[str, Any] = {} if isinstance(node, zarr.Array) else node.attrs.asdict()
     scales = (notes.get("ome", notes).get("multiscales") or [{}])[0]  # versions 0.5 and 0.4
     levels = scales.get("datasets", [])
     if level and level >= len(levels):
-        rule = f"to be 0 .. {max(len(levels) - 1, 0)}"
-        raise DataError(expected(show(path), "data.level", rule, level))
+        raise file_error(path, "data.level", f"to be 0 .. {max(len(levels) - 1, 0)}", level)
     if isinstance(node, zarr.Array):
         return node, {}, 1
     if key in label_names(here):
         return _find_array(path, here / str(key), None, level)
     names = sorted(node.array_keys())
     if not names:
-        raise DataError(expected(show(path), "folder", "to hold a Zarr array", "a group without one"))
+        raise file_error(path, "folder", "to hold a Zarr array", "a group without one")
     name = pick_array(path, names, levels[level]["path"] if key is None and levels else key)
     found = [each for each in levels if each["path"] == name]
     steps = [step for each in (*found[:1], scales) for step in each.get("coordinateTransformations") or []]
@@ -260,7 +255,7 @@ def _plane_axes(path: Path, names: list[str], shape: tuple[int, ...]) -> str:
     if len(kept) == len(shape) and found and all(size == 1 for size in shape[: len(shape) - len(found)]):
         return found
     rule, given = "to be named (c, y, x), (y, x, c) or (y, x)", f"{names or 'no names'} of {shape}"
-    raise DataError(expected(show(path), "axes", rule, given, "Name them in OME multiscales or dimension_names."))
+    raise file_error(path, "axes", rule, given, "Name them in OME multiscales or dimension_names.")
 
 
 def _without_channels(
@@ -282,7 +277,7 @@ def _check_axes(path: Path, kept: list[str], shape: tuple[int, ...]) -> None:
     known = [name for name in kept if name in _SPACE]
     if known != sorted(known, key=_SPACE.index) or any(sizes[name] > 1 for name in kept if name in _NOT_SPACE):
         rule, remedy = "to be (depth, height, width), z before y before x", "Save one such array per channel or time."
-        raise DataError(expected(show(path), "axes", rule, ", ".join(kept), remedy))
+        raise file_error(path, "axes", rule, ", ".join(kept), remedy)
 
 
 def _axis_names(array: Any, attributes: dict[str, Any], scales: dict[str, Any]) -> list[str]:

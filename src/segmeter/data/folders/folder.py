@@ -31,6 +31,7 @@ from segmeter.data.folders.pairing import (
     url_of,
 )
 from segmeter.data.images import Orientation
+from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Pair
 from segmeter.data.verification.verify import header_problems, verify
@@ -78,19 +79,24 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
 
 def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
     kind = Dataset if config.planes is None else partial(VolumeSet, planes=config.planes, context=config.context)
-    return kind(
+    reading = Reading(
         spec=config.spec(),
+        label_map=config.labels_of(),
+        max_pixels=config.max_pixels,
+        key=config.key,
+        instances=config.instances,
+        divisor=config.instance_divisor,
+        flat=True,
+        overlap=config.overlap,
+        level=config.level,
+        located=False,
+    )
+    return kind(
+        reading=reading,
         in_channels=config.in_channels,
         split=split,
         pairs=pairs,
-        label_map=config.labels_of(),
-        max_pixels=config.max_pixels,
         orientation=config.orientation,
-        level=config.level,
-        instances=config.instances,
-        divisor=config.instance_divisor,
-        key=config.key,
-        overlap=config.overlap,
         dealt=describe_dealing(config),
         timeout_s=config.timeout_s,
     )
@@ -197,13 +203,11 @@ def open_images(
     ]
     kind = Dataset if planes is None else partial(VolumeSet, planes=planes, context=context)
     dataset = kind(
-        spec=spec,
+        reading=Reading(spec=spec, max_pixels=max_pixels, flat=True, level=level, located=False),
         in_channels=in_channels,
         split="all",
         pairs=ordered(pairs),
-        max_pixels=max_pixels,
         orientation=orientation,
-        level=level,
         streams=True,
         timeout_s=timeout_s,
     )

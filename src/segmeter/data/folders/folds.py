@@ -15,7 +15,7 @@ from typing import Any
 
 from segmeter.checks import expected, some
 from segmeter.data.config import DATA
-from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, show, stem_of
+from segmeter.data.files.sniff import SUFFIXES, VOLUME_SUFFIXES, file_error, show, stem_of
 from segmeter.errors import ConfigError, DataError
 from segmeter.schema import as_plain, defaults
 
@@ -58,17 +58,17 @@ def read_list(path: Path, *, remedy: str = "") -> list[str]:
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise DataError(expected(show(path), "list", "to be UTF-8 text", f"other bytes at {error.start}")) from error
+        raise file_error(path, "list", "to be UTF-8 text", f"other bytes at {error.start}") from error
     names = [_without_suffix(line.strip()) for line in lines if line.strip()]
     outside = [name for name in names if "/" in name or "\\" in name or name in (".", "..")]
     if outside:
         remedy = "Write file names only; folders are set by data.images and data.masks."
-        raise DataError(expected(show(path), "list", "to hold names without a folder", some(outside), remedy))
+        raise file_error(path, "list", "to hold names without a folder", some(outside), remedy)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise DataError(expected(show(path), "list", "to name each case once", f"repeated names ({some(twice)})"))
+        raise file_error(path, "list", "to name each case once", f"repeated names ({some(twice)})")
     if not names:
-        raise DataError(expected(show(path), "list", "to name at least one case", "no names", _EMPTY))
+        raise file_error(path, "list", "to name at least one case", "no names", _EMPTY)
     return names
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, some
+from segmeter.checks import some
 from segmeter.data.files.reader_process import need, read_apart
-from segmeter.data.files.sniff import damaged, show, stem_of
+from segmeter.data.files.sniff import damaged, file_error, stem_of
 from segmeter.data.images import read_image
 from segmeter.data.masks.drawn import (
     Drawn,
     check_corners,
     check_object_classes,
     draw_objects,
-    draw_plane,
     find_labels,
     refuse_first_class,
 )
 from segmeter.data.masks.options import Reading
-from segmeter.errors import DataError
 
 _MOST_SHIFT = 60  # bits before the last digit of a number
 
@@ -35,7 +33,7 @@ Entries = list[Mapping[str, Any]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CocoFile:
-    """A parsed COCO file, an `AnnotationFile` whose classes are the categories' names or, in a label map, their ids.
+    """A parsed COCO file, whose classes are the categories' names or, in a label map, their ids.
 
     `images` go by name without suffix, `annotations` by the image's id, `categories` are names by id, and `stuff` holds
     the ids of categories without objects.
@@ -78,8 +76,6 @@ class CocoFile:
             Drawn(mask=mask, label=labels.get(each["category_id"], 0), crowd=bool(each.get("iscrowd")))
             for mask, each in zip(masks, annotations, strict=True)
         )
-        if spec.is_multilabel:
-            return draw_plane(objects, shape, spec.names.index(path.parent.name))
         return draw_objects(path, objects, shape, reading)
 
     def _labels(self, path: Path, annotations: Entries, reading: Reading) -> dict[int, int]:
@@ -97,7 +93,7 @@ class CocoFile:
         if label_map:
             foreign = [str(each) for each in ids if str(each) not in label_map]
             if foreign:
-                raise DataError(expected(show(path), "categories", "to be in data.label_map", some(foreign)))
+                raise file_error(path, "categories", "to be in data.label_map", some(foreign))
             return {each: label_map[str(each)] for each in ids}
         named = find_labels(path, [self.categories[each] for each in ids], spec)
         if 0 in named.values() and not panoptic and not spec.is_multilabel:
@@ -124,13 +120,22 @@ class CocoFile:
             rule = "to have colours of its segments only"
             what = f"ids {some(map(str, foreign))}" if foreign else "uncovered pixels"
             remedy = "" if foreign else "Set data.ignore_index=255, which they then have."
-            raise DataError(expected(show(path), "picture", rule, what, remedy))
+            raise file_error(path, "picture", rule, what, remedy)
         values = {0: 0 if void is None else void}
         for number, (segment, each) in enumerate(segments.items(), 1):
             value = labels.get(int(each["category_id"]), number + (void is not None and number >= void))
             values[segment] = void if numbered and each.get("iscrowd") and void is not None else value
         drawn = np.array([values[each] for each in found.tolist()], np.int64)[places].reshape(shape)
         return drawn if numbered else drawn.astype(np.uint16)
+
+
+def check_names(path: Path, names: Iterable[str]) -> None:
+    """Refuse an annotation file without images, or with two of one name."""
+    counts = Counter(names)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice or not counts:
+        rule = "to hold images, each with a file name of its own"
+        raise file_error(path, "images", rule, some(twice) if twice else "none")
 
 
 def open_coco(path: Path, content: Mapping[str, Any]) -> CocoFile:
@@ -141,26 +146,22 @@ def open_coco(path: Path, content: Mapping[str, Any]) -> CocoFile:
     DataError
         It holds no images or two of the same name or id, or an annotation belongs to no image.
     """
-    images, annotations = defaultdict[str, list[Any]](list), defaultdict[Any, list[Any]](list)
-    for image in content["images"]:
-        images[stem_of(Path(image["file_name"]).name)].append(image)
+    named = [(stem_of(Path(image["file_name"]).name), image) for image in content["images"]]
+    check_names(path, (name for name, _ in named))
+    annotations = defaultdict[Any, list[Any]](list)
     for each in content["annotations"]:
         annotations[each["image_id"]].append(each)
     ids = Counter(image["id"] for image in content["images"])
-    same_name = [name for name, found in images.items() if len(found) > 1]
     same_id = [repr(each) for each, count in ids.items() if count > 1]
     foreign = [repr(each) for each in annotations if each not in ids]
-    if same_name or not images:
-        rule = "to hold images, each with a file name of its own"
-        raise DataError(expected(show(path), "images", rule, some(same_name) if same_name else "none"))
     if same_id:
-        raise DataError(expected(show(path), "images", "to have an id of its own each", some(same_id)))
+        raise file_error(path, "images", "to have an id of its own each", some(same_id))
     if foreign:
         rule, remedy = "to be the id of an image of the file", "Correct it; 1 and '1' are two ids."
-        raise DataError(expected(show(path), "image_id", rule, some(foreign), remedy))
+        raise file_error(path, "image_id", rule, some(foreign), remedy)
     return CocoFile(
         path=path,
-        images={name: found[0] for name, found in images.items()},
+        images=dict(named),
         annotations=dict(annotations),
         categories={int(each["id"]): str(each["name"]) for each in content["categories"]},
         stuff=frozenset(int(each["id"]) for each in content["categories"] if not each.get("isthing", 1)),

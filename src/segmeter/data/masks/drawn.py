@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, nearest, some
+from segmeter.checks import nearest, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.sniff import show
+from segmeter.data.files.sniff import file_error
 from segmeter.data.masks.options import Reading
-from segmeter.errors import DataError
 
 _SPARE_LENGTH = 10_000  # pixels of outline that are always accepted, however small the image
 
@@ -40,12 +39,12 @@ class Drawn:
 
 
 def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], reading: Reading) -> NDArray[Any]:
-    """Draw the objects of one image onto one map.
+    """Draw the objects of one image onto one map; for a multilabel task, onto the plane of the class in `path`.
 
     Parameters
     ----------
     path
-        Only used in messages.
+        For messages; the folder's name is that of a multilabel task's class.
     objects
         Taken one at a time; only the part of a mask inside the object's bounding box is kept.
     shape
@@ -56,13 +55,18 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
 
     Returns
     -------
-    (H, W), uint16 for labels and int64 for object numbers.
+    (H, W), uint16 for labels, int64 for object numbers, and uint8 of 0 and 1 for a plane.
 
     Raises
     ------
     DataError
         Objects overlap, or there is a crowd but no ``ignore_index``.
     """
+    if reading.spec.is_multilabel:
+        plane, label = np.zeros(shape, np.uint8), reading.spec.names.index(path.parent.name)
+        for each in objects:
+            plane[each.mask & (each.label == label)] = 1
+        return plane
     numbered, ignored = bool(reading.instances), reading.spec.ignore_index
     drawn, owner = np.zeros(shape, np.int64), np.full(shape, -1, np.int32)  # the layer that each pixel was drawn in
     chosen = [_crop(each) for each in objects]
@@ -74,7 +78,7 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
         if numbered and each.crowd:
             if ignored is None:
                 rule, remedy = "to be ignored, as nobody counted its objects", "Set data.ignore_index=255."
-                raise DataError(expected(show(path), "a crowd", rule, "no ignored value", remedy))
+                raise file_error(path, "a crowd", rule, "no ignored value", remedy)
             value = ignored
         else:
             number += 1
@@ -86,16 +90,8 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
     if clashes and not smaller_on_top:
         rule, found = "not to overlap", f"{clashes} pixels that two of them cover"
         remedy = "data.overlap=smaller_on_top gives them to the smaller one; a multilabel task keeps both classes."
-        raise DataError(expected(show(path), "objects", rule, found, remedy))
+        raise file_error(path, "objects", rule, found, remedy)
     return drawn if numbered else drawn.astype(np.uint16)
-
-
-def draw_plane(objects: Iterable[Drawn], shape: tuple[int, int], label: int) -> NDArray[np.uint8]:
-    """Draw the plane of one class for a multilabel task: 1 inside any object of that class."""
-    plane = np.zeros(shape, np.uint8)
-    for each in objects:
-        plane[each.mask & (each.label == label)] = 1
-    return plane
 
 
 def _crop(one: Drawn) -> tuple[Drawn, tuple[slice, slice]]:
@@ -113,7 +109,7 @@ def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, 
     foreign = [name for name in wanted if name not in spec.names]
     if foreign:
         rule = f"to be of {', '.join(spec.names)}"
-        raise DataError(expected(show(path), "classes", rule, some(foreign), nearest(foreign[0], spec.names)))
+        raise file_error(path, "classes", rule, some(foreign), nearest(foreign[0], spec.names))
     return {name: spec.names.index(name) for name in wanted}
 
 
@@ -138,7 +134,7 @@ def find_object_labels(path: Path, names: Iterable[str], reading: Reading) -> di
 def refuse_first_class(path: Path, spec: ClassSpec) -> None:
     """Refuse objects of class 0, which is the class of pixels that no object covers."""
     rule, remedy = "to be the background, because pixels without an object get it", "Name a background first."
-    raise DataError(expected(show(path), "the first class", rule, f"objects of {spec.names[0]!r}", remedy))
+    raise file_error(path, "the first class", rule, f"objects of {spec.names[0]!r}", remedy)
 
 
 def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec) -> None:
@@ -146,7 +142,7 @@ def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec)
     others = [name for name, label in labels.items() if label != 1]
     if others:
         remedy = "Keep the others in another file."
-        raise DataError(expected(show(path), "class of the objects", f"to be {spec.names[1]}", some(others), remedy))
+        raise file_error(path, "class of the objects", f"to be {spec.names[1]}", some(others), remedy)
 
 
 def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, int]) -> None:
@@ -156,18 +152,17 @@ def check_corners(path: Path, corners: NDArray[np.float64], shape: tuple[int, in
     in proportion to the length, so twice that length, corners included, is the limit.
     """
     if not np.isfinite(corners).all():
-        raise DataError(expected(show(path), "corners", "to be finite numbers", "one that is not", "Correct the file."))
+        raise file_error(path, "corners", "to be finite numbers", "one that is not", "Correct the file.")
     outside = ((corners < -1) | (corners > np.array(shape[::-1]) + 1)).any(axis=1)
     if outside.any():
         x, y = corners[outside][0]
         rule = f"to lie on the image of {shape[0]} x {shape[1]} pixels"
-        remedy = "Export the polygons in pixels of this image."
-        raise DataError(expected(show(path), "corners", rule, f"x={x:g}, y={y:g}", remedy))
+        raise file_error(path, "corners", rule, f"x={x:g}, y={y:g}", "Export the polygons in pixels of this image.")
     most = _SPARE_LENGTH + 4 * shape[0] * shape[1]
     length = len(corners) + float(np.abs(np.diff(corners, axis=0)).max(axis=1).sum())
     if length > most:
         rule, remedy = f"of at most {most} corners and pixels together", "Simplify it, or save run lengths or a map."
-        raise DataError(expected(show(path), "outline", rule, f"{length:.0f}", remedy))
+        raise file_error(path, "outline", rule, f"{length:.0f}", remedy)
 
 
 def fill_polygon(path: Path, corners: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[np.bool_]:

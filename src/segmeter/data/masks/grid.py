@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
 from segmeter.data.files.geometry import Geometry, describe, geometry_problem, share_world
-from segmeter.data.files.sniff import show
-from segmeter.errors import DataError
+from segmeter.data.files.sniff import file_error, show
 
 NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
 _DIGITS = 6  # of an index; positions that differ by less are equal
@@ -59,7 +57,7 @@ def onto_grid(
     found, inside = _nearest(values, matrix, offset, shape)
     if beside or not inside:
         both = f"{describe(wanted, shape)} and {describe(geometry, values.shape)}"
-        raise DataError(expected(show(path), "grid", f"to overlap that of its reference {show(reference)}", both))
+        raise file_error(path, "grid", f"to overlap that of its reference {show(reference)}", both)
     return found, wanted.having(note="; ".join(filter(None, [wanted.note, NOTE])))
 
 

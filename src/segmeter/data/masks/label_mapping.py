@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from segmeter.checks import expected, shorten
+from segmeter.checks import shorten
 from segmeter.classes import CORE, ClassSpec
-from segmeter.data.files.sniff import show
-from segmeter.errors import DataError
+from segmeter.data.files.sniff import file_error
 
 _MANY_PARTS = 4
 _BLURRED = 8  # so many different wrong values suggest anti-aliasing
@@ -37,7 +36,7 @@ def check_nodata(
     if isinstance(nodata, str):
         if not label_map:
             rule, remedy = "to be a number", "Write one, clear the tag, or say what each value is: data.label_map."
-            raise DataError(expected(show(path), "nodata (GDAL_NODATA)", rule, repr(nodata), remedy))
+            raise file_error(path, "nodata (GDAL_NODATA)", rule, repr(nodata), remedy)
         return
     counted = not spec.is_ignored(nodata) if label_map is None else not label_map and 0 <= nodata < spec.num_values
     pixels = int(np.count_nonzero(values == nodata)) if counted else 0
@@ -48,7 +47,7 @@ def check_nodata(
     else:
         meaning = f"{{{nodata:g}: 255, ...}} with data.ignore_index=255, or {{{nodata:g}: 0, ...}}"
         rule, remedy = "to be no class", f"Say what they are: data.label_map={meaning}."
-    raise DataError(expected(show(path), "nodata", f"{rule}, as {pixels} pixels have it", f"{nodata:g}", remedy))
+    raise file_error(path, "nodata", f"{rule}, as {pixels} pixels have it", f"{nodata:g}", remedy)
 
 
 def split_objects(
@@ -78,10 +77,10 @@ def split_objects(
     """
     check_nodata(path, nodata, numbers, spec=spec, label_map=None)
     if numbers.dtype.kind == "i" and numbers.min(initial=0) < 0:
-        raise DataError(expected(show(path), "mask", "to hold numbers of objects >= 0", int(numbers.min())))
+        raise file_error(path, "mask", "to hold numbers of objects >= 0", int(numbers.min()))
     if numbers.dtype == np.uint64 and numbers.max(initial=0) > np.iinfo(np.int64).max:
         rule, remedy = "to hold numbers of objects below 2^63", "Number them from 1."
-        raise DataError(expected(show(path), "mask", rule, int(numbers.max()), remedy))
+        raise file_error(path, "mask", rule, int(numbers.max()), remedy)
     ignored = spec.is_ignored(numbers)
     return spec.ignoring(numbers != 0, ignored), np.where(ignored, numbers.dtype.type(0), numbers)
 
@@ -162,7 +161,7 @@ def find_labels(path: Path, numbers: np.ndarray, others: np.ndarray, side: str =
         return f"{side} have one number where the other side has objects; {advice}" if objects >= _MANY_PARTS else ""
     found = f"one number, {most}, in {parts} separate parts, where the other side has {objects} objects"
     remedy = f"If it is a label, set data.instances={key}, or in Python number its connected parts first."
-    raise DataError(expected(show(path), "mask", "to hold numbers of objects", found, remedy))
+    raise file_error(path, "mask", "to hold numbers of objects", found, remedy)
 
 
 def split_codes(
@@ -254,7 +253,7 @@ def to_labels(
         listed = f"what data.label_map names: {shorten(list(label_map), separator='; ')}" if label_map else ""
         rule = f"to hold only {listed or f'0 to {spec.num_values - 1}{ignored}'}"
         remedy = _remedy(found, counts, len(unknown), spec, label_map)
-        raise DataError(expected(show(path), "mask", rule, shorten(unknown, rest="more values"), remedy))
+        raise file_error(path, "mask", rule, shorten(unknown, rest="more values"), remedy)
     if places is not None:
         return np.asarray(np.asarray(table, spec.label_dtype)[places].reshape(codes.shape))
     lookup = np.zeros(len(counted), spec.label_dtype)

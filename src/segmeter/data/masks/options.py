@@ -1,17 +1,17 @@
 """Defines how the masks of a run are read: the meaning of their values, and what is refused."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from segmeter.checks import expected, some
+from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import Instances
-from segmeter.data.files.sniff import show
+from segmeter.data.files.array import MAX_PIXELS
+from segmeter.data.files.sniff import file_error
 from segmeter.data.files.zarr import label_names
 from segmeter.data.labels_config import LabelsConfig
-from segmeter.errors import DataError
 
 Overlap = Literal["error", "smaller_on_top"]
 
@@ -52,8 +52,8 @@ class Reading:
     """
 
     spec: ClassSpec
-    label_map: Mapping[str, int]
-    max_pixels: int
+    label_map: Mapping[str, int] = field(default_factory=dict)
+    max_pixels: int = MAX_PIXELS
     key: str | None = None
     instances: Instances = False
     divisor: int | None = None
@@ -92,5 +92,5 @@ class Reading:
         names = label_names(path) if self.key is None and is_folder else []
         if names:
             rule, remedy = "to be a label map", f"Name one: data.key={names[0]}."
-            raise DataError(expected(show(path), "OME-Zarr", rule, f"a picture with {some(names)}", remedy))
+            raise file_error(path, "OME-Zarr", rule, f"a picture with {some(names)}", remedy)
         return {"key": self.key, "level": self.level, "max_pixels": self.max_pixels, "axes": "map"}

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
-from segmeter.data.files.sniff import check_json, damage_named, open_regular, show, stored_size
+from segmeter.data.files.sniff import check_json, damage_named, file_error, open_regular, stored_size
 from segmeter.data.masks.drawn import (
     Drawn,
     check_object_classes,
@@ -21,7 +20,6 @@ from segmeter.data.masks.drawn import (
     find_labels,
 )
 from segmeter.data.masks.options import Reading
-from segmeter.errors import DataError
 
 _KINDS = ("Polygon", "MultiPolygon")
 
@@ -50,7 +48,7 @@ def read_outlines(path: Path, form: str, reading: Reading, *, shape: tuple[int, 
     if shape is None or len(shape) != 2 or reading.spec.is_multilabel:
         rule = "to be scored against a map (height, width) of classes, whose size it takes"
         found = "multilabel" if reading.spec.is_multilabel else "no such map" if shape is None else f"shape {shape}"
-        raise DataError(expected(show(path), _NAMES[form], rule, found))
+        raise file_error(path, _NAMES[form], rule, found)
     with open_regular(path, may_be_empty=form == "yolo") as file:  # which has no objects then
         check_json(path, stored_size(path))
         content = file.read()
@@ -65,7 +63,7 @@ def _read_geojson(path: Path, content: bytes, reading: Reading, shape: tuple[int
     names = [_class_of(feature) for feature in features]
     if not reading.instances and None in names:
         rule, remedy = "to have a class", "Classify it in QuPath, or score objects: data.instances."
-        raise DataError(expected(show(path), "every feature", rule, f"{names.count(None)} without", remedy))
+        raise file_error(path, "every feature", rule, f"{names.count(None)} without", remedy)
     labels = find_labels(path, [name for name in names if name is not None], reading.spec)
     if reading.instances:
         check_object_classes(path, labels, reading.spec)
@@ -83,8 +81,7 @@ def _class_of(feature: dict[str, Any]) -> str | None:
 
 def _fill_feature(path: Path, geometry: dict[str, Any], shape: tuple[int, int]) -> NDArray[np.bool_]:
     if geometry["type"] not in _KINDS:
-        remedy = "Convert it to a polygon."
-        raise DataError(expected(show(path), "every shape", "to be a polygon", geometry["type"], remedy))
+        raise file_error(path, "every shape", "to be a polygon", geometry["type"], "Convert it to a polygon.")
     parts = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
     if not all(parts) or not parts:
         raise ValueError("a shape without rings")
@@ -112,20 +109,20 @@ def _read_yolo(path: Path, content: bytes, reading: Reading, shape: tuple[int, i
             f"to be of {', '.join(known)}",
             "Class id 0 is the second class; 'data.label_map={0: 2}' changes it.",
         )
-        raise DataError(expected(show(path), "class ids", rule, ", ".join(foreign)[:60], remedy))
+        raise file_error(path, "class ids", rule, ", ".join(foreign)[:60], remedy)
     if reading.instances:
         check_object_classes(path, {each: known[each] for each in ids}, reading.spec)
     scored = sum(len(row) % 2 == 0 for row in rows)
     if scored not in (0, len(rows)):  # else a line that was cut off would be a smaller polygon
         rule, found = "to have a confidence, or none", f"an odd last number in {scored} of {len(rows)}"
-        raise DataError(expected(show(path), "every line", rule, found, "Copy the file again."))
+        raise file_error(path, "every line", rule, found, "Copy the file again.")
     if scored and not content.endswith(b"\n"):
         rule, remedy = "to end with a line break after a confidence", "It may be cut off: copy the file again."
-        raise DataError(expected(show(path), "the last line", rule, f"{len(content)} bytes without one", remedy))
+        raise file_error(path, "the last line", rule, f"{len(content)} bytes without one", remedy)
     corners = [np.array(row[1 : len(row) - bool(scored)], np.float64).reshape(-1, 2) for row in rows]
     if any(len(each) == 2 for each in corners):
         remedy = "Export segmentation labels: class x y x y x y ..."
-        raise DataError(expected(show(path), "every line", "to be a polygon", "a box of four numbers", remedy))
+        raise file_error(path, "every line", "to be a polygon", "a box of four numbers", remedy)
     return (
         Drawn(mask=fill_polygon(path, each * shape[::-1], shape), label=known[row[0]])
         for each, row in zip(corners, rows, strict=True)

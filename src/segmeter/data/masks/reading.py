@@ -14,7 +14,7 @@ from segmeter.data.files.array import ArrayRows, Header, LazyArray, Lines
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
-from segmeter.data.files.sniff import show, volume_format
+from segmeter.data.files.sniff import file_error, show, volume_format
 from segmeter.data.images import kind_of
 from segmeter.data.masks.annotations import annotations_of, hash_annotated, read_annotated
 from segmeter.data.masks.label_mapping import check_nodata, split_codes, split_objects, to_labels
@@ -139,7 +139,7 @@ def check_one_plane(path: Path, shape: tuple[int, ...]) -> None:
     """Refuse a volume of more than one plane where a picture is wanted."""
     if len(shape) > 2 and shape[0] > 1:
         remedy = "For volumes, set data.planes=auto."
-        raise DataError(expected(show(path), "mask", "to hold one plane", " x ".join(map(str, shape)), remedy))
+        raise file_error(path, "mask", "to hold one plane", " x ".join(map(str, shape)), remedy)
 
 
 @contextmanager
@@ -218,8 +218,7 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
     if not good.all():
         wrong = values[~good]
         found = f"{wrong.size} that are not, such as {wrong[0]!s}"
-        remedy = "Decide on labels first: save them as integers."
-        raise DataError(expected(show(path), "mask", "to hold whole numbers", found, remedy))
+        raise file_error(path, "mask", "to hold whole numbers", found, "Decide on labels first: save them as integers.")
     return values.astype(np.int64)
 
 

@@ -57,14 +57,14 @@ def _header_problems(dataset: Dataset, index: int) -> list[str]:
     image = _attempt(problems, partial(dataset.header_of, index))
     if image is not None:
         given: dict[str, Any] = {"channels": dataset.in_channels, "orientation": dataset.orientation}
-        _attempt(problems, partial(check_image_header, pair.image, image, **given, level=dataset.level))
+        _attempt(problems, partial(check_image_header, pair.image, image, **given, level=dataset.reading.level))
     for number, path in enumerate(pair.masks, 1):
         if not has_pixels(path):  # drawn objects take the image's size
             continue
         mask = _attempt(problems, partial(dataset.header_of, index, number))
         if mask is None:
             continue
-        _attempt(problems, partial(check_mask_header, path, mask, label_map=dataset.label_map))
+        _attempt(problems, partial(check_mask_header, path, mask, label_map=dataset.reading.label_map))
         _attempt(problems, partial(check_one_plane, path, mask.shape[: 2 + len(mask.lead)]))
         if image is not None:
             size = turned_size(image, dataset.orientation)
@@ -148,12 +148,12 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
 
 def _settings(dataset: Dataset) -> list[Any]:
     """Everything that decides what is found in a file; the images' folder keeps data sets apart."""
-    spec = dataset.spec
+    spec, masks = dataset.spec, dataset.reading
     folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
-    reading = [dataset.in_channels, sorted(dataset.label_map.items()), dataset.max_pixels, dataset.orientation]
-    reading += [dataset.level, dataset.streams, dataset.key, dataset.overlap]
+    reading = [dataset.in_channels, sorted(masks.label_map.items()), masks.max_pixels, dataset.orientation]
+    reading += [masks.level, dataset.streams, masks.key, masks.overlap]
     tools = [__version__, np.__version__, PIL.__version__, tifffile.__version__]
-    meaning = [spec.task, *spec.counting.values(), dataset.instances, dataset.divisor]
+    meaning = [spec.task, *spec.counting.values(), masks.instances, masks.divisor]
     planes = dataset.planes if isinstance(dataset, VolumeSet) else None
     return [_FINDINGS, tools, folders, reading, meaning, planes]
 

@@ -42,7 +42,6 @@ class PlanKeys(Config, title="config"):
         return self.runs if isinstance(self.runs, tuple) else (self.runs,)
 
     @rule("metrics")
-    @classmethod
     def _one_pilot(cls, metrics: MetricsConfig, given: Given) -> None:
         if (given.runs == ()) == (given.sd is None):
             raise RuleError(
@@ -53,7 +52,6 @@ class PlanKeys(Config, title="config"):
             raise RuleError("to be [BASE,NEW] for detect", remedy, key="runs")
 
     @rule("metrics")
-    @classmethod
     def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
         if given.width is None and given.detect is None:
             raise RuleError("to be given, or else detect", "Write width=0.05 or detect=0.01.", key="width")
@@ -80,7 +78,6 @@ class TuneKeys(Config, title="config"):
     """The metrics, and how cases are resampled."""
 
     @rule("metrics")
-    @classmethod
     def _resampled(cls, metrics: MetricsConfig, given: Given) -> None:
         if metrics.bootstrap < 1000:
             raise RuleError("to be 1000 or more", "Fewer make intervals too narrow.", key="metrics.bootstrap")
@@ -104,7 +101,6 @@ class AgreeKeys(Config, title="config"):
     "itk"). [] writes none."""
 
     @rule("consensus")
-    @classmethod
     def _each_once(cls, consensus: tuple[str, ...], given: Given) -> None:
         if len(set(consensus)) < len(consensus):
             raise RuleError("to name each kind once")
@@ -145,7 +141,6 @@ class SuspectsKeys(Config, title="config"):
     without a reference by how much their labels would tell."""
 
     @rule("runs")
-    @classmethod
     def _at_least_one(cls, runs: tuple[Path, ...], given: Given) -> None:
         if not runs:
             raise RuleError("to name a run or more")

@@ -127,7 +127,7 @@ def read_held_out(run: HeldOut, index: int) -> tuple[Sample, NDArray[Any], NDArr
     """Read a case: its sample, its reference, and its probabilities (C, H, W); DataError if their sizes differ."""
     sample = read_case(run.dataset, index)
     path = run.probs[sample.case_id]
-    most = run.dataset.max_pixels * run.dataset.spec.num_classes
+    most = run.dataset.reading.max_pixels * run.dataset.spec.num_classes
     probs = read_probs(path, max_pixels=most)
     wanted = (run.dataset.spec.num_channels, *sample.image.shape[:2])
     if probs.shape != wanted:

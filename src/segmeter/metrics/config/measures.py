@@ -38,7 +38,6 @@ class MeasureConfig(Config, title="metrics.measures"):
     task."""
 
     @rule("classes")
-    @classmethod
     def _distinct(cls, classes: tuple[str, ...] | None, given: Given) -> None:
         if classes and len(set(classes)) < len(classes):
             raise RuleError("to be null or distinct names")
@@ -69,7 +68,6 @@ class SurfaceConfig(MeasureConfig):
         return str(penalty) if isinstance(penalty, float) and (math.isnan(penalty) or penalty == math.inf) else penalty
 
     @rule("tolerances")
-    @classmethod
     def _named_apart(cls, tolerances: tuple[float, ...], given: Given) -> None:
         if len({f"{tolerance:g}" for tolerance in tolerances}) < max(1, len(tolerances)):
             raise RuleError("to be distinct numbers >= 0")
@@ -155,7 +153,6 @@ class AveragePrecisionConfig(ObjectsConfig):
     """Two objects match if their IoU is above the threshold; ascending."""
 
     @rule("thresholds")
-    @classmethod
     def _ascending(cls, thresholds: tuple[float, ...], given: Given) -> None:
         if not thresholds or any(one >= other for one, other in pairwise(thresholds)):
             raise RuleError("to ascend from 0.5 or above to below 1")
@@ -223,7 +220,6 @@ class LesionsConfig(MeasureConfig):
     """PI-CAI: the lowest IoU with which a candidate finds a lesion."""
 
     @rule("conventions")
-    @classmethod
     def _each(cls, conventions: tuple[str, ...], given: Given) -> None:
         if len(set(conventions)) < len(conventions):
             raise RuleError("to name each once")
@@ -250,7 +246,6 @@ class SizesConfig(MatchedConfig):
     small from large. The default is COCO's."""
 
     @rule("limits")
-    @classmethod
     def _rising(cls, limits: tuple[int, ...], given: Given) -> None:
         if len(limits) not in (1, 2) or any(one >= other for one, other in pairwise(limits)):
             raise RuleError("to be 1 or 2 rising numbers")

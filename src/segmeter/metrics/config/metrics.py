@@ -62,26 +62,22 @@ class MetricsConfig(Config, title="metrics"):
     """Whether to measure probabilities too: calibration and every threshold. They are copied to the host for that."""
 
     @rule("groups")
-    @classmethod
     def _distinct(cls, groups: dict[str, tuple[str, ...]], given: Given) -> None:
         for name, members in groups.items():
             if len(set(members)) < len(members):
                 raise RuleError("to name distinct classes", key=f"groups.{name}")
 
     @rule("cluster")
-    @classmethod
     def _check_cluster(cls, cluster: str | None, given: Given) -> None:
         if not is_cluster(cluster):
             raise RuleError(CLUSTER_RULE)
 
     @rule("slices")
-    @classmethod
     def _as_table(cls, slices: str | None, given: Given) -> None:
         if slices is not None and not is_table(slices):
             raise RuleError(f"to be null or a file that ends in {', '.join(TABLES)}")
 
     @rule("slice_by")
-    @classmethod
     def _each_slice_once(cls, slice_by: tuple[str, ...], given: Given) -> None:
         if len(set(slice_by)) < len(slice_by) or not all(slice_by):
             raise RuleError("to name columns, each once")
@@ -89,14 +85,12 @@ class MetricsConfig(Config, title="metrics"):
             raise RuleError("to name columns of metrics.slices")
 
     @rule("measures")
-    @classmethod
     def _each_once(cls, measures: tuple[Any, ...], given: Given) -> None:
         names = [measure.name for measure in measures]
         if len(set(names)) < len(names):
             raise RuleError("to name each measure once")
 
     @rule("spacing")
-    @classmethod
     def _one_per_axis(cls, spacing: tuple[float, ...] | None, given: Given) -> None:
         if spacing is not None and len(spacing) not in (2, 3):
             raise RuleError("to be null or 2 or 3 numbers > 0, one per axis")

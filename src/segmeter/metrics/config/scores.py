@@ -277,7 +277,6 @@ class RequireConfig(Config):
         return (self.require,) if isinstance(self.require, str) else self.require
 
     @rule("require")
-    @classmethod
     def _readable(cls, require: str | tuple[str, ...], given: Given) -> None:
         for text in (require,) if isinstance(require, str) else require:
             for part in text.split(";"):

@@ -61,7 +61,6 @@ class SizeConfig(Config, title="model.size"):
     """The library whose arithmetic resizes the stored values; their results differ by one grey level in places."""
 
     @rule("fit")
-    @classmethod
     def _known(cls, text: str | None, given: Given) -> None:
         if text is not None and not _RULE.fullmatch(text):
             raise RuleError("to be any, multiple:32, fixed:512x512, short:512, long:1024 or letterbox:640")

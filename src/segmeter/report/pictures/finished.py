@@ -270,7 +270,7 @@ class EvaluatedCases:
         reading = Reading(
             spec=spec,
             label_map={},
-            max_pixels=self.dataset.max_pixels,
+            max_pixels=self.dataset.reading.max_pixels,
             instances=instances,
             flat=flat and not instances,
         )
@@ -285,7 +285,7 @@ class EvaluatedCases:
 
     def _reduced(self, index: int, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
         spec, case_id = self.dataset.spec, self.dataset.case_ids[index]
-        reading = Reading(spec=spec, label_map={}, max_pixels=self.dataset.max_pixels, located=False)
+        reading = Reading(spec=spec, max_pixels=self.dataset.reading.max_pixels, located=False)
         with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:
             planes = [stack.enter_context(open_map(path, reading)) for path in self._label_files(case_id)]
             labels = stack_planes(planes) if spec.is_multilabel else planes[0]

@@ -63,13 +63,11 @@ class AugmentConfig(Config, title="augment"):
     """Largest standard deviation of a Gaussian blur."""
 
     @rule("zoom")
-    @classmethod
     def _ordered(cls, zoom: tuple[float, float], given: Given) -> None:
         if zoom[0] > zoom[1]:
             raise RuleError("to be [least, largest]")
 
     @rule("resolution_from")
-    @classmethod
     def _grows(cls, resolution_from: float, given: Given) -> None:
         if resolution_from >= given.resolution_until:
             raise RuleError("to be below resolution_until")

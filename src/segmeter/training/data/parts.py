@@ -82,7 +82,7 @@ class PartReader:
         if not all(map(has_pixels, pair.files)):
             return None
         image, *masks = [data.header_of(index, number) for number in range(len(pair.paths))]
-        large = image.height * image.width >= LEAST_PIXELS and not data.instances
+        large = image.height * image.width >= LEAST_PIXELS and not data.reading.instances
         exact = image.channels == data.in_channels and image.dtype.name in ("uint8", "uint16", "float32")
         plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks)
         if not (large and exact and plain and image.kind != "palette" and all(map(has_windows, (image, *masks)))):
@@ -106,7 +106,7 @@ class PartReader:
         labels = []
         for number, path in enumerate(pair.masks, 1):
             plane, nodata = data.limit(index)(partial(self._stored, index, number, rows, columns))
-            labels.append(to_labels(path, plane, spec=data.spec, label_map=data.label_map, nodata=nodata))
+            labels.append(to_labels(path, plane, spec=data.spec, label_map=data.reading.label_map, nodata=nodata))
         return data.stack(labels)
 
     def _stored(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
@@ -131,7 +131,8 @@ class PartReader:
             yield self._folders[path]
             return
         data = self._dataset
-        options = data.reading.options(path) if is_mask else {"level": data.level, "max_pixels": data.max_pixels}
+        reading = data.reading
+        options = reading.options(path) if is_mask else {"level": reading.level, "max_pixels": reading.max_pixels}
         with open_array(path, **options, streams=data.streams) as array:
             if path.is_dir():
                 self._folders[path] = array
