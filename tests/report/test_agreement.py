@@ -107,7 +107,7 @@ def test_all_outputs_agree_in_sign_and_word(better, nearer, tmp_path, monkeypatc
         said = f"{score['difference']:+.4f} {'better' if better else 'worse'}"
         assert changes(texts["terminal"], ["-(.)$", label]) == [said]
         assert changes(texts["compare.md"], [r"-(.)$", label, str(CASES // 2)]) == [said]
-        assert changes(texts["compare.html"], ["monday, friday", "-(.)$", label, "IoU of cell"]) == [said]
+        assert changes(texts["compare.html"], ["monday, friday", "IoU of cell", "-(.)$", label]) == [said]
     for entry in result["gate"]["requirements"]:
         sign = dict(TITLES.values())[REQUIRED[entry["require"]]]
         word = "better" if (nearer if sign < 0 else better) else "worse"

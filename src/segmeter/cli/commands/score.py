@@ -68,16 +68,11 @@ def run(config: ScoreConfig, job: Job) -> float | None:
     if shard:
         check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
     resumed = find_resumed(config, job, config.resume, holds=NAME)
-    probs: Mapping[str, Path] = {}
-    if config.probs:
-        from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
-
-        probs = find_probs(config.probs, pairing.pairs)
     looks_at_images = any(each.name == "content" for each in config.metrics.measures)
     scoring = replace(
         scoring,
         pairing=put_beside(pairing, images) if images and looks_at_images else pairing,
-        probs=probs,
+        probs=_find_probs(config, pairing),
         folder=resumed or Path(),
         resume=resumed is not None,
         shard=shard,
@@ -97,13 +92,25 @@ def run(config: ScoreConfig, job: Job) -> float | None:
         write_worst_list(folder, spec, config.metrics, config.report.worst)
         found = results(summary, objective)
         note_done(folder, found)
-        if config.report.html:
-            from segmeter.report.html import write_report  # a run without a page starts sooner
-
-            write_report(folder, config.report)
+        _write_page(folder, config)
     print_summary(summary)
     show_files(folder)
     return next(iter(found.values()))
+
+
+def _find_probs(config: ScoreConfig, pairing: Pairing) -> Mapping[str, Path]:
+    if not config.probs:
+        return {}
+    from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
+
+    return find_probs(config.probs, pairing.pairs)
+
+
+def _write_page(folder: Path, config: ScoreConfig) -> None:
+    if config.report.html:
+        from segmeter.report.html import write_report  # a run without a page starts sooner
+
+        write_report(folder, config.report)
 
 
 def _completed(config: ScoreConfig, nnunet: NnunetLabels | None, spec: ClassSpec) -> MetricsConfig:

@@ -1,0 +1,104 @@
+"""Tables of a comparison: which scores and runs they show, and the numbers in them."""
+
+import re
+
+import numpy as np
+import pytest
+
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.compare import compare_runs
+from segmeter.report.differences import adjusted, comparison_tables, shown_metrics
+from tests.metrics.build import case_row, class_spec, random_rows
+from tests.metrics.summary.test_compare import spoil
+
+RESAMPLING = {"interval": "expanded", "resamples": 500, "cluster": None, "warning": None}
+ROWS = random_rows(12)
+REST = {
+    "convention": "segmeter",
+    "rank_by": "mean_iou",
+    "order": ["base", "new"],
+    "other_orders": {},
+    "bootstrap": RESAMPLING,
+}
+
+
+def ran(*shares, names=("base", "new", "third"), spec=None, require=(), **options):
+    runs = {name: spoil(ROWS, share) if share else ROWS for name, share in zip(names, shares, strict=False)}
+    config = MetricsConfig(bootstrap=1000, **options)
+    return compare_runs(runs, spec or class_spec(), config, require=require) | REST
+
+
+def compared(**metrics):
+    """Metrics by name, with the p-values of their pairs."""
+    pairs = {name.replace("__", "/"): [{"sign_flip_p_holm": p} for p in ps] for name, ps in metrics.items()}
+    entries = {name: {"pairs": each} for name, each in pairs.items()}
+    return {"rank_by": next(iter(entries)), "metrics": entries}
+
+
+def test_the_first_test_that_has_a_value_is_shown():
+    ps = {"sign_flip_p_holm": 0.25, "wilcoxon_p_holm": 0.5, "dataset_p_holm": 0.75}
+    assert adjusted(ps) == 0.25
+    assert adjusted(ps | {"sign_flip_p_holm": None}) == 0.5
+    assert adjusted({"dataset_p_holm": 0.75}) == 0.75
+    assert adjusted({"sign_flip_p": 0.01}) is None  # not adjusted
+
+
+def test_the_scores_that_matter_most_are_shown():
+    """A p-value may be 0, as Wilcoxon's is with thousands of cases."""
+    result = compared(iou__a=[0.5], mean_iou=[0.9], iou__b=[0.0], iou__c=[0.9, 0.049], iou__d=[0.05], iou__e=[None])
+    assert shown_metrics(result, 4) == (["iou/a", "mean_iou", "iou/b", "iou/c"], 2)
+    assert shown_metrics(result, 9)[1] == 0
+    binary = compared(pq__cell=[0.5], pq__mean=[0.5], hd95__cell=[0.5], hd95__mean=[0.5], mean_iou=[0.5])
+    assert shown_metrics(binary, 9)[0] == ["pq/cell", "mean_iou", "hd95/cell"], "the mean of one class repeats it"
+
+
+def test_a_pair_has_a_ranking_and_ten_scores():
+    result = ran(0, 0.4)
+    bars = comparison_tables(result)["ranking"].rows[0][4]
+    assert sum(map(float, re.findall(r' width="([\d.]+)"', bars))) == pytest.approx(100, abs=0.02)
+    ranking, differences = (table.narrow() for table in comparison_tables(result).values())
+    assert [row[:2] for row in ranking.rows] == [["base", "1"], ["new", "2"]]
+    assert ranking.rows[0][-1] == f"{100 * result['metrics']['mean_iou']['ranking']['rank_shares']['base'][0]:.1f} %"
+    assert differences.title == "new (new) minus base (base)"
+    assert [row[0] for row in differences.rows[:3]] == ["mean IoU", "mean Dice", "pixel accuracy"]
+    pair = result["metrics"]["mean_iou"]["pairs"][0]
+    low, high = pair["dataset_ci95"]
+    assert differences.rows[0][3:5] == [f"{pair['dataset_difference']:+.4f} worse", f"[{low:.3f}, {high:.3f}]"]
+    assert len(differences.rows) == 10
+    assert differences.note == f"{len(result['metrics']) - 10} more in compare.json and compare.html."
+
+
+def test_runs_that_are_alike_have_no_ranking():
+    assert [table.title for table in comparison_tables(ran(0, 0)).values()] == ["new (new) minus base (base)"]
+
+
+def test_three_runs_have_a_row_per_pair():
+    pairs = comparison_tables(ran(0, 0.2, 0.5))["differences"]
+    assert pairs.title == "mean IoU, new minus base"
+    assert [row[:2] for row in pairs.rows] == [
+        ["mean IoU", f"{one}"] for one in ("base, new", "base, third", "new, third")
+    ]
+
+
+def test_infinite_changes_have_their_sign_and_counts_are_whole_numbers():
+    scores = {"hd95/car": (2.0, np.inf), "fn/car": (7.0, 3.0)}
+    near, lost = (
+        [case_row(row.case_id, row.counts, scores={name: pair[side] for name, pair in scores.items()}) for row in ROWS]
+        for side in range(2)
+    )
+    result = compare_runs({"base": near, "new": lost}, class_spec(), MetricsConfig(bootstrap=200)) | REST
+    rows = {row[0]: row[1:] for row in comparison_tables(result | {"rank_by": "hd95/car"})["differences"].rows}
+    assert [*rows["HD95 of car"][:3], rows["HD95 of car"][4]] == ["2.0000", "inf in 12", "+inf worse", "[inf, inf]"]
+    rows = {row[0]: row[1:] for row in comparison_tables(result | {"rank_by": "fn/car"})["differences"].rows}
+    assert [*rows["fn of car"][:3], rows["fn of car"][4]] == ["7", "3", "-4 better", "[-4, -4]"]
+
+
+def test_slices_and_requirements_have_tables_of_their_own():
+    result = ran(0, 0.6, slice_by=(r"(\d)$",), require=("mean_iou >= base - 0.5", "mean_iou >= base"))
+    required, *_, slices = (table.narrow() for table in comparison_tables(result).values())
+    assert slices.title == "mean IoU by slice: new (new) minus base (base)"
+    entries = result["slices"][0]["by"][r"(\d)$"]
+    assert [row[:3] for row in slices.rows] == [[r"(\d)$", label, str(entry["n"])] for label, entry in entries.items()]
+    assert sum(entry["n"] for entry in entries.values()) == 12
+    assert [row[0] for row in required.rows] == ["mean_iou >= base - 0.5", "mean_iou >= base"]
+    assert [row[-1] for row in required.rows] == ["met", "REGRESSION"]
