@@ -67,4 +67,4 @@ dist: $(VENV)/.installed-dev ## the wheels of segmeter and of segmeter-score, wi
 	$(BIN)/python -m build --no-isolation --wheel --outdir dist packaging/score
 
 clean:
-	rm -rf $(VENV) runs data/cells-* dist docs/_build docs/api docs/decisions docs/pitfalls
+	rm -rf $(VENV) runs data/cells-* dist docs/_build docs/api docs/decisions docs/metric

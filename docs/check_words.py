@@ -29,7 +29,7 @@ CHECKED = [
     "CHANGELOG.md",
     "SECURITY.md",
 ]
-NOT_OURS = {"_build", "api", "decisions", "results"}  # folders of docs and benchmarks that programs write
+NOT_OURS = {"_build", "api", "decisions", "metric", "results"}  # folders of docs and benchmarks that programs write
 
 OPENING = re.compile(r"(What|Of|That|Whose|One that|Those that)\b(?!.*\?)")
 RIDDLES = re.compile(r"\b(?:is|are|was|were|be|been) (?:said|given back)\b|\bas such\b", re.IGNORECASE)

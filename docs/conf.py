@@ -1,11 +1,13 @@
 """Builds the site: `make docs`. Warnings are errors, and the pages need no network once they are built."""
 
+import shutil
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # Sphinx runs this file from elsewhere
+import metric_pages
 import pitfalls
 import reference_page
 
@@ -52,11 +54,21 @@ warnings.filterwarnings("error", module=r"plot_.*")
 
 
 def insert_generated(app: object, name: str, source: list[str]) -> None:
-    """List every key of the configuration on its page, from the schemas, and draw the pitfalls of the metrics."""
+    """List every key of the configuration on its page, from the schemas, and lead from each metric to its page."""
     if name == "configuration":
         source[0] = source[0].partition(reference_page.MARK)[0] + reference_page.reference()
     if name == "metric-list":
-        source[0] = source[0].replace(pitfalls.MARK, pitfalls.pitfalls(Path(app.srcdir)))
+        source[0] = metric_pages.link_pages(source[0])
+
+
+def write_metric_pages(app: object) -> None:
+    """Write a page for each metric, with pictures of its pitfalls."""
+    docs = Path(app.srcdir)
+    shutil.rmtree(docs / metric_pages.FOLDER, ignore_errors=True)
+    (docs / metric_pages.FOLDER).mkdir()
+    for path, page in metric_pages.read_pages().items():
+        pictures = pitfalls.show_pitfalls(page.names, docs / metric_pages.FOLDER)
+        (docs / f"{path}.md").write_text(metric_pages.write_page(page, pictures), encoding="utf-8")
 
 
 def write_live_report(app: object, error: Exception | None) -> None:
@@ -67,6 +79,7 @@ def write_live_report(app: object, error: Exception | None) -> None:
 
 
 def setup(app: object) -> None:
-    """Let Sphinx call the two above."""
+    """Let Sphinx call the three above."""
+    app.connect("builder-inited", write_metric_pages)
     app.connect("source-read", insert_generated)
     app.connect("build-finished", write_live_report)
