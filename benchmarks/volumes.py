@@ -154,6 +154,7 @@ def race(work: Path, steps: int, seed: int) -> dict[str, Any]:
     write_cases(root, seed)
     net = ["model.encoder=resnet18", "model.weights=null", f"model.depth={DEPTH}", f"training.batch_size={BATCH}"]
     net += [f"model.decoder_channels={list(DECODER)}".replace(" ", ""), f"data.mean=[{MEAN}]", f"data.std=[{STD}]"]
+    net += ["optimizer.lr=0.003"]  # what training=auto takes for random weights
     net += [f"training.steps={steps}", f"training.seed={seed}", f"run.root={work}", "device=cpu"]
     seconds = segmeter("train", *DATA, f"data.root={root}", *net)
     (run,) = (work / "train").iterdir()

@@ -39,6 +39,8 @@ OTHERS = {
     "data/nnunet.py": "dataset.json that the user names",
     "cli/completion.py": "an index in the package",
     "cli/commands/report.py": "a value of the command line",
+    "cli/config/groups.py": "YAML of the package",
+    "cli/config/json_schema.py": "JSON that the same line encoded",
     "cli/config/reference.py": "YAML of the package",
     "cli/config/hydra_rules.py": "YAML of --config-dir, checked there",
     "evaluation/decisions/settings.py": "a value of the command line",

@@ -69,7 +69,7 @@ def test_a_run_that_is_worse_ends_with_4_and_says_by_how_much(capsys: pytest.Cap
     assert text.startswith("## segmeter: regression\n")
     page = next(Path("runs/compare").glob("*/compare.html")).read_text()
     assert '<h2 id="required">' in page
-    assert ">iou/cell &gt;= base - 0.005</a></td>" in page
+    assert ">iou/cell &gt;= base - 0.005</a></b></td>" in page
     error = capsys.readouterr().err
     assert "segmeter: iou/cell >= base - 0.005: REGRESSION, margin -0.1" in error
     assert "]; new minus base -0.1" in error

@@ -72,7 +72,7 @@ def test_bare_names_take_the_defaults(capsys: pytest.CaptureFixture[str]) -> Non
     assert set(measures()) == {"hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1", "boundary_iou"}
     shown = capsys.readouterr().out
     rows = {line.partition("  ")[0].strip(): line.split() for line in shown.splitlines()}
-    assert rows["HD95 of class_1 (pixels)"][-4] == "3.500"
+    assert rows["HD95 (pixels)"][-4] == "3.5"
     (folder,) = Path("runs/score").iterdir()
     assert "hd95_pooled" in (folder / "report.html").read_text()
     assert "extra_hd95/class_1" in (folder / "cases.csv").read_text()
