@@ -12,7 +12,7 @@ from typing import Any
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
 from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs, written
-from segmeter.cli.config.convert import convert, unknown_keys
+from segmeter.cli.config.convert import convert, fill_recipe, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.config.hydra_rules import LAUNCHERS
 from segmeter.cli.launch import run_job
@@ -187,6 +187,9 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     problems: list[str] = []
     for job in compose_jobs(request, problems):
         problems += unknown_keys(ROOTS[command], job, command=command)
+        if command == "train" and job.config is not None:  # as a run would choose them
+            filled = fill_recipe(job.values, job)
+            job.config.update({key: value for key, value in filled.items() if value != job.values[key]})
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))
