@@ -170,3 +170,12 @@ def test_short_forms_are_written_out() -> None:
 )
 def test_hydras_launchers_are_spellings_of_launch(given: list[str], found: list[str]) -> None:
     assert written_out(given) == found
+
+
+def test_the_shown_configuration_has_the_recipe_that_a_run_chooses(capsys: pytest.CaptureFixture[str]) -> None:
+    """Mutation seen to fail: loss and rate as they are before training=auto chooses them."""
+    run_command("train", ["data=cells", "training=auto", "--cfg", "job"])
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert (shown["loss"]["name"], shown["optimizer"]["lr"]) == ("sum", 0.003)
+    run_command("train", ["data=cells", "training=auto", "loss=dice", "--cfg", "job", "-p", "loss"])
+    assert yaml.safe_load(capsys.readouterr().out)["name"] == "dice"

@@ -11,8 +11,8 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
-from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs, quoted
-from segmeter.cli.config.convert import convert, unknown_keys
+from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs, written
+from segmeter.cli.config.convert import convert, fill_recipe, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.config.hydra_rules import LAUNCHERS
 from segmeter.cli.launch import run_job
@@ -106,16 +106,7 @@ def _tuned(path: Path) -> list[str]:
     if set(values) - {"inference", "postprocess"} or not all(isinstance(each, dict) for each in values.values()):
         rule = f"to hold inference and postprocess, in {path}"
         raise ConfigError(expected("config", "postprocess", rule, ", ".join(values)))
-    return [f"{group}.{key}={_written(value)}" for group, keys in values.items() for key, value in keys.items()]
-
-
-def _written(value: Any) -> str:
-    """Write a plain value as Hydra's overrides do, which name keys without quotes."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_written(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{','.join(map(_written, value))}]"
-    return quoted(value) if isinstance(value, str) else json.dumps(value)
+    return [f"{group}.{key}={written(value)}" for group, keys in values.items() for key, value in keys.items()]
 
 
 def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typed: tuple[str, ...]) -> None:
@@ -196,6 +187,9 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     problems: list[str] = []
     for job in compose_jobs(request, problems):
         problems += unknown_keys(ROOTS[command], job, command=command)
+        if command == "train" and job.config is not None:  # as a run would choose them
+            filled = fill_recipe(job.values, job)
+            job.config.update({key: value for key, value in filled.items() if value != job.values[key]})
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))

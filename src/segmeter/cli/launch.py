@@ -14,6 +14,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
+from segmeter.checks import expected
 from segmeter.cli.commands import command_module
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
@@ -189,6 +190,8 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         return value
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices
+    if not on_dask:
+        check_gpus(count, getattr(here, "device", "cpu"))
     with open_run(config, job, resumed=resumed, facts={"launch": as_plain(config.launch)}) as folder:
         shards = [_shard(here, job, folder, number, count) for number in range(1, count + 1)]
         outcomes = by_dask(shards, config.launch) if on_dask else in_processes(_spread(shards), count)
@@ -201,6 +204,24 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         remove(folder / _SHARDS)
     show_merged(folder, summary)
     return value
+
+
+def check_gpus(count: int, device: str) -> None:
+    """Refuse more processes than GPUs, as in training: several on one may not find room when the run is half done.
+
+    Raises
+    ------
+    ConfigError
+        There are GPUs, but fewer.
+    """
+    if device not in ("auto", "cuda"):
+        return
+    from segmeter.inference.device import count_gpus  # with torch
+
+    found = count_gpus()
+    if 0 < found < count:
+        rule = f"to be at most {found} here, as each process takes a GPU of its own"
+        raise ConfigError(expected("config", "launch.devices", rule, count, "device=cpu takes none."))
 
 
 def _value(outcome: Outcome) -> float | None:

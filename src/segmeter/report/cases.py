@@ -265,4 +265,6 @@ def slice_columns(
     if not lost:
         return columns, []
     where = f"{table} is gone or has changed" if table else "their source has changed"
+    if any(hashes[name] is None for name in lost):
+        where = "an older version wrote the run and did not record them"
     return columns, [f"The cases of the slices by {', '.join(lost)} can't be listed: {where}."]

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from segmeter.checks import shorten
 from segmeter.report.differences import OUTCOMES, changed, comparison_tables, is_told
-from segmeter.report.figures import interval, signed, title
+from segmeter.report.figures import interval, on_lines, signed, title
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
 _HEADINGS = {
@@ -28,7 +28,7 @@ def print_comparison(result: Mapping[str, Any], *, file: IO[str] | None = None) 
     file
         Where to; None is the standard output.
     """
-    lines = [*order_lines(result), "; ".join(notes(result))]
+    lines = [*order_lines(result), *on_lines(notes(result))]
     print_tables([*comparison_tables(result).values()], lines, file=file)
 
 
@@ -41,7 +41,7 @@ def markdown_summary(result: Mapping[str, Any]) -> str:
     open_ones = [requirement_line(one, units=_units(result)) for one in entries if one["outcome"] == "unknown"]
     parts += ["\n".join(f"* {escape_markdown(line)}" for line in open_ones)] if open_ones else []
     parts += [escape_markdown(line) for line in order_lines(result)]
-    parts.append("<sub>" + escape_markdown("; ".join(notes(result))) + "</sub>")
+    parts.append("<sub>" + "<br>".join(map(escape_markdown, on_lines(notes(result)))) + "</sub>")
     return "\n\n".join(parts) + "\n"
 
 

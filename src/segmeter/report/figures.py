@@ -297,6 +297,18 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def on_lines(facts: Sequence[str]) -> list[str]:
+    """Join facts to one line; those that are whole sentences get lines of their own.
+
+    Examples
+    --------
+    >>> on_lines(["24 cases", "Only 24 independent units.", "means without bg"])
+    ['24 cases; means without bg', 'Only 24 independent units.']
+    """
+    sentences = [fact for fact in facts if fact.endswith(".")]
+    return ["; ".join(fact for fact in facts if fact not in sentences), *sentences]
+
+
 def outside(summary: Mapping[str, Any]) -> str | None:
     """State how many pixels were predicted outside the classes; None without any."""
     pixels = sum(summary.get("invalid", {}).values())

@@ -90,7 +90,7 @@ def small_print(summary: Mapping[str, Any]) -> list[str]:
     """Lines that belong below the tables."""
     rows = figures.conventions(summary)
     differing = [f"{row['name']} differs from ours: {row['differs']}" for row in rows if row["differs"]]
-    return [*differing, *figures.refused(summary), "; ".join(figures.notes(summary))]
+    return [*differing, *figures.refused(summary), *figures.on_lines(figures.notes(summary))]
 
 
 def summary_tables(summary: Mapping[str, Any]) -> list[Table]:

@@ -101,15 +101,19 @@ class Table:
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], **facts: Any) -> "Table":
-        """Lay out rows under columns; `facts` are further fields."""
+        """Lay out rows under columns, without those that are empty; `facts` are further fields."""
         cells = [[column.cell(row) for column in columns] for row in rows]
-        return cls(heads=[each.head for each in columns], rows=cells, spares=[each.spare for each in columns], **facts)
+        heads, spares = [each.head for each in columns], [each.spare for each in columns]
+        table = cls(heads=heads, rows=cells, spares=spares, **facts)
+        return table._keep([i for i in range(len(columns)) if not rows or any(row[i] for row in cells)])
 
     def narrow(self, least: int = PAGE) -> "Table":
         """Leave out the columns whose `spare` is at least a number."""
         if max(self.spares, default=0) < least:
             return self
-        kept = [i for i, spare in enumerate(self.spares) if spare < least]
+        return self._keep([i for i, spare in enumerate(self.spares) if spare < least])
+
+    def _keep(self, kept: Sequence[int]) -> "Table":
         heads, *rows = ([row[i] for i in kept] for row in (self.heads, *self.rows))
         spares = [self.spares[i] for i in kept]
         return replace(self, heads=heads, rows=rows, spares=spares, names=sum(i < self.names for i in kept))
@@ -170,7 +174,7 @@ class Printer:
         never cut.
         """
         table = table.narrow()
-        while any(table.spares) and _width(table, _USUAL) > (self._room or WIDTH):
+        while any(table.spares) and _width(table, wrapped=self._room is not None) > (self._room or WIDTH):
             table = table.narrow(max(table.spares))
         widths = _widths(table)
         for i in sorted(range(table.names), key=lambda i: -widths[i]):
@@ -202,9 +206,13 @@ def _widths(table: Table) -> list[int]:
     ]
 
 
-def _width(table: Table, most: int) -> int:
-    """The columns that a table takes, where names take at most so many."""
-    widths = [min(most, width) if i < table.names else width for i, width in enumerate(_widths(table))]
+def _width(table: Table, *, wrapped: bool) -> int:
+    """The columns that a table takes with the least width of its names, which are `wrapped` on a terminal."""
+    widths = _widths(table)
+    for i in range(table.names):
+        words = [cell_len(word) for row in table.rows for word in printable(row[i]).split()]
+        least = max(_SHORTEST, *words) if wrapped and words else widths[i]
+        widths[i] = min(widths[i], least, _USUAL)
     return sum(widths) + _GAP * (len(widths) - 1)
 
 

@@ -99,8 +99,8 @@ def test_files_of_the_users_own_reach_the_trainings(tmp_path, started):
 
 def test_the_evaluation_reads_files_as_the_training_did(tmp_path, started):
     data = DATA.replace(max_pixels=7, allow_links=True, timeout_s=5)
-    folds.run_folds(config(tmp_path, data=data, plugins=("one", "two")), Job("train", (), None), 2)
-    evaluated = {'plugins=["one", "two"]', "data.max_pixels=7", "data.allow_links=true", "data.timeout_s=5.0"}
+    folds.run_folds(config(tmp_path, data=data, plugins=("one", "größe")), Job("train", (), None), 2)
+    evaluated = {'plugins=["one","größe"]', "data.max_pixels=7", "data.allow_links=true", "data.timeout_s=5.0"}
     assert evaluated <= set(started[1])
 
 

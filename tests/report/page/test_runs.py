@@ -78,7 +78,7 @@ def test_each_command_has_a_table_with_figures_and_differences(root):
     assert newest[0] == f"eval/{SPACED}"
     assert older[0] == "eval/2026-01-01_first"
     assert (older[1], older[-3:]) == ("done", ["4", "2", "2026-01-01"])
-    assert page.rows[-1][:6] == ["train/t", "failed", "", "0.5", "9", "inf"]
+    assert page.rows[-1][:5] == ["train/t", "failed", "0.5", "9", "inf"]
     assert len(page.rows) == 5
 
 

@@ -4,7 +4,6 @@ Every fold is trained and evaluated on the cases that it did not see; the joined
 each case once.
 """
 
-import json
 import logging
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
-from segmeter.cli.config.compose import quoted
+from segmeter.cli.config.compose import quoted, written
 from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.runs.lock import new_root
 from segmeter.cli.runs.resume import CHECKPOINTS
@@ -117,7 +116,7 @@ def _evaluated(config: TrainConfig) -> list[str]:
         values = as_plain(getattr(config, part))
         usual = defaults(type(getattr(config, part)))
         found |= {f"{part}.{key}": values[key] for key in keys if key in values and values[key] != usual[key]}
-    return [f"{key}={json.dumps(value)}" for key, value in found.items() if value != []]
+    return [f"{key}={written(value)}" for key, value in found.items() if value != []]
 
 
 def _run(arguments: list[str]) -> None:

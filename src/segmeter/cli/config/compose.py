@@ -1,6 +1,7 @@
 """Composes the values of every job of a command line with Hydra, and lists all problems before any work starts."""
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -49,6 +50,21 @@ def quoted(text: str) -> str:
     "größe" "C:\data" "a \"b\""
     """
     return '"' + re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text) + '"'
+
+
+def written(value: Any) -> str:
+    """Write a plain value as Hydra's overrides do, which name keys without quotes.
+
+    Examples
+    --------
+    >>> written({"steps": ["größe", None, True], "least": 0.5})
+    '{steps:["größe",null,true],least:0.5}'
+    """
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{written(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 @dataclass(frozen=True)

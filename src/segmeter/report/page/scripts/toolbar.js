@@ -72,7 +72,8 @@ class Toolbar {
     const [low, high] = place.querySelectorAll(".end");
     place.firstElementChild.append(measure);
     const set = () => State.here().with({ [`in.${measure.value}`]: `${low.value.trim()}..${high.value.trim()}` }).go();
-    place.onkeydown = (event) => event.key === "Enter" && event.target.matches(".end") && set();
+    // a listener: a handler that returns false would refuse every other key
+    place.addEventListener("keydown", (event) => event.key === "Enter" && event.target.matches(".end") && set());
     byId("within").onclick = set;
   }
 
