@@ -12,6 +12,12 @@ def test_registry_holds_the_kinds_under_their_names():
         assert schema.model_fields["name"].default == name
 
 
+def test_files_of_earlier_versions_may_hold_a_key_that_is_gone_with_its_default():
+    assert CellsConfig(ignore_rim=0) == CellsConfig()  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="unknown key 'ignore_rim'"):
+        CellsConfig(ignore_rim=1)  # type: ignore[call-arg]
+
+
 def test_every_broken_rule_is_said_at_once():
     with pytest.raises(ConfigError) as refusal:
         FolderConfig(

@@ -182,6 +182,12 @@ def test_the_end_is_said_once_and_keeps_the_hashes(tmp_path: Path) -> None:
     assert open_manifest(tmp_path, IDENTITY, CASES, resume=True).done
 
 
+def test_a_run_of_an_earlier_version_may_hold_the_default_of_a_key_that_is_gone(tmp_path: Path) -> None:
+    data = {**IDENTITY["data"], "ignore_rim": 0}
+    Manifest.begin(tmp_path, IDENTITY | {"data": data}, CASES)
+    check_same(tmp_path, IDENTITY, CASES)
+
+
 def test_every_difference_is_shown(tmp_path: Path) -> None:
     begun(tmp_path)
     check_same(tmp_path, IDENTITY, CASES)

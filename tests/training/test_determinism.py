@@ -22,6 +22,17 @@ def test_generators_go_on_where_they_were():
     assert (draws(), draws()) == expected
 
 
+def test_a_state_of_an_earlier_version_is_restored():
+    seed_everything(3)
+    state = capture_rng(torch.device("cpu"))
+    name, words, *rest = state["numpy"]
+    assert name == "MT19937"
+    earlier = {"key": torch.tensor(words), **dict(zip(("pos", "has_gauss", "gauss"), rest, strict=True))}
+    expected = draws()
+    restore_rng(plain_state(state | {"numpy": earlier}))
+    assert draws() == expected
+
+
 def test_seeds_decide_what_is_drawn():
     seen = []
     for seed in (0, 0, 1, 2**63 - 1):

@@ -1,5 +1,6 @@
 from .invalid import RuleError as RuleError
 from .model import REQUIRED as REQUIRED
+from .model import RETIRED as RETIRED
 from .model import Component as Component
 from .model import Config as Config
 from .model import Given as Given
@@ -13,6 +14,7 @@ from .registry import Registry as Registry
 
 __all__ = [
     "REQUIRED",
+    "RETIRED",
     "Component",
     "Config",
     "Given",

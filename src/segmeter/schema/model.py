@@ -17,6 +17,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema, to_jsonable_python
 
@@ -25,6 +26,8 @@ from segmeter.schema.invalid import RuleError, problem_lines
 from segmeter.schema.registry import Registry, name_of
 
 REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
+# Keys that the files of earlier versions hold and this one lacks, each with the value by which nothing was asked for
+RETIRED: dict[str, Any] = {"data.ignore_rim": 0, "logger.csv": False}
 
 
 class Unit(BaseMetadata):
@@ -181,6 +184,14 @@ class Config(BaseModel):
         return type(self)(**{**dict(self), **changes})
 
     __replace__ = replace
+
+    @model_validator(mode="before")
+    @classmethod
+    def _skip_retired(cls, values: Any) -> Any:
+        gone = {key.rpartition(".")[2]: value for key, value in RETIRED.items() if key.startswith(f"{title(cls)}.")}
+        if not isinstance(values, Mapping) or gone.keys().isdisjoint(values):
+            return values
+        return {key: value for key, value in values.items() if key not in gone or value != gone[key]}
 
     @field_validator("*", mode="before")
     @classmethod

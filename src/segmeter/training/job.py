@@ -20,6 +20,7 @@ from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import StepConfig
 from segmeter.provenance import flatten
 from segmeter.records import MOST_OF_CASES, read_json
+from segmeter.schema import RETIRED
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
 from segmeter.training.data.batches import Augmentation, BatchSource
 from segmeter.training.data.cases import Cases
@@ -251,7 +252,7 @@ def check_same(job: TrainJob, before: Mapping[str, Any]) -> None:
     ConfigError
         One line per key that differs and is not among ``job.settings.allow_changes``.
     """
-    now, allowed = identify(job), job.settings.allow_changes
+    before, now, allowed = RETIRED | dict(before), RETIRED | identify(job), job.settings.allow_changes
     changed = [
         key
         for key in sorted({*before, *now})

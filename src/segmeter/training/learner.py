@@ -193,7 +193,10 @@ def restore_rng(state: dict[str, Any]) -> None:
     """Restore what `capture_rng` returned. States of GPUs that this machine lacks are left out."""
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
-    np.random.set_state(tuple(state["numpy"]))  # noqa: NPY002
+    legacy = state["numpy"]
+    if isinstance(legacy, Mapping):  # as earlier versions wrote it, with the words as a tensor
+        legacy = ("MT19937", legacy["key"].tolist(), legacy["pos"], legacy["has_gauss"], legacy["gauss"])
+    np.random.set_state(tuple(legacy))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
     for number, generator in enumerate(state["cuda"][: torch.cuda.device_count()] if state["cuda"] else []):
         torch.cuda.set_rng_state(generator, number)

@@ -79,13 +79,16 @@ def test_check_shows_what_it_knows_and_writes_a_card_that_eval_takes(capsys, tmp
     assert run("check", *known, card) == 2
     error = capsys.readouterr().err
     assert "says nothing of the model's classes low" in error
+    given = f"model.card={tmp_path / 'model.yaml'}"
+    assert f"and check again with {given}" in error
     values = yaml.safe_load((tmp_path / "model.yaml").read_text())
     assert (values["class_map"], values["data_classes"]) == ({"c": "c", "b": "b"}, ["a", "b", "c"])
     values["class_map"]["low"] = "a"
     (tmp_path / "model.yaml").write_text(yaml.safe_dump(values))
-    given = f"model.card={tmp_path / 'model.yaml'}"
     assert run("check", *known, given, card) == 0
-    assert "picture" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"read with {given}" in shown
+    assert "picture" in shown
     assert (tmp_path / "model.png").is_file()
     assert run("predict", *known[:2], "input=images", "device=cpu", given, "report.html=false") == 0
     assert len(list((newest("runs/predict") / "predictions/labels").iterdir())) == 11

@@ -50,10 +50,19 @@ def test_weights_of_other_classes_are_refused(tmp_path):
         predictor("torchvision:lraspp_mobilenet_v3_large", weights=str(tmp_path / "weights.pth"), classes=CLASSES)
 
 
-@pytest.mark.parametrize("checkpoint", ["torchvision:lrasp", "smp:Unet", "smp:Unett/resnet18"])
-def test_a_name_that_the_library_lacks_is_one_line_with_the_form_of_one(tmp_path, checkpoint):
+@pytest.mark.parametrize(
+    ("checkpoint", "reason"),
+    [
+        ("torchvision:lraspp_mobilenet_v3_larg", "Did you mean 'lraspp_mobilenet_v3_large'"),
+        ("torchvision:resnet18", "no network for segmentation"),
+        ("smp:Unet", "KeyError"),
+        ("smp:Unett/resnet18", "KeyError"),
+        ("smp:Unet/tu-hf-hub:timm/resnet18", "more than an architecture and an encoder"),
+    ],
+)
+def test_a_name_that_the_library_lacks_is_one_line_with_the_form_of_one(tmp_path, checkpoint, reason):
     torch.save({"a": torch.zeros(1)}, tmp_path / "weights.pth")
-    line = r"can't be built \(.*Give torchvision:NAME.*smp:ARCHITECTURE/ENCODER"
+    line = rf"can't be built \(.*{reason}.*Give torchvision:NAME.*smp:ARCHITECTURE/ENCODER"
     with pytest.raises(ConfigError, match=line) as caught:
         predictor(checkpoint, classes=CLASSES, weights=str(tmp_path / "weights.pth"))
     assert "\n" not in str(caught.value)

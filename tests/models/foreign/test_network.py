@@ -67,6 +67,14 @@ def test_images_are_prepared_by_the_card(order, channels):
     np.testing.assert_allclose(seen[0][0].permute(1, 2, 0), wanted / [0.5, 0.6, 0.7], rtol=1e-5, atol=1e-6)
 
 
+def test_a_factor_without_a_mean_is_a_product_to_the_last_bit():
+    """As in transformers. Mutation seen to fail: the quotient by its inverse."""
+    seen, image = [], np.arange(240, dtype=np.uint8).reshape(8, 10, 3)
+    found = model(lambda x: seen.append(x) or torch.zeros(1, 2, 8, 10), classes=DATA.names, input={"scale": 1 / 255})
+    run(found, [image])
+    assert torch.equal(seen[0][0], torch.from_numpy(image).permute(2, 0, 1).float() * (1 / 255))
+
+
 def test_objects_become_maps_with_the_best_score_on_top():
     masks = torch.zeros(3, 6, 6, dtype=torch.bool)
     masks[0, :4], masks[1, 2:], masks[2] = True, True, True

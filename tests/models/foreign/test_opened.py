@@ -77,7 +77,11 @@ def spoil(folder: Path, how: str) -> None:
     config = json.loads((folder / "config.json").read_text())
     weights = folder / "model.safetensors"
     if how == "remote code":
-        (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "mine.Model"}}))
+        named = {"AutoConfig": "mine.Config", "AutoModelForSemanticSegmentation": "mine.Model"}
+        (folder / "config.json").write_text(json.dumps(config | {"auto_map": named, "model_type": "mine"}))
+    elif how == "code of the processor":
+        named = {"auto_map": {"AutoImageProcessor": "mine.Processor"}, "image_processor_type": "Processor"}
+        (folder / "preprocessor_config.json").write_text(json.dumps(named))
     elif how == "pickle":
         weights.rename(folder / "pytorch_model.bin")
     elif how == "no head":
@@ -95,6 +99,7 @@ def spoil(folder: Path, how: str) -> None:
     ("how", "line"),
     [
         ("remote code", "code of its own"),
+        ("code of the processor", "code of its own"),
         ("pickle", "has no safetensors"),
         ("no head", "can't load it for segmentation.*Export it to ONNX"),
         ("random head", "these would be random: decode_head.classifier"),
@@ -103,8 +108,11 @@ def spoil(folder: Path, how: str) -> None:
 )
 def test_a_folder_that_is_not_a_whole_model_is_refused(tmp_path, how, line):
     folder = save_hub(tmp_path, "segformer")
+    trace = tmp_path / "ran"
+    (folder / "mine.py").write_text(f"import pathlib\npathlib.Path({str(trace)!r}).touch()\n")
     spoil(folder, how)
     with pytest.raises(SegmeterError, match=line) as caught:
         predictor(f"hf:{folder}", input={"mean": []}, size={"fit": "any"})
     assert "\n" not in str(caught.value)
+    assert not trace.exists()
     assert len(CLASSES) == 5

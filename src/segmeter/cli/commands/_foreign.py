@@ -50,12 +50,14 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     full = described.config.replace(class_map=proposed | (described.config.class_map or {}), data_classes=spec.names)
     described = replace(described, config=full)
     console.print(_known(described))
-    path = config.card or opened.beside(source, config.model) or Path(opened.CARD)
+    near = opened.beside(source, config.model)
+    path = config.card or near or Path(opened.CARD)
+    needed = "" if path == near else f" with model.card={path}"
     _write(path, described)
     problems = opened.class_numbers(full, spec)[1]
     if problems:
         lines = [f"{source.text}: model.class_map {problem}." for problem in problems]
-        raise ConfigError([*lines, f"{source.text}: complete class_map in {path}, and check again."])
+        raise ConfigError([*lines, f"{source.text}: complete class_map in {path}, and check again{needed}."])
     found = opened.open_foreign(described, spec)
     for line in mismatch_warnings(report.intensities, found.card.mean, found.card.std):
         _LOG.warning("%s", line)
@@ -64,7 +66,8 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     predictions = list(predictor.predict(samples))
     first = predictions[0]
     picture = draw_overlay(first.sample.image, first.sample.target, first.labels, spec, title=first.sample.case_id)
-    console.print(f"card      {path}\npicture   {write_overlay(path.parent, path.stem, picture)}", soft_wrap=True)
+    console.print(f"card      {path}{needed and f', read{needed}'}", soft_wrap=True)
+    console.print(f"picture   {write_overlay(path.parent, path.stem, picture)}", soft_wrap=True)
     if found.card.in_channels == 3 and not spec.is_multilabel:
         _look_for_swapped(predictor, predictions, spec)
 

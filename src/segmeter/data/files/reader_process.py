@@ -1,6 +1,7 @@
 """Decodes files in separate processes, for libraries whose native code a damaged file can crash or hang.
 
-Each process is kept for the next file, has limits of memory and processor time, and ends with its parent.
+Each process is kept for the next file and has limits of memory and processor time. It ends with its parent; one that is
+decoding a file when its parent is killed ends once it has written its answer, or its processor time is over.
 """
 
 import atexit

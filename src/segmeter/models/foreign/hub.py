@@ -39,7 +39,8 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     folder = find_folder(place)
     config = read_json(folder / "config.json")
     weights = sorted(folder.glob("*.safetensors"))
-    if "auto_map" in config:
+    processors = (read_json(path) for path in folder.glob("*processor_config.json"))
+    if any("auto_map" in each for each in (config, *processors)):
         raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {EXPORT}")
     if not weights:
         raise CheckpointError(f"{folder}: has no safetensors, and other weights can run code. Save it again with them.")

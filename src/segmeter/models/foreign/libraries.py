@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
-from segmeter.checks import expected
+from segmeter.checks import expected, nearest
 from segmeter.errors import CheckpointError, ConfigError
 from segmeter.models.card import default_normalisation
 from segmeter.models.checkpoints.weights import check_finite, compare, load_tensors
@@ -28,8 +28,10 @@ def describe(place: str, told: ForeignConfig, *, fit: str) -> Facts:
 
 def build_torchvision(place: str, tensors: Tensors, channels: int, config: ForeignConfig) -> nn.Module:
     """Build a network of torchvision that gives `channels` channels of logits."""
-    from torchvision.models import get_model
+    from torchvision.models import get_model, list_models, segmentation
 
+    if place not in list_models(module=segmentation):  # get_model also has networks for other tasks
+        raise ValueError(f"no network for segmentation. {nearest(place, list_models(module=segmentation))}")
     aux = {"aux_loss": True} if any(name.startswith("aux_classifier.") for name in tensors) else {}
     network: nn.Module = get_model(place, weights=None, weights_backbone=None, num_classes=channels, **aux)
     network.register_forward_hook(lambda module, given, found: found["out"])
@@ -41,6 +43,8 @@ def build_smp(place: str, tensors: Tensors, channels: int, config: ForeignConfig
     import segmentation_models_pytorch as smp
 
     arch, _, encoder = place.partition("/")
+    if "/" in encoder:  # timm would fetch it from the hub
+        raise ValueError("more than an architecture and an encoder")
     told = {"in_channels": config.input.channels, "classes": channels, **config.options}
     network: nn.Module = smp.create_model(arch, encoder_name=encoder, encoder_weights=None, **told)
     return network

@@ -41,7 +41,7 @@ class ForeignModel(nn.Module):
         self.size_multiple = int(number) if kind == "multiple" else 1
         self.size_least = 1
         told, ones = config.input, (1.0,) * (config.input.channels or 1)
-        self.as_stored = told.scale == 1 and not (told.mean or told.std)
+        self.normalises = bool(told.mean or told.std)
         self.register_buffer("mean", torch.tensor(told.mean or (0.0,) * len(ones)).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(told.std or ones).view(-1, 1, 1), persistent=False)
 
@@ -67,9 +67,13 @@ class ForeignModel(nn.Module):
         told = self.config.input
         values = image.flip(1) if told.order == "bgr" else image
         values = values.expand(-1, told.channels or 1, -1, -1) if told.order == "grey" else values
-        if not self.as_stored:  # in this order, as transformers computes it
-            divisor = _FULL_SCALE.get(image.dtype, 1.0) if told.scale is None else 1 / told.scale
+        divisor = _FULL_SCALE.get(image.dtype, 1.0) if told.scale is None else 1 / told.scale
+        if self.normalises:  # in this order, as transformers computes it
             values = (values.float() - self.get_buffer("mean") * divisor) / (self.get_buffer("std") * divisor)
+        elif told.scale is None:
+            values = values.float() / divisor
+        elif told.scale != 1:  # a product, as in transformers: a quotient has other last bits
+            values = values.float() * told.scale
         return values.permute(0, 2, 3, 1) if told.axes == "BHWC" else values
 
     def _run(self, image: Tensor) -> Tensor:

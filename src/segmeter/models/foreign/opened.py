@@ -191,6 +191,8 @@ def _tasks(config: ForeignConfig) -> tuple[Task, ...]:
 def beside(source: Source, told: ForeignConfig) -> Path | None:
     """The place of a model's card, beside its file or in its folder; None for a model that has neither here."""
     near = Path(told.weights or source.place)
+    if source.family == "plugin":  # a folder of its name is another thing
+        return None
     return near / CARD if near.is_dir() else near.parent / CARD if near.is_file() else None
 
 
