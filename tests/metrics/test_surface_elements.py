@@ -1,6 +1,7 @@
 """Marching cubes equal DeepMind's surface-distance: the values of its own tests, and the package on random shapes."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -60,6 +61,22 @@ def test_two_half_cubes():
     assert [round(float(v[0]), 3) for v in (found.near_target, found.near_mask, found.nsd)] == [0.842, 0.830, 0.836]
     counts = confusion_matrix(target.astype(np.uint8), mask.astype(np.uint8), num_classes=2)
     assert round(float(overlap_scores(counts).dice[1]), 3) == 0.990
+
+
+def test_the_memory_of_a_volume_is_a_few_bytes_per_voxel():
+    """Mutation seen to fail: the comparisons with all eight corners held at once, 16 bytes per voxel."""
+    target, mask = np.zeros((2, 80, 80, 80), bool)
+    target[20:40, 20:40, 20:40], mask[22:42, 20:40, 20:40] = True, True
+    target.flat[0] = target.flat[-1] = True  # so that the box around both is the whole volume
+    surface_metrics(
+        target[:3, :3, :3], mask[:3, :3, :3], spacing=(1, 1, 1), surface="marching_cubes"
+    )  # loads what stays
+    tracemalloc.start()
+    try:
+        surface_metrics(target, mask, spacing=(1, 1, 1), surface="marching_cubes")
+        assert tracemalloc.get_traced_memory()[1] < 8 * target.size
+    finally:
+        tracemalloc.stop()
 
 
 def shapes(seed):

@@ -25,6 +25,7 @@ from segmeter.schema import REQUIRED, as_plain, defaults
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
 _USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
+_GONE = {"ignore_rim": 0}  # settings of older checkpoints that no data set has any more, where they changed nothing
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -112,15 +113,14 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
     Raises
     ------
     ConfigError
-        The checkpoint names none, or it is no longer there.
+        The checkpoint names none, it is no longer there, or its settings are not valid (any more).
     """
     values = _own(*_read(checkpoint))
     root = values.get("root")
     if root in (None, REQUIRED) or not ("://" in str(root) or Path(str(root)).is_dir()):
         raise ConfigError(f"data: the data set that {checkpoint} was trained on is not known here.")
-    config = DATA.schema(values["name"]).model_validate(
-        values | {"max_pixels": limits.max_pixels, "timeout_s": limits.timeout_s}
-    )
+    limited = values | {"max_pixels": limits.max_pixels, "timeout_s": limits.timeout_s}
+    config = DATA.schema(values["name"])(**limited)
     assert isinstance(config, DataConfig)
     return config
 
@@ -148,7 +148,8 @@ def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
         remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
         raise ConfigError(f"eval: this checkpoint does not say which data it was trained on. {remedy}")
     usual = defaults(DATA.schema(card.data["name"]))
-    return {**usual, **card.data, **_of_card(card), **({} if root is None else {"root": root})}
+    known = {key: value for key, value in card.data.items() if key not in _GONE or value != _GONE[key]}
+    return {**usual, **known, **_of_card(card), **({} if root is None else {"root": root})}
 
 
 def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:

@@ -125,7 +125,10 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
                 whole = measured.setdefault(key, np.full(len(rows), np.nan))
                 whole[done : len(case_ids)] = floats_of(part[name])
     spacing, whole_columns, loss = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    joined = [np.concatenate(parts) for parts in zip(*margins, strict=True)]
+    held, joined = [list(parts) for parts in zip(*margins, strict=True)], list[NDArray[np.int64]]()
+    margins.clear()
+    while held:  # column by column, so that no more than one is in memory twice
+        joined.append(np.concatenate(held.pop(0)))
     return RunColumns(
         case_ids=case_ids,
         margins=Margins(columns=joined + joined[-1:] * (4 * len(members) - len(joined))),

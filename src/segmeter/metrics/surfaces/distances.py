@@ -136,7 +136,9 @@ def _mixed_neighbourhoods(labels: NDArray[Any], *, outside: int) -> tuple[IntArr
     """Where 2 x 2 (2 x 2 x 2) pixels are not all alike (M,), in the map grown by one, and their values (M, 2 ** D)."""
     padded = np.pad(labels, 1, constant_values=outside)
     corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
-    mixed = np.any([corner != corners[0] for corner in corners[1:]], axis=0)
+    mixed = corners[1] != corners[0]
+    for corner in corners[2:]:  # one at a time: a volume is large
+        mixed |= corner != corners[0]
     return np.flatnonzero(mixed), np.stack([corner[mixed] for corner in corners], axis=1)
 
 
