@@ -38,7 +38,7 @@ def test_suspects_are_listed_and_drawn(tmp_path: Path) -> None:
     assert (folder / "crops" / "1.webp").is_file()
     page = (folder / "suspects.html").read_text()
     assert "missing cell in a" in page
-    assert '>copy ids</button>' in page
+    assert ">copy ids</button>" in page
     assert "not a verdict" in page
     assert json.loads((folder / "run.json").read_text())["state"] == "done"
 

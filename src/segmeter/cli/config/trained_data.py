@@ -25,7 +25,6 @@ from segmeter.schema import REQUIRED, as_plain, defaults
 _CARD = ("task", "classes", "colours", "ignore_index", "in_channels", "mean", "std")  # the card has these itself
 _LOG = logging.getLogger(__name__)
 _USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
-_GONE = {"ignore_rim": 0}  # settings of older checkpoints that no data set has any more, where they changed nothing
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
@@ -148,8 +147,7 @@ def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
         remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
         raise ConfigError(f"eval: this checkpoint does not say which data it was trained on. {remedy}")
     usual = defaults(DATA.schema(card.data["name"]))
-    known = {key: value for key, value in card.data.items() if key not in _GONE or value != _GONE[key]}
-    return {**usual, **known, **_of_card(card), **({} if root is None else {"root": root})}
+    return {**usual, **card.data, **_of_card(card), **({} if root is None else {"root": root})}
 
 
 def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
