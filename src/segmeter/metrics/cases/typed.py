@@ -31,7 +31,7 @@ STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
 @dataclass(frozen=True, kw_only=True)
 class Margins:
-    """The margins of R regions in N cases.
+    """The margins of R regions in N cases, in 32 bits where they fit.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ class Margins:
         Those of `ClassTotals.columns`: 4 R arrays (N,). Regions of one map share the array of their totals.
     """
 
-    columns: list[NDArray[np.int64]]
+    columns: list[NDArray[np.integer]]
 
     @property
-    def target(self) -> list[NDArray[np.int64]]:
+    def target(self) -> list[NDArray[np.integer]]:
         """Pixels of each region in the targets, (N,) each."""
         regions = len(self.columns) // 4
         return self.columns[regions : 2 * regions]
@@ -55,8 +55,10 @@ class Margins:
         """Margins (n, R) of some regions in some cases, int64."""
         each = len(self.columns) // 4
         chosen = [self.columns[part * each + region][cases] for part in range(4) for region in regions]
-        empty = np.empty((len(self.columns[0][cases]), 0), np.int64)
-        return ClassTotals.from_columns(np.stack(chosen, axis=1) if chosen else empty)
+        found = np.empty((len(self.columns[0][cases]), len(chosen)), np.int64)
+        for place, column in enumerate(chosen):
+            found[:, place] = column
+        return ClassTotals.from_columns(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +105,14 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
     """Lay out one case or more, in their order, with the margins of regions, each a class or several."""
     table, members = as_table(rows), list(regions.values())
     spacings, total = dict[Edges, int](), np.zeros(spec.counts_shape, np.int64)
-    margins = [_split_columns(region_margins(np.empty((0, *spec.counts_shape), np.int64), spec, members), spec)]
+    margins = [_narrow_columns(region_margins(np.empty((0, *spec.counts_shape), np.int64), spec, members), spec)]
     case_ids, measured = list[str](), dict[ColumnKey, FloatArray]()
     columns = [(np.empty(0, np.int32), np.empty((0, 5), np.int64), np.empty(0))]
     lengths, loss_terms = set[int](), list[FloatArray]()
     for part in map(pa.Table.combine_chunks, table.parts()):
         counts, done = table.counts(part), len(case_ids)
         total += counts.sum(axis=0)
-        margins.append(_split_columns(region_margins(counts, spec, members), spec))
+        margins.append(_narrow_columns(region_margins(counts, spec, members), spec))
         case_ids += part["case_id"].to_pylist()
         terms = [read_terms(*each) for each in zip(*(_listed(part, name) for name in TERMS), strict=True)]
         lengths |= set(map(len, terms))
@@ -125,7 +127,7 @@ def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, 
                 whole = measured.setdefault(key, np.full(len(rows), np.nan))
                 whole[done : len(case_ids)] = floats_of(part[name])
     spacing, whole_columns, loss = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    held, joined = [list(parts) for parts in zip(*margins, strict=True)], list[NDArray[np.int64]]()
+    held, joined = [list(parts) for parts in zip(*margins, strict=True)], list[NDArray[np.integer]]()
     margins.clear()
     while held:  # column by column, so that no more than one is in memory twice
         joined.append(np.concatenate(held.pop(0)))
@@ -148,10 +150,13 @@ def _listed(part: pa.Table, name: str) -> list[Any]:
     return part[name].to_pylist() if name in part.column_names else [None] * len(part)
 
 
-def _split_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.int64]]:
-    """Split margins into columns; regions of one map share the column of their totals."""
-    columns = [column.copy() for column in margins.columns().T]  # else each would keep all of them
-    return columns if spec.is_multilabel else columns[: 3 * len(columns) // 4 + 1]
+def _narrow_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.integer]]:
+    """Split margins into columns, in 32 bits where they fit; regions of one map share the column of their totals."""
+    columns = list(margins.columns().T)
+    if not spec.is_multilabel:
+        del columns[3 * len(columns) // 4 + 1 :]
+    most = np.iinfo(np.int32).max
+    return [one.astype(np.int32 if one.max(initial=0) <= most else np.int64) for one in columns]
 
 
 def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
