@@ -329,7 +329,7 @@ MASKS = [
     Bad(
         84,
         f"{SCORE} data.ignore_index=255",
-        "IoU of class_1    n/a              n/a            0 of 6",
+        "IoU of class_1    n/a    n/a  0 of 6",
         lambda: [mask(FEW + 255, f"data/masks/{name}.png") for name in CASES],
         code=0,
     ),
