@@ -90,6 +90,7 @@ ELSEWHERE = {
     ("metrics/summary/slice_labels.py", "images", "score with images="),
 }
 NEVER = {
+    ("cli/launch.py", "device", "score"),  # which has none, and needs no GPU
     ("schema/model.py", "data.ignore_rim", "nobody"),  # a key of older files, in a table and in no message
     *((f"data/files/{name}.py", "data.level", "score") for name in ("tiff", "zarr")),  # which reads level 0
     *(
