@@ -34,7 +34,7 @@ def step(task, classes, size, layout, *, backend):
     with zones:
         FocalLoss(task, ignore_index=255, backend=backend)(logits, target).backward()
     optimizer.step()
-    assert zones.check() >= 3, "the kernels' outputs are guarded"
+    assert zones.check() >= (3 if backend == "triton" else 2), "the kernels' outputs are guarded"
     return [logits.grad, *(weight.detach() for weight in model.parameters())]
 
 
