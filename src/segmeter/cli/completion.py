@@ -18,7 +18,7 @@ from segmeter.errors import ConfigError
 INDEX = Path(__file__).with_name("completion.json")  # written by hatch_build.py
 _RUNS = ("checkpoint", "runs", "resume", "run")  # keys whose values are run folders
 
-# bash passes and expects only the part of a word after its last "=" or ":"
+# bash passes, and expects back, only the part of a word after its last "=" or ":"
 _BASH = """_segmeter() {
   local IFS=$'\\n' word="${COMP_LINE:0:COMP_POINT}"
   word="${word##* }"
@@ -106,7 +106,7 @@ def _index(words: Sequence[str]) -> dict[str, Any]:
 
 
 def completion_index() -> dict[str, Any]:
-    """For each command its own keys and its groups, each with its options and their keys; a key has its choices."""
+    """Build the index: the keys and groups of each command, the options of each group, and the choices of each key."""
     from segmeter.cli.config.groups import PRESETS, ROOTS, groups_of, schemas_of
     from segmeter.cli.config.reference import keys_of, options_of, own_keys
     from segmeter.schema.declared import node_of

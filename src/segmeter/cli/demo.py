@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> None:
     _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")
     sys.stdout.write(
         f"\nAll of it took {time.monotonic() - start:.0f} s.\n"
-        f"  figures   {evaluated / 'metrics.json'}\n"
+        f"  metrics   {evaluated / 'metrics.json'}\n"
         f"  overlays  {evaluated / 'overlays'}\n"
         f"  report    {evaluated / 'report.html'}\n"
     )

@@ -103,7 +103,7 @@ def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
     else:
         key, metric = "objective", config.objective or config.metrics.headline
     if key in space:
-        rule = "to be one figure in all trials, as figures of two kinds can't be compared"
+        rule = "to be one metric in all trials, as different metrics can't be compared"
         raise ConfigError(expected("config", key, rule, "several"))
     found = better(metric) or ("higher" if hasattr(config, "training") else None)  # as "auto" of a training is
     wanted = given if found is None else _DIRECTIONS[found]

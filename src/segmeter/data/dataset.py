@@ -62,9 +62,9 @@ class Dataset:
     rows_above
         TIFF images with more pixels are read line by line too.
     core_depth
-        If targets mark the cores of objects, as training wants them; see `mark_cores`.
+        Where cores of objects begin, if targets mark them for training; see `mark_cores`.
     source
-        What decided which cases belong to the split, for people to read.
+        How the cases of the split were chosen, in words.
     problems
         What is wrong with files that are not in any pair, one line each.
     weights

@@ -195,7 +195,7 @@ def test_much_work_before_bad_input_is_kept_and_said(
     put(Path("predictions/case05.png"), good[:50])
     assert run(*SCORE) == 2
     (folder,) = Path("runs/score").iterdir()
-    assert f"segmeter: run: what was done is kept: go on with resume={folder}." in capsys.readouterr().err
+    assert f"segmeter: run: the finished work is kept. Go on with resume={folder}." in capsys.readouterr().err
     put(Path("predictions/case05.png"), good)
     assert run(*SCORE, "resume=auto") == 0
     assert {name: (folder / name).read_bytes() for name in RESULTS} == clean

@@ -83,7 +83,7 @@ def _set_threads(began: Any) -> None:
 
 
 def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:
-    """Everything that decides the results: the contents of data and checkpoints, but not their location.
+    """Collect everything that decides the results: the contents of data and checkpoints, but not their location.
 
     `precision` is the actual one, as "auto" differs between machines.
     """
@@ -106,7 +106,7 @@ def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tu
     Raises
     ------
     ConfigError, DataError
-        They can't be made, see `find_series`; or the job is a shard, which may split a series.
+        The segmentations can't be made (see `find_series`), or the job is a shard, which may split a series.
     """
     if export.dicom_series is None:
         return ()
@@ -137,7 +137,7 @@ def predicting(
     resumed
         The folder of the run to continue.
     decided
-        The configuration with what the checkpoint decides, such as the weights of classes; None for the same.
+        The configuration completed by the checkpoint, for example with class weights; None if it adds nothing.
     """
     series = open_series(config.export, dataset, config.shard)
     cases, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)

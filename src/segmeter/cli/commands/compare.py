@@ -30,7 +30,7 @@ def run(config: CompareConfig, job: Job) -> None:
         note_done(folder, {})
         page = write_report(folder)
     print_comparison(result)
-    sys.stdout.write(f"figures   {folder / 'compare.json'}\nsummary   {folder / 'compare.md'}\n")
+    sys.stdout.write(f"result    {folder / 'compare.json'}\nsummary   {folder / 'compare.md'}\n")
     sys.stdout.write(f"report    {page}\n")
     outcome = result["gate"]["outcome"] if "gate" in result else "pass"
     if outcome != "pass":

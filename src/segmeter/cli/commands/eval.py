@@ -73,7 +73,7 @@ def run(config: EvalConfig, job: Job) -> float | None:
 
 
 def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
-    """Check what needs no data before any is read, or drawn; give the name of the objective."""
+    """Run the checks that need no data before any is read or drawn, and return the name of the objective."""
     axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
     if len(config.metrics.spacing or (1,) * axes) != axes:
         raise ConfigError(

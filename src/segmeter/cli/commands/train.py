@@ -63,7 +63,9 @@ TIMING_SHARE = 0.02  # of a time budget, for the steps that are timed to choose 
 
 
 def run(config: TrainConfig, job: Job) -> float | None:
-    """Train; returns the best score, which a sweep may optimise; of several processes the first writes and has it."""
+    """Train, and return the best score, which a sweep may optimise. Of several processes, only the first writes and
+    returns.
+    """
     if config.folds is not None:
         run_folds(config, job, config.folds)
         return None
@@ -132,7 +134,7 @@ def _fit(
 ) -> TrainPlan:
     """Time warm steps, show the first loss, and choose what the time budget can hold; then time and choose once more.
 
-    The second choice begins anew from the open plan, so a first time that was too long takes nothing for good.
+    The second choice starts again from the open plan, so a first measurement that was too slow does no lasting harm.
     """
     given = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
 
@@ -240,7 +242,7 @@ def _open_data(
 
 
 def _core_depth(config: TrainConfig) -> float | None:
-    """Where the cores of objects begin in training targets. A run that overfits is validated on these, so on masks."""
+    """Return where the cores of objects begin in training targets. A run that overfits is validated on these masks."""
     return None if config.training.overfit_batches else getattr(config.data, "core_depth", None)
 
 
@@ -262,7 +264,7 @@ def _say(plan: TrainPlan) -> None:
 
 
 def _scores(result: TrainResult) -> dict[str, float | None]:
-    """The scores of the best checkpoint, the one that chose it first; none without validation."""
+    """Return the scores of the best checkpoint, led by the one that chose it; none without validation."""
     return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 

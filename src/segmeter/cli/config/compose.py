@@ -36,7 +36,7 @@ from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
-TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
+TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 

@@ -29,6 +29,6 @@ class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
     data: Annotated[Any, Component(DATA)]
     """The data set; its validation split is used."""
     inference: InferenceConfig
-    """How the model runs over images; the threshold here is the usual one, that others are compared with."""
+    """How the model runs over images. Its threshold is the usual one, with which others are compared."""
     postprocess: PostprocessConfig
-    """Steps that run before those that are tried; one that makes instances stays last."""
+    """Steps that run before those that are tried. A step that makes instances stays last."""

@@ -1,4 +1,4 @@
-"""The configuration of each command and group by its name, the options of groups, and plugins that add to them."""
+"""Finds the configuration of each command and group, the options of groups, and plugins that add options."""
 
 import re
 import sys

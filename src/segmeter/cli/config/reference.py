@@ -1,4 +1,4 @@
-"""Every key in words (name, default, what it takes, unit, meaning), for help, reference page and completion alike."""
+"""Describes every key (name, default, values, unit, meaning) for help, the reference page and completion alike."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs a command that helps to decide, once its input is checked: all of them write and show the same things."""
+"""Runs the commands that help to decide: they all write and show the same kinds of files."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -50,5 +50,5 @@ def record(
         write_charts(folder, name, decision.shown)
         note_done(folder, decision.numbers)
         page = write_report(folder)
-    files = {"figures": folder / f"{name}.json", "rows": folder / f"{name}.parquet", **decision.files}
+    files = {"result": folder / f"{name}.json", "rows": folder / f"{name}.parquet", **decision.files}
     print_shown(decision.shown, files | {"report": page})

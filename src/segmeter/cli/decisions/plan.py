@@ -1,4 +1,4 @@
-"""`segmeter plan`: how many cases a score or a comparison needs, from a pilot or from published figures."""
+"""`segmeter plan`: how many cases a score or a comparison needs, from a pilot or from published results."""
 
 from segmeter.cli.config.decision_schema import PlanConfig
 from segmeter.cli.decisions._recorded import Decision, record

@@ -20,7 +20,7 @@ from segmeter.report.suspects import draw_crop, show_label_next, show_suspects
 
 
 def run(config: SuspectsConfig, job: Job) -> None:
-    """Rank suspects or images, print the first ones, and write figures, a page, and files for annotation tools.
+    """Rank suspects or images, print the first ones, and write the ranking, a page, and files for annotation tools.
 
     Raises
     ------

@@ -93,7 +93,7 @@ def open_run(
     facts
         Further entries of run.json, such as hashes of data and checkpoint.
     accept
-        Called when a resumed folder is locked and still unchanged; raises to refuse the resume.
+        Called when a resumed folder is locked and still unchanged. It raises to refuse the resume.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
 
 def show_files(folder: Path) -> None:
     """Print where the files of a finished evaluation are."""
-    files = {"figures": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
+    files = {"metrics": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
     for name, file in (files | {"overlays": "overlays", "report": "report.html"}).items():
         if (folder / file).exists():
             sys.stdout.write(f"{name:<9} {folder / file}\n")
@@ -287,7 +287,7 @@ def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -
     """Remove the folder of a refused run, unless it holds results, or much work that a resume can use."""
     worth = seconds > KEEP_SECONDS or (folder / "metrics.json").is_file()
     if isinstance(error, SegmeterError) and worth and hasattr(config, "resume") and _holds_work(folder):
-        return type(error)([*error.problems, f"run: what was done is kept: go on with resume={folder}."])
+        return type(error)([*error.problems, f"run: the finished work is kept. Go on with resume={folder}."])
     with suppress(OSError):
         remove(folder)
         for above in (folder.parent, config.run.root):  # if they are empty

@@ -85,7 +85,7 @@ def known_place(path: str | Path) -> str:
 
 
 def find_place(known: str, keep: Callable[[str], bool]) -> Path:
-    """Find a place by its `known_place`; behind a URL, fetch the files that `keep` names."""
+    """Find what `known_place` named; behind a URL, fetch the files that `keep` names."""
     return fetch(known, keep)
 
 

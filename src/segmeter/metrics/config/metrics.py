@@ -1,4 +1,4 @@
-"""Settings of the summary: measures, groups, slices, and how intervals are computed. Imports nothing heavy."""
+"""Declares the settings of the summary: measures, groups, slices and intervals. Imports nothing heavy."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -131,7 +131,7 @@ def with_objects(config: MetricsConfig) -> MetricsConfig:
 
 
 def has_one_object(task: Task, names: Sequence[str]) -> bool:
-    """Whether class 1 is the object and class 0 is everything else: a binary task, or two classes with a background."""
+    """Tell whether class 1 is an object and class 0 all else: a binary task, or two classes with a background."""
     return task == "binary" or (task == "multiclass" and len(names) == 2 and names[0].casefold() in BACKGROUNDS)
 
 

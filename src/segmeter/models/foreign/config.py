@@ -76,13 +76,13 @@ class OutputConfig(Config, title="model.output"):
     axes: Literal["BKHW", "BHWK", "BHW"] | None = None
     """The order of the output's axes; K is the classes. Labels are BHW."""
     activation: Literal["softmax", "sigmoid"] | None = None
-    """"softmax" if the classes exclude each other, "sigmoid" if each channel stands alone, as in a binary model."""
+    """"softmax" if the classes exclude each other, "sigmoid" if the channels are independent, as in a binary model."""
     score: Annotated[float | None, Unit("probability")] = Field(None, ge=0, le=1)
-    """Instances: those with a lower score are dropped."""
+    """Instances with a lower score are dropped."""
     overlap: Annotated[float | None, Unit("IoU")] = Field(None, ge=0, le=1)
-    """Instances: of two boxes of a class that overlap more than this, the one with the lower score is dropped."""
+    """If two boxes of a class overlap by more than this, the instance with the lower score is dropped."""
     background: str | None = None
-    """Instances: the data's class of pixels without an object."""
+    """The data's class of pixels without an object, for instances."""
 
 
 class ForeignConfig(Config, title="model"):
@@ -98,7 +98,7 @@ class ForeignConfig(Config, title="model"):
     """The data's class of each of the model's classes, by name or number: {bus: Car, 3: Sky}. Classes of equal names in
     both need no entry; "*" stands for all that are not named."""
     data_classes: tuple[str, ...] | None = None
-    """The data's classes in their order, where no data set says them, as in `predict`."""
+    """The data's classes in their order, for commands without a data set, such as `predict`."""
     input: InputConfig = InputConfig()
     """The images that the network takes."""
     size: SizeConfig = SizeConfig()
