@@ -1,4 +1,4 @@
-"""The columns of a page's table of cases: everything that a finished run knows of each case.
+"""Lays out the columns of a page's table of cases: everything that a finished run knows about each case.
 
 A column of the page is a table column, a filter, a histogram and an axis, so that a new kind of score needs no script.
 """
@@ -49,7 +49,7 @@ def case_columns(
     further: Sequence[Column] = (),
     cells: CellLists | None = None,
 ) -> list[Column]:
-    """Lay out everything that is known of each case, the most important first.
+    """Lay out everything that is known about each case, the most important first.
 
     Parameters
     ----------

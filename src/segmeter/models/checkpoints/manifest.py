@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint, with the sha256 of every file and of itself, and the links to checkpoints of a run."""
+"""Writes a checkpoint's manifest, with the sha256 of every file and of itself, and a run's links to checkpoints."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _CHANGED = "was changed or damaged since it was written (sha256 differs). Fetch 
 
 def settle_file(path: Path) -> dict[str, Any]:
     """Flush a file to the disk, give it the mode that new files have, and describe it."""
-    path.chmod(path.parent.stat().st_mode & 0o666)  # its folder is new: the umask itself can't be read without a race
+    path.chmod(path.parent.stat().st_mode & 0o666)  # as the umask can't be read without a race
     with path.open("rb") as file:
         os.fsync(file.fileno())
     return describe_file(path)

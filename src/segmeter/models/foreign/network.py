@@ -26,7 +26,7 @@ class ForeignModel(nn.Module):
     Parameters
     ----------
     network
-        Takes (1, C, h, w) float32 and gives what ``config.output`` says.
+        Takes (1, C, h, w) float32 and returns the kind of ``config.output``.
     card
         The data's classes, and how the output maps to them.
     config
@@ -51,12 +51,12 @@ class ForeignModel(nn.Module):
         Returns
         -------
         Logits (B, K, H, W) float32; labels (B, H, W); or for instances (B, 2, H, W), the class of each pixel and the
-        number of its object, where pixels without one have class K and number 0.
+        number of its object. Pixels without one have class K and number 0.
 
         Raises
         ------
         InputError
-            Other channels or dtype, or the network gives something else than its card says.
+            The channels or dtype are wrong, or the network's output is not that of its card.
         """
         self._check(image)
         found = [self._run(each[None].contiguous()) for each in image]

@@ -22,7 +22,7 @@ _BITS = 11  # of the weights of OpenCV's bilinear filter
 
 @dataclass(frozen=True)
 class Fitted:
-    """An image at the network's size, and the rectangle of it that holds the image."""
+    """An image at the network's size, and the rectangle in it that the image covers."""
 
     image: Tensor
     top: int
@@ -55,7 +55,7 @@ def fit(image: Tensor, config: SizeConfig) -> Fitted:
         return Fitted(resized, 0, 0, rows, columns)
     frame = [int(part) for part in text.split("x")]
     missing = (frame[0] - rows, frame[-1] - columns)
-    if config.multiple is not None:  # of a network of any size: no more grey than its stride needs
+    if config.multiple is not None:  # a network of any size needs no more grey than its stride
         missing = (missing[0] % config.multiple, missing[1] % config.multiple)
     full = image.new_full((*image.shape[:2], rows + missing[0], columns + missing[1]), _GREY)
     top, left = (round(part / 2 - 0.1) for part in missing)
@@ -64,7 +64,7 @@ def fit(image: Tensor, config: SizeConfig) -> Fitted:
 
 
 def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
-    """Height and width that a resized image has, without what pads it.
+    """Compute height and width of a resized image, without its padding.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
 
 
 def _by_shorter_side(height: int, width: int, side: int, longest: int | None) -> tuple[int, int]:
-    """The size whose shorter side is `side`; the other one is rounded down, as torchvision and transformers do."""
+    """Return the size whose shorter side is `side`; the other is rounded down, as in torchvision and transformers."""
     low, high = sorted((height, width))
     exact: float = side
     if longest is not None and high / low * side > longest:
