@@ -97,7 +97,7 @@ def test_codes_of_the_greatest_length_are_kept(source, tmp_path):
         ({"series_number": 0}, "`series_number` between 1 and"),
         ({"codes": ["Tissue"]}, "`codes` to be a Mapping"),
         ({"codes": {NAMES[0]: (("1", "SCT", "a"),) * 2}}, "`codes` to be of classes that are segments, "),
-        ({"path": "nowhere/seg.dcm"}, "`path` to lie in a folder that is there"),
+        ({"path": "nowhere/seg.dcm"}, "`path` to lie in an existing folder"),
         ({"codes": {NAMES[1]: ("85756007", "SCT", "Tissue")}}, "`codes` to be two codes for "),
         *(
             (

@@ -78,7 +78,7 @@ def test_class_weights_on_another_device_are_refused():
 
 def test_a_mask_of_0_and_255_gets_a_hint():
     case = make_case("binary")
-    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*wants dividing by 255"):
+    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*has to be divided by 255"):
         focal_loss(case.logits, case.target, task="binary")
 
 

@@ -230,7 +230,7 @@ def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
 
 @cache
 def decision_level(threshold: float, *, double: bool) -> float:
-    """The largest float32 or float64 c that is not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
+    """Find the largest float32 or float64 c not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
     if threshold in (0.0, 1.0):
         return math.inf if threshold else -math.inf
     with localcontext(prec=50):

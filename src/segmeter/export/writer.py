@@ -94,7 +94,7 @@ class Writer:
                 make_folder(path.parent)
                 write(path)
                 written[name] = describe_file(path)
-            except SegmeterError:  # its line stands alone, such as that of a link in the place of a folder
+            except SegmeterError:  # its message is complete, such as that of a link in place of a folder
                 raise
             except Exception as fault:
                 reason = (isinstance(fault, OSError) and fault.strerror) or f"{type(fault).__name__}: {fault}"

@@ -1,4 +1,4 @@
-"""The focal loss on a GPU: one kernel computes the sums or the gradient. Nothing here waits for the device.
+"""Computes the focal loss on a GPU: one kernel for the sums or the gradient. Nothing here waits for the device.
 
 A program holds a tile of pixels with all their channels in registers. The forward pass reads the logits once and writes
 three numbers per tile; the backward pass reads them once and writes the gradient once. The tiles' sums are added by a
@@ -54,7 +54,7 @@ def compute(
 
 
 def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dict[str, int]]:
-    """The grid, blocks of pixels by images, and the sides of a tile."""
+    """Return the grid, blocks of pixels by images, and the sides of a tile."""
     block_k = 1 << (channels - 1).bit_length()
     block_p = max(1, TILE // block_k)
     return (-(-pixels // block_p), images), {"BLOCK_P": block_p, "BLOCK_K": block_k}

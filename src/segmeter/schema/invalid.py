@@ -91,7 +91,7 @@ def problems_by_key(
 
 
 def required(key: str, where: str = "config") -> str:
-    """The line for a key that has no default and was not set."""
+    """Write the line for a key that has no default and was not set."""
     return f"{where}: `{key}` is required. Set {key}=VALUE."
 
 
