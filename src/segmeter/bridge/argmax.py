@@ -130,7 +130,7 @@ def _processors(device: torch.device) -> int:
 
 @cache
 def _blank(device: torch.device) -> Tensor:
-    """An empty record. Cloning it on the device needs no wait, while an upload would."""
+    """Return an empty record. Cloning it on the device needs no wait, while an upload would."""
     largest = torch.iinfo(torch.int32).max
     with torch.inference_mode(False):
         return torch.tensor([0, 0, 0, _NOWHERE, largest, -largest - 1], dtype=torch.int64).to(device)

@@ -203,7 +203,7 @@ def _pack_given(
 def _finite(
     where: str, payload: Tensor, *, extremes: Sequence[Tensor] | None = None, record: Tensor | None = None
 ) -> Transfer:
-    """A payload computed from logits, with the record of whether these were finite.
+    """Return a payload computed from logits, with the record of whether these were finite.
 
     Either the kernel that decoded them wrote `record`, or it is measured on `extremes`, the lowest and highest logits
     of each pixel. With neither they are known to be finite.

@@ -81,7 +81,7 @@ def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
 
 
 def _bits(value: Tensor) -> Tensor:
-    """A 0-d integer, or the bits of a float, as int64, so that counts and values share one record."""
+    """Return a 0-d integer, or the bits of a float, as int64, so that counts and values share one record."""
     if not value.is_floating_point():
         return value.to(torch.int64)
     if value.dtype == torch.float64:

@@ -66,7 +66,7 @@ def complete(arguments: Sequence[str]) -> None:
 
 
 def suggestions(line: str) -> list[str]:
-    """The completions of the last word of a command line."""
+    """Return the completions of the last word of a command line."""
     words = line.split()[1:]
     start = words.pop() if words and not line.endswith(" ") else ""
     if not words:
@@ -152,7 +152,7 @@ def _keys(known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
 
 
 def _group_keys(known: dict[str, Any], chosen: dict[str, str], group: str) -> dict[str, Any]:
-    """The keys of a group's chosen option, or of all its schemas where a file defines the option."""
+    """Return the keys of a group's chosen option, or of all its schemas where a file defines the option."""
     if group not in known["groups"]:
         return {}
     each = known["groups"][group]
@@ -181,7 +181,7 @@ def _values(command: str, known: dict[str, Any], words: Sequence[str], start: st
 
 
 def _runs(root: Path, command: str = "") -> list[str]:
-    """The run folders under a root, of one command or of all; newest first."""
+    """Return the run folders under a root, of one command or of all; newest first."""
     folders = [path.parent for path in root.glob(f"{command or '*'}/*/run.json")]
     return [str(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
 

@@ -54,7 +54,7 @@ def _newest(folder: Path) -> Path:
 
 
 def _images() -> Path:
-    """The folder of the built-in images."""
+    """Return the folder of the built-in images."""
     from segmeter.data.config import CellsConfig
     from segmeter.data.verification.report import build_dataset
 

@@ -192,7 +192,7 @@ def _by_colour(colours: tuple[Colour, ...], void: tuple[Colour, ...]) -> dict[st
 
 
 def _voc_colour(index: int) -> Colour:
-    """The colour of an index in the palette: its bits, by threes, are the highest bits of red, green and blue."""
+    """Return the colour of a palette's index: its bits, by threes, are the highest bits of red, green and blue."""
     red, green, blue = (
         sum((index >> (3 * step + channel) & 1) << (7 - step) for step in range(8)) for channel in range(3)
     )

@@ -122,7 +122,7 @@ class Dataset:
         return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
 
     def is_streamed(self, header: Header) -> bool:
-        """Whether an image is read line by line."""
+        """Tell whether an image is read line by line."""
         turned = self.orientation == "apply" and header.orientation != 1  # turning needs the whole image
         more = header.format == "tiff" and header.height * header.width > self.rows_above and not turned
         return self.streams and (header.streamed or more)

@@ -119,7 +119,7 @@ class CaseScorer:
             raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
 
     def _undecided(self, pair: MaskPair, target: NDArray[Any], labels: NDArray[Any]) -> str:
-        """Every value is a valid label, so the prediction must contain the ignore value where the target does not."""
+        """Make the refusal of a prediction that contains the ignore value where the target does not."""
         spec = self.reading.spec
         pixels = int((spec.is_ignored(labels) & spec.valid(target)).sum())
         rule = "to hold a class wherever its reference does"

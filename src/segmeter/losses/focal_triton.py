@@ -80,7 +80,7 @@ def power(q, GAMMA: tl.constexpr):
 
 @triton.jit
 def softmax_terms(x, labels, k, channels, weight, GAMMA: tl.constexpr, BACKWARD: tl.constexpr):
-    """The loss [P, 1], or its slopes [P, K]; the sum of e leaves out the class, so that nothing cancels."""
+    """Return the loss [P, 1], or its slopes [P, K]; the sum of e leaves out the class, so that nothing cancels."""
     x = tl.where(k < channels, x, float("-inf"))
     delta = x - tl.max(x, axis=1, keep_dims=True)
     e, own = tl.exp(delta), k == labels
@@ -100,7 +100,7 @@ def softmax_terms(x, labels, k, channels, weight, GAMMA: tl.constexpr, BACKWARD:
 
 @triton.jit
 def sigmoid_terms(x, labels, negative, positive, GAMMA: tl.constexpr, BACKWARD: tl.constexpr):
-    """The loss of each element, or its slope; p, q and their logarithms need no subtraction."""
+    """Return the loss of each element, or its slope; p, q and their logarithms need no subtraction."""
     hot = labels == 1
     z = tl.where(hot, x, -x)
     e = tl.exp(-tl.abs(z))

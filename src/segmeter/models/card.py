@@ -99,7 +99,7 @@ class ModelCard:
         return self.resizes or self.output != "logits"
 
     def to_dict(self) -> dict[str, Any]:
-        """The card as JSON values."""
+        """Return the card as JSON values."""
         kept = {key: value for key, value in vars(self).items() if key not in _FOREIGN}
         return {**kept, "spec": self.spec.model_dump()}
 

@@ -55,7 +55,7 @@ class Checkpoints:
         return [member.folder for member in self.members if isinstance(member, Checkpoint)]
 
     def facts(self) -> dict[str, Any]:
-        """The entries of run.json about these checkpoints."""
+        """Return the entries of run.json about these checkpoints."""
         folders = [
             known_place(member.folder) if isinstance(member, Checkpoint) else member.folder for member in self.members
         ]

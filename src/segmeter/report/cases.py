@@ -227,7 +227,7 @@ def _measure(metric: str, region: str, values: NDArray[Any], summary: Mapping[st
 
 
 def slice_key(by: str) -> str:
-    """The key of the column that has the slice of each case by one fact."""
+    """Return the key of the column that has the slice of each case by one fact."""
     return f"slice/{by}"
 
 

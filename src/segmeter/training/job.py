@@ -75,7 +75,7 @@ class TrainSettings:
     planned_steps: int = 0
 
     def monitor(self, spec: ClassSpec) -> str:
-        """The score that decides which checkpoint is best."""
+        """Return the score that decides which checkpoint is best."""
         return find_monitor(self.training.monitor, spec, objects=bool(self.steps))
 
 

@@ -92,7 +92,7 @@ def _tolerant(failed: str) -> Iterator[None]:
 
 
 def choose_cases(case_ids: Sequence[str], count: int) -> frozenset[str]:
-    """The `count` cases that are drawn of all validation cases, evenly spread."""
+    """Return the `count` cases that are drawn of all validation cases, evenly spread."""
     return frozenset(case_ids[index] for index in spread_evenly(len(case_ids), count))
 
 

@@ -103,7 +103,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _flags(job: Job) -> list[str]:
-    """The flags that name files of the user's own."""
+    """Return the flags that name files of the user's own."""
     args = read_arguments("train", job.argv[2:])
     flags = {"--config-name": args.config_name, "--config-dir": args.config_dir}
     return [f"{flag}={value}" for flag, value in flags.items() if value]

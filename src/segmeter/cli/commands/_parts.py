@@ -65,7 +65,7 @@ def open_device(name: str, local: int = 0) -> torch.device:
 
 
 def choose_threads(resumed: Path | None) -> None:
-    """Let a resumed training on a CPU go on with the threads that it began with, unless the environment sets them."""
+    """Let a resumed training on a CPU keep the threads that it began with, unless the environment sets them."""
     if resumed is not None and not count_is_set():
         _set_threads(read_run(resumed).get("hardware", {}).get("threads"))
 
@@ -101,7 +101,7 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
 
 
 def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tuple[Series, ...]:
-    """The DICOM series of the images, if segmentations of them are to be written.
+    """Return the DICOM series of the images, if segmentations of them are to be written.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def predicting(
 def take_shard(
     dataset: Dataset, text: str | None, *, batch_size: int
 ) -> tuple[Dataset, Sequence[int] | None, dict[str, Any]]:
-    """A job's part of the data set, the batches of its cases, and the shard for the job's identity."""
+    """Return a job's part of the data set, the batches of its cases, and the shard for the job's identity."""
     if text is None:
         return dataset, None, {}
     shard = parse_shard(text)
@@ -188,7 +188,7 @@ def open_card_images(path: Path, card: ModelCard, limits: ImagesConfig) -> Datas
 
 
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
-    """The model card that a checkpoint will hold.
+    """Return the model card that a checkpoint will hold.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
 
 
 def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
-    """The checked data set with its content hash. Warns of intensities unlike those in training."""
+    """Return the checked data set with its content hash. Warns of intensities unlike those in training."""
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, card.mean, card.std, card.clip):
         _LOG.warning("%s", line)

@@ -39,7 +39,7 @@ def run(config: DeployConfig, job: Job) -> None:
 
 
 def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
-    """The images to compare on."""
+    """Return the images to compare on."""
     if config.input is not None:
         return open_card_images(config.input, card, config.data)
     try:

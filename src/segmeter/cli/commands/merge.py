@@ -79,7 +79,7 @@ def metrics_of(piece: Piece) -> MetricsConfig | None:
 
 
 def _facts(job: Merge) -> dict[str, Any]:
-    """The entries of run.json: the joined runs, and the checkpoint and data that they share."""
+    """Return the entries of run.json: the joined runs, and the checkpoint and data that they share."""
     records = [piece.record for piece in job.pieces]
     shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
     kept = {key: records[0][key] for key in shared if all(each.get(key) == records[0].get(key) for each in records)

@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _own(folder: Path) -> dict[str, Any]:
-    """The run's own report settings, as far as this version has them."""
+    """Return the run's own report settings, as far as this version has them."""
     try:
         found = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:

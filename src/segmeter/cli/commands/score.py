@@ -131,7 +131,7 @@ def _write_nnunet(config: ScoreConfig, folder: Path, spec: ClassSpec, labels: Nn
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
-    """The entries of run.json about the files."""
+    """Return the entries of run.json about the files."""
     return {
         "predictions": known_place(config.predictions),
         "references": known_place(config.references),

@@ -170,7 +170,7 @@ def _job(
     device: torch.device,
     resumed: Path | None,
 ) -> TrainJob:
-    """The parts of the training, with the first weights."""
+    """Return the parts of the training, with the first weights."""
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.training.seed)
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
@@ -200,7 +200,7 @@ def _job(
 def _open_data(
     config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
 ) -> TrainData:
-    """The samples to train on and the cases to validate on; those of volumes are their planes."""
+    """Return the samples to train on and the cases to validate on; those of volumes are their planes."""
     budget, presence = Budget(int(config.training.cache_gb * 1e9)), seen.presence
     sources = Sources.named((pair.source for pair in data.pairs), data.weights)
     downsample = getattr(config.model, "downsample", 1)
@@ -247,7 +247,7 @@ def _core_depth(config: TrainConfig) -> float | None:
 
 
 def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
-    """The post-processing of a validation that matches objects: the one that eval takes for such a checkpoint."""
+    """Return the post-processing of a validation that matches objects, which eval takes for such a checkpoint."""
     return () if _core_depth(config) is None else SEPARATING
 
 

@@ -138,7 +138,7 @@ _OUTPUTS = (
 
 
 def setting_fault(path: str) -> str | None:
-    """Why hydra.PATH can't be set; None if it can."""
+    """Explain why hydra.PATH can't be set; None if it can."""
     if not path.startswith(_SETTABLE):
         return f"'hydra.{path}' can't be set here. {_OUTPUTS}"
     if any(part.startswith("_") for part in path.split(".")):
@@ -147,7 +147,7 @@ def setting_fault(path: str) -> str | None:
 
 
 def package_fault(line: str) -> str | None:
-    """Why an override can't be: it would put a group's values into Hydra's own node."""
+    """Explain why an override can't be: it would put a group's values into Hydra's own node."""
     return f"{line!r} can't be set here: its package is 'hydra'. {_OUTPUTS}" if _PACKAGE.search(line) else None
 
 

@@ -19,12 +19,12 @@ _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this f
 
 
 def names() -> list[str]:
-    """The names of the JSON Schemas of configurations: every command that has one, and every group."""
+    """Return the names of the JSON Schemas of configurations: every command that has one, and every group."""
     return [*_COMMANDS, *GROUPS]
 
 
 def _result_models() -> dict[str, type[BaseModel]]:
-    """The models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
+    """Return the models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
     from segmeter.evaluation.decisions.label_next import LabelNext
     from segmeter.evaluation.decisions.suspects import Suspects
     from segmeter.metrics.summary.agreement import Agreement
@@ -35,7 +35,7 @@ def _result_models() -> dict[str, type[BaseModel]]:
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a command's configuration ("train"), a group's options ("loss") or a result ("plan.json").
+    """Return the JSON Schema of a command's keys ("train"), a group's options ("loss") or a result ("plan.json").
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _references(group: str, definitions: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a model, with references to the components that it holds; they are added to the definitions."""
+    """Return the schema of a model, with references to its components, which are added to the definitions."""
 
     def for_editors(node: dict[str, Any]) -> dict[str, Any]:
         if "component" in node:

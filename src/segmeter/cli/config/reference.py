@@ -66,29 +66,29 @@ def keys_of(node: Node, values: Mapping[str, Any], prefix: str = "") -> Iterator
 
 
 def is_component_name(name: str, node: Node) -> bool:
-    """Whether a key is the name by which a component is chosen, which is not a setting of it."""
+    """Tell whether a key is the name by which a component is chosen, which is not a setting of it."""
     return name == "name" and node.schema.get("type") == "string"
 
 
 def as_yaml(value: Any) -> str:
-    """A value on one line of YAML."""
+    """Return a value on one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
     return text.strip().removesuffix("...").strip()
 
 
 def own_keys(command: str) -> Iterator[Key]:
-    """The keys of a command that belong to no configuration group."""
+    """Return the keys of a command that belong to no configuration group."""
     groups = groups_of(command)
     return (key for key in keys_of(node_of(ROOTS[command]), {}) if key.path.partition(".")[0] not in groups)
 
 
 def options_of(command: str, group: str, folders: Sequence[Path] = (CONFIGS,)) -> list[str]:
-    """The options of a group that a command can choose; eval alone takes the data of its checkpoint."""
+    """Return the options of a group that a command can choose; eval alone takes the data of its checkpoint."""
     return [name for name in options(folders).get(group, []) if name != TRAINED or command in WITH_TRAINED_DATA]
 
 
 def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple[type[BaseModel], dict[str, Any]]:
-    """The schema of an option, and the values that its YAML file, if it has one, sets instead of the defaults."""
+    """Return the schema of an option, and the values that its YAML file, if there is one, sets instead of defaults."""
     if (group, name) == ("data", TRAINED):
         return DataConfig, {}
     path = _file(group, name, folders)
@@ -115,6 +115,6 @@ def _file(group: str, name: str, folders: Sequence[Path]) -> Path | None:
 
 
 def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Registry]]:
-    """The keys of a schema that hold a list of components, such as metrics.measures."""
+    """Return the keys of a schema that hold a list of components, such as metrics.measures."""
     for name, node in node_of(model).keys.items():
         yield from ((name, item.choice) for arm in node.arms for item in arm.items if item.choice)

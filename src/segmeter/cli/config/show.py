@@ -64,7 +64,7 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
 
 
 def _comment(key: str, node: Node) -> str:
-    """The first sentence of a key's meaning, and what it takes."""
+    """Return the first sentence of a key's meaning, and what it takes."""
     if is_component_name(key, node):
         return ""
     takes = ", ".join(filter(None, (node.describe(), node.unit)))

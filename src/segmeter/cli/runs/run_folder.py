@@ -167,7 +167,7 @@ def show_files(folder: Path) -> None:
 
 
 def run_name(config: Common, job: Job) -> str:
-    """The last part of a new folder's name."""
+    """Return the last part of a new folder's name."""
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
 
 
@@ -182,7 +182,7 @@ def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
 
 
 def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLock]:
-    """A folder that this process alone writes to, and its lock."""
+    """Return a folder that this process alone writes to, and its lock."""
     name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
     wanted = resumed or job.folder or config.run.root / job.command / name
     try:
@@ -255,7 +255,7 @@ def _state(error: BaseException) -> str:
 
 
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
-    """The error to raise: a fault of the system becomes one line that says how to continue in `folder`."""
+    """Make the error to raise: a fault of the system becomes one line that says how to continue in `folder`."""
     resumes = hasattr(config, "resume") and folder is not None and _holds_work(folder)
     whole = folder.parent.parent if folder and folder.parent.name == "shards" else folder  # of launch=
     remedy = f"go on with resume={whole}" if resumes else "run it again"
@@ -272,7 +272,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
 
 
 def _holds_work(folder: Path) -> bool:
-    """Whether a run's folder holds anything to resume from; otherwise `resume=` would be refused."""
+    """Tell whether a run's folder holds anything to resume from; otherwise `resume=` would be refused."""
     return any(next(folder.glob(pattern), None) for pattern in _WORK)
 
 

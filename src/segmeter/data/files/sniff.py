@@ -143,7 +143,7 @@ def stem_of(path: Path | str) -> str:
 
 
 def is_junk(path: Path) -> bool:
-    """Whether a file beside images is not data: hidden, the system's own, or a note about the images."""
+    """Tell whether a file beside images is not data: hidden, the system's own, or a note about the images."""
     return path.name.startswith((".", "__MACOSX")) or path.suffix.lower() in _SIDECARS
 
 

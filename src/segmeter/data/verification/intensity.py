@@ -342,7 +342,7 @@ def scale_warnings(config: DataConfig, splits: Mapping[str, Sequence[Intensity]]
 
 
 def _scale_remedy(intensities: Sequence[Intensity]) -> str:
-    """The full scale of a camera whose largest value this may be: a power of two less 1."""
+    """Return the full scale of a camera whose largest value this may be: a power of two less 1."""
     if len(intensities) > 1 or intensities[0].dtype != "uint16":
         return ""
     bits = int(intensities[0].high.max()).bit_length()

@@ -162,7 +162,7 @@ def choose_headline(task: Task, names: Sequence[str], *, objects: bool, given: s
 
 
 def headline_of(config: MetricsConfig, spec: ClassSpec) -> str:
-    """The headline of a run that is measured as `config` says."""
+    """Return the headline of a run that is measured as `config` says."""
     matched = [measure for measure in config.measures if isinstance(measure, InstancesConfig)]
     objects = any(not measure.classes or set(measure.classes) & set(spec.names[1:]) for measure in matched)
     return choose_headline(spec.task, spec.names, objects=objects, given=config.headline)

@@ -131,7 +131,7 @@ class AveragePrecision(RegionMeasure):
         return {}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The precision at each threshold, and its mean."""
+        """Return the precision at each threshold, and its mean."""
         thresholds = self.config.thresholds
         scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in thresholds}
         return {"ap": np.mean(list(scores.values()), axis=0)} | scores
@@ -143,12 +143,12 @@ class Aji(RegionMeasure):
     first, alike = ("aji_common",), ("aji",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """The index, and its two sums."""
+        """Return the index, and its two sums."""
         common, union = matching.aggregated_jaccard(overlaps_of(maps, region, self.config))
         return {}, {"aji_common": common, "aji_union": union}
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The index of all objects."""
+        """Return the index of all objects."""
         return {"aji": divide(sums["aji_common"], sums["aji_union"])}
 
 
@@ -189,7 +189,7 @@ class Partition(RegionMeasure):
         return matching.partition_scores(overlaps_of(maps, region, self.config), self.config.missed)
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The adapted Rand error of all objects."""
+        """Return the adapted Rand error of all objects."""
         return {"are": 1 - divide(2 * sums["partition_common"], sums["partition_pairs"])}
 
 
@@ -215,7 +215,7 @@ class InstanceIou(RegionMeasure):
         return {}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The score of all objects, each of average size."""
+        """Return the score of all objects, each of average size."""
         found, objects, pixels, fp = (sums[name] for name in _IIOU)
         sizes = _average_sizes(self.config)
         average = np.nan_to_num(divide(pixels, objects)) if sizes is None else sizes[region]

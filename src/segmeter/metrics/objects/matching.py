@@ -68,7 +68,7 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
     bands = [slice(top, top + rows) for top in range(0, max(len(target), 1), rows)]
 
     def counted(numbers: NDArray[Any]) -> _Counted:
-        """The objects of a map without its void pixels."""
+        """Return the objects of a map without its void pixels."""
         return _add([_tally(numbers[band][_objects(numbers[band], void, band)]) for band in bands])
 
     target_ids, target_sizes = counted(target)

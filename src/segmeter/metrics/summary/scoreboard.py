@@ -121,7 +121,7 @@ class Scoreboard:
         return len(self.run.case_ids) if self.clusters is None else int(self.clusters.max()) + 1
 
     def values(self, name: str) -> FloatArray:
-        """A score of each case (N,); NaN is undefined."""
+        """Return a score of each case (N,); NaN is undefined."""
         metric, _, region = name.partition("/")
         if name in PER_CASE:
             return np.asarray(self._overall[PER_CASE.index(name)])

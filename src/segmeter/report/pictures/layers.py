@@ -58,7 +58,7 @@ class Layers:
     facts: Mapping[str, Any]
 
     def reduce(self, edge: int) -> "Layers":
-        """The same with a longest side of at most `edge` pixels."""
+        """Return the same with a longest side of at most `edge` pixels."""
         shape = reduced_shape(self.image.shape, edge)
         maps = [each.reduce(shape, background=self.spec.has_background) for each in self.maps]
         return replace(self, image=reduce_image(self.image, shape), maps=maps)

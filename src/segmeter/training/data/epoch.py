@@ -111,7 +111,7 @@ def plan_epoch(
 
 
 def _cases(count: int, samples: int, *, seed: int, epoch: int, sources: Sources | None) -> Numbers:
-    """The case of each sample."""
+    """Return the case of each sample."""
     if sources is None:
         turns = range(-(-samples // count))
         orders = [epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns]

@@ -1,4 +1,4 @@
-// Above the table: the filters as a form and as chips, the columns, and what can be taken away.
+// The controls above the table: filters as a form and as chips, columns, and exports.
 function csvCell(value) {
   const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value; // no text is a formula
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
