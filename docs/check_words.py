@@ -34,8 +34,8 @@ NOT_OURS = {"_build", "api", "decisions", "metric", "results"}  # folders of doc
 OPENING = re.compile(r"(What|Of|That|Whose|One that|Those that)\b(?!.*\?)")
 NO_VERB = re.compile(r"(The|An?|Whether|Why)\b")  # begins a function's docstring that names its result and does nothing
 RIDDLES = re.compile(
-    r"\b(?:(?:is|are|was|were|be|been) (?:said|given back)|as\s+such|(?:is|are) known of|be\s+had|for\s+ever|counts? in no"
-    r"|go(?:es|ing)? on (?:from|with(?! resume=))|stands? alone|shar(?:e|es|ed|ing) out)\b",
+    r"\b(?:(?:is|are|was|were|be|been) (?:said|given back)|(?:is|are) known of|as\s+such|be\s+had|for\s+ever"
+    r"|counts? in no|go(?:es|ing)? on (?:from|with(?! resume=))|stands? alone|shar(?:e|es|ed|ing) out)\b",
     re.IGNORECASE,
 )
 SECTION = re.compile(
