@@ -198,7 +198,7 @@ def test_images_on_another_scale_than_the_models_are_warned_of(tmp_path):
     assert mismatch_warnings(own, mean, std) == []
     (line,) = mismatch_warnings(eight, mean, std)
     assert "uint8 from" in line
-    assert "means little" in line
+    assert "mean little" in line
 
 
 def test_images_that_nobody_verified_are_watched_and_the_warning_is_given_once():
