@@ -63,5 +63,3 @@ def bytes_of(tensor):
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def is_poison(array):
-    return bool((array.reshape(-1).view("uint8") == POISON).all())

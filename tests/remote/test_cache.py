@@ -360,9 +360,3 @@ def test_what_can_not_be_fetched_is_left_to_who_reads_it(memory):
     memory.drop("a")
     assert list(fetch_ahead([first, second], lambda path: [path])) == [first, second]
     assert (first.exists(), second.read_bytes()) == (False, b"b")
-
-
-def test_local_files_are_given_at_once(monkeypatch):
-    monkeypatch.setattr(cache, "map_in_threads", None)
-    assert list(fetch_ahead([Path("a"), Path("b")], lambda path: [path])) == [Path("a"), Path("b")]
-    assert list(fetch_ahead([], lambda path: [path])) == []

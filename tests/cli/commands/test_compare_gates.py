@@ -118,12 +118,6 @@ def test_requirements_that_mean_nothing_end_with_2(
     assert not Path("runs").exists()
 
 
-@pytest.mark.usefixtures("_runs")
-def test_three_runs_have_no_base(capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of("runs=[base,same,worse]", "require=mean_iou >= base", FEW) == 2
-    assert "to be [BASE,NEW] where `require` is given, got 3 runs" in capsys.readouterr().err
-
-
 def test_names_of_runs_and_classes_cannot_write_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     evil = BINARY.replace(names=("background", "a|b <i> @all [x](y)"))

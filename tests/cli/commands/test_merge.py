@@ -2,21 +2,18 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from segmeter.files import describe_file, write_json
+from segmeter.files import write_json
 from segmeter.records import read_run, seal_run
 from tests.cli.sharded import (
     COUNTS,
     EVAL,
     PREDICT,
     SCORE,
-    change_record,
     contents,
     make_checkpoint,
     newest,
@@ -34,9 +31,6 @@ def listed(folders: list[Path]) -> str:
     return f"runs=[{','.join(map(str, folders))}]"
 
 
-def reseal(folder: Path) -> None:
-    """Let run.json list the files of a run as a test has changed them."""
-    write_json(folder / "run.json", seal_run(read_run(folder), folder))
 
 
 def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> None:
@@ -138,19 +132,6 @@ def test_other_runs_are_refused_with_the_difference(
     assert message in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_shards_that_overlap_must_agree(thirds: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("score", *SCORE, "seed=3", "run.name=plain") == 0
-    whole = contents(newest("runs/score"))
-    (half,) = run_shards("score", 2, *SCORE, "seed=3")[:1]
-    assert run("merge", listed([*thirds, half]), *SHOWN) == 0
-    assert contents(newest("runs/merge")) == whole
-    shutil.copytree(half, tmp_path / "half")
-    change_record(tmp_path / "half", "case01", lambda row: row.update(sha256="0"))
-    capsys.readouterr()
-    assert run("merge", listed([*thirds, tmp_path / "half"]), *SHOWN) == 2
-    assert "to agree on the cases that they share, got 1: case01" in capsys.readouterr().err
-
-
 def test_unfinished_changed_and_foreign_folders_are_refused(
     thirds: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,27 +201,6 @@ def test_the_folds_of_a_cross_validation_give_each_case_once(capsys: pytest.Capt
     assert each[0] + each[1] == each[2]
 
 
-def test_predictions_that_shards_share_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    halves = run_shards("predict", 2, *PREDICT)
-    assert run("predict", *PREDICT, "shard=1/2", "run.name=again") == 0
-    assert run("merge", listed([*halves, newest("runs/predict")]), *SHOWN) == 0
-    before = set(Path("runs/merge").iterdir())
-    other = shutil.copytree(halves[1], tmp_path / "other")
-    first, second = sorted((other / "predictions").rglob("*.png"))[:2]
-    shutil.copy(second, first)
-
-    def describe(row: dict[str, str]) -> None:
-        record = json.loads(row["record"])
-        record["files"][first.relative_to(other / "predictions").as_posix()] = describe_file(first)
-        row["record"] = json.dumps(record)
-
-    change_record(other, first.stem, describe)
-    capsys.readouterr()
-    assert run("merge", listed([*halves, other]), *SHOWN) == 2
-    assert f"to agree on the cases that they share, got 1: {first.stem} in " in capsys.readouterr().err
-    assert set(Path("runs/merge").iterdir()) == before
-
-
 def test_more_shards_than_cases_or_batches_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("score", *SCORE, "shard=1/12") == 2
     assert "at most 11 shards" in capsys.readouterr().err
@@ -268,10 +228,3 @@ def test_a_case_in_two_runs_with_calibration_is_refused(
 ) -> None:
     assert run("merge", listed([*evaluated[2], evaluated[3][0]])) == 2
     assert "to share no case, as calibration adds up all pixels" in capsys.readouterr().err
-
-
-def test_a_merge_of_scores_imports_no_torch(thirds: list[Path]) -> None:
-    code = "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
-    command = [sys.executable, "-W", "error", "-c", code, "merge", listed(thirds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -178,13 +178,6 @@ def test_masks_that_change_before_they_are_drawn_or_read_again_are_refused(
     assert "case03: its files changed while they were scored" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("bad", ["predictions/case07.png", "references/case07.png"])
-def test_bad_input_leaves_no_run_folder(bad: str) -> None:
-    put(Path(bad), Path(bad).read_bytes()[:50])
-    assert run(*SCORE) == 2
-    assert not Path("runs").exists()
-
-
 def test_much_work_before_bad_input_is_kept_and_said(
     clean: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
