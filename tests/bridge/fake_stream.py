@@ -61,5 +61,3 @@ class FakeTransport:
 
 def bytes_of(tensor):
     return tensor.reshape(-1).view(torch.uint8)
-
-

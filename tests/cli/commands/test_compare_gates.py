@@ -1,16 +1,19 @@
 """`segmeter compare ... require=...` as a pipeline runs it: exit codes, and the summary for a pull request."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from segmeter.cli.main import main
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.summary.summarise import summarise
+from tests.cli.sharded import run
 from tests.data.crafted import BINARY
+
+code_of = partial(run, "compare")
 
 FEW = "metrics.bootstrap=1000"
 
@@ -35,14 +38,6 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "same", missed=base)
     make_run(tmp_path / "worse", missed=[m + 10 + i % 3 for i, m in enumerate(base)])
     make_run(tmp_path / "noisy", missed=[m + (9 if i % 2 else -8) for i, m in enumerate(base)])
-
-
-def code_of(*arguments: str) -> int:
-    try:
-        main(["compare", *arguments])
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
 
 
 def summary() -> tuple[dict, str]:

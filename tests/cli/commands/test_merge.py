@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.files import write_json
-from segmeter.records import read_run, seal_run
 from tests.cli.sharded import (
     COUNTS,
     EVAL,
@@ -29,8 +27,6 @@ pytestmark = pytest.mark.usefixtures("in_here")
 
 def listed(folders: list[Path]) -> str:
     return f"runs=[{','.join(map(str, folders))}]"
-
-
 
 
 def check_merged(command: str, whole: dict[str, bytes], folders: list[Path]) -> None:
