@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,11 +157,6 @@ def test_without_a_unit_there_is_a_spacing_by_the_formats_own_rule(writer: Write
     assert (found.spacing, found.unit) == ((3.0, 0.5, 0.25), rule.get(writer))  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("units", [3, ["um"], {"z": "um"}, [1, 2, 3]], ids=str)
-def test_units_of_zarr_attributes_that_are_no_names_are_refused(units: Any, tmp_path: Path) -> None:
-    assert "expected `unit`" in geometry(zarr_attributes(tmp_path, (3.0, 0.5, 0.25), units)).spacing_problem
-
-
 def test_imagejs_own_rules(tmp_path: Path) -> None:
     """No depth is a depth of 1; 72 per inch is a picture without a scale; two units are none."""
     options: dict[str, Any] = {"imagej": True, "photometric": "minisblack"}
@@ -193,14 +187,6 @@ def test_resolution_tags_alone_are_for_printing_and_say_so(tmp_path: Path) -> No
     tifffile.imwrite(tmp_path / "a.tif", VOLUME[0], resolution=(300, 300), resolutionunit="INCH")
     found = geometry(tmp_path / "a.tif")
     assert (found.spacing, found.source) == (None, "none (resolution tags are for printing)")
-
-
-def test_ome_metadata_that_is_in_another_file_is_no_unknown_spacing(tmp_path: Path) -> None:
-    path = ome_tiff(tmp_path, (3.0, 0.5, 0.25), "mm")
-    with tifffile.TiffFile(path) as tiff:
-        xml = re.sub("<Image .*</Image>", "<BinaryOnly MetadataFile='a.ome.xml'/>", tiff.ome_metadata or "", flags=re.S)
-    tifffile.imwrite(path, VOLUME, photometric="minisblack", metadata=None, description=xml)
-    assert "expected `OME metadata` to describe one picture, got 0 pictures" in geometry(path).spacing_problem
 
 
 def affine_of(found: Geometry) -> list[float]:
@@ -268,12 +254,6 @@ def test_other_transformations_are_refused_by_name(step: dict[str, Any], level: 
     assert "expected `coordinateTransformations` to be scales and translations" in found.spacing_problem
 
 
-@pytest.mark.parametrize("edge", [0, -1, math.nan])
-def test_a_scale_of_the_whole_picture_is_checked_too(edge: float, tmp_path: Path) -> None:
-    found = multiscales(tmp_path, [SCALE], [{"type": "scale", "scale": [1, edge, 1, 1]}])
-    assert "`spacing` to be a finite number > 0 along every axis" in found.spacing_problem
-
-
 def test_attributes_and_ome_metadata_must_say_one_spacing(tmp_path: Path) -> None:
     for name, spacing, problem in (("a", [3000, 500, 250], False), ("b", [3, 0.5, 0.3], True)):
         path = ome_zarr(tmp_path / name, (3.0, 0.5, 0.25), "um")
@@ -327,14 +307,3 @@ def test_axes_that_are_named_and_are_not_depth_height_width_are_refused(names: t
     for path in sorted(tmp_path.iterdir()):
         with pytest.raises(DataError, match=rf"expected `axes` to be \(depth, height, width\).*got {', '.join(names)}"):
             read_map(path, READING)
-
-
-def test_zarr_3_without_attributes_is_whole(tmp_path: Path) -> None:
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME)
-    file = tmp_path / "a.zarr" / "zarr.json"
-    note = json.loads(file.read_text())
-    del note["attributes"]
-    file.write_text(json.dumps(note))
-    assert np.array_equal(read_map(tmp_path / "a.zarr", READING).values, VOLUME)
-    file.write_text(json.dumps({**note, "attributes": None}))
-    assert geometry(tmp_path / "a.zarr").spacing is None

@@ -250,16 +250,6 @@ def test_clipped_moments_and_limits_are_those_of_the_pixels_cut_off(tmp_path, dt
     np.testing.assert_allclose(std, cut.std(0), rtol=0.1)
 
 
-def test_clipping_to_all_percentiles_changes_no_value(tmp_path):
-    images = values_of("uint8", 255)
-    config = data_of(tmp_path, images, clip=(0, 100))
-    found = check_dataset(build_dataset(config)).intensities
-    assert np.array(clip_limits(config, found)).T.tolist() == [
-        (found[0].low / 255).tolist(),
-        (found[0].high / 255).tolist(),
-    ]
-
-
 def test_clipping_that_leaves_no_range_is_refused_with_the_name_of_the_channel(tmp_path):
     images = values_of("uint8", 255)
     for image in images:
