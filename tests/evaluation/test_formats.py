@@ -349,12 +349,3 @@ def test_endings_tell_masks_from_other_files(tmp_path: Path) -> None:
     assert [row.case_id for row in read_cases(tmp_path)] == ["a"]
     with pytest.raises(DataError, match="to have names that end in '_x'"):
         pair_masks(tmp_path / "predictions", tmp_path / "references", spec=SPEC, endings=("_x", ""))
-
-
-def test_labels_of_an_ome_picture_are_named(tmp_path: Path) -> None:
-    (tmp_path / "references").mkdir()
-    (tmp_path / "predictions").mkdir()
-    for side in ("references", "predictions"):
-        write_ome_zarr(tmp_path / side / "a.zarr", masks(2)[0])
-    with pytest.raises(DataError, match=r"a picture with .*labels/cells.* data.key=labels/cells"):
-        score(scoring(tmp_path, spec=SPEC))

@@ -178,14 +178,6 @@ def test_a_prediction_that_changed_is_named(tmp_path):
     assert read_run_manifest(tmp_path / "merged")["state"] == "running"
 
 
-def test_other_numbers_of_threads_are_warned_of(tmp_path, caplog):
-    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
-    job = job_of(halves, tmp_path / "merged", metrics=None)
-    one, other = (replace(p, identity={**p.identity, "threads": n}) for p, n in zip(job.pieces, (1, 2), strict=True))
-    merge(replace(job, pieces=[one, other]))
-    assert "merge: the runs computed with 1, 2 threads: last bits may differ" in caplog.text
-
-
 @pytest.mark.parametrize("name", ["predictions", "predictions/labels", "predictions/labels/a.png"])
 def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, tmp_path):
     """Mutation seen to fail: the folder of a file taken where it leads."""
