@@ -1,6 +1,5 @@
 """The parts of a job that learn together, and how they are put back."""
 
-import logging
 from dataclasses import dataclass
 from functools import partial
 
@@ -80,17 +79,6 @@ def test_the_learning_rate_follows_the_schedule(tmp_path):
         lr = take_step(job, learner, [batch], Order(0, progress, validates=False))[2]
         assert lr == job.settings.optimizer.lr * learner.schedule(progress)
         assert [group["lr"] for group in learner.optimizer.param_groups] == [lr] * len(learner.optimizer.param_groups)
-
-
-def test_a_change_of_precision_on_resuming_is_said(tmp_path, caplog):
-    learner, _ = learner_of(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        learner._load_scaler({"scale": 1024.0})
-    assert "the loss scale of float16 is dropped" in caplog.text
-    learner.scaler = torch.amp.GradScaler("cpu")
-    with caplog.at_level(logging.WARNING):
-        learner._load_scaler(None)
-    assert "float16 starts to search for one" in caplog.text
 
 
 def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):
