@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from segmeter import threads
-from segmeter.threads import (
-    control_groups,
-    count_cores,
-    describe_waiting,
-    share_cores,
-    sleep_while_waiting,
-)
+from segmeter.threads import control_groups, count_cores, describe_waiting, share_cores, sleep_while_waiting
 
 POLICIES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 QUOTA, PERIOD = "cpu.cfs_quota_us", "cpu.cfs_period_us"

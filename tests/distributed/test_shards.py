@@ -4,15 +4,7 @@ import hashlib
 
 import pytest
 
-from segmeter.distributed.shards import (
-    Place,
-    Shard,
-    check_alone,
-    describe_shard,
-    find_place,
-    hash_names,
-    parse_shard,
-)
+from segmeter.distributed.shards import Place, Shard, check_alone, describe_shard, find_place, hash_names, parse_shard
 from segmeter.errors import ConfigError, InputError
 
 

@@ -93,10 +93,7 @@ def test_what_says_the_opposite_is_printed_and_a_prefix_groups_the_cases(
     ids=["prefix", "suggested", "expression", "table", "path"],
 )
 def test_clusters_are_given_without_ado(
-    cluster: str,
-    units: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: str, units: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_cells(tmp_path / "one", iou=0.9, quality=0.2)

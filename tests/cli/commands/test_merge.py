@@ -7,17 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.sharded import (
-    COUNTS,
-    EVAL,
-    PREDICT,
-    SCORE,
-    contents,
-    make_checkpoint,
-    newest,
-    run,
-    run_shards,
-)
+from tests.cli.sharded import COUNTS, EVAL, PREDICT, SCORE, contents, make_checkpoint, newest, run, run_shards
 from tests.data.crafted import put
 
 COMMANDS = {"score": SCORE, "predict": PREDICT}
@@ -104,10 +94,7 @@ def test_what_is_missing_is_named(thirds: list[Path], capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            ["metrics.background=false"],
-            "`metrics.background` to be the same in all runs, True as in 's3of3x'",
-        ),
+        (["metrics.background=false"], "`metrics.background` to be the same in all runs, True as in 's3of3x'"),
         (["metrics.convention=monai"], "`metrics.convention` to be the same"),
         (["data.num_classes=4"], "`data.names` to be the same"),
         (["references=other"], "`data` to be the same"),

@@ -10,12 +10,7 @@ import pytest
 import torch
 
 from segmeter.cli.commands import _parts
-from segmeter.cli.commands._parts import (
-    keep_threads,
-    model_card,
-    open_device,
-    take_shard,
-)
+from segmeter.cli.commands._parts import keep_threads, model_card, open_device, take_shard
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.data.config import CamvidConfig
 from segmeter.data.verification.report import build_dataset, check_dataset

@@ -148,9 +148,7 @@ def test_volumes_leave_the_same_folder_with_one_slice_drawn(monkeypatch: pytest.
 
     draw = finished.draw_picture
     monkeypatch.setattr(
-        finished,
-        "draw_picture",
-        lambda *given, **named: (titles.append(named["title"]), draw(*given, **named))[1],
+        finished, "draw_picture", lambda *given, **named: (titles.append(named["title"]), draw(*given, **named))[1]
     )
     assert run("score", *VOLUMES) == 0
     assert sorted(titles) == ["a, slice 2 of 4", "b, slice 2 of 4"]

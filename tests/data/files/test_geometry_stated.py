@@ -99,8 +99,7 @@ def geometry(path: Path) -> Geometry:
 
 
 @pytest.mark.parametrize(
-    ("writer", "unit"),
-    [pytest.param(w, u, id=f"{w.__name__}-{u}") for w in WRITERS for u in UNITS if can_name(w, u)],
+    ("writer", "unit"), [pytest.param(w, u, id=f"{w.__name__}-{u}") for w in WRITERS for u in UNITS if can_name(w, u)]
 )
 def test_a_unit_is_understood_in_every_format(writer: Writer, unit: str, tmp_path: Path) -> None:
     found = geometry(writer(tmp_path, (3.0, 0.5, 0.25), unit))

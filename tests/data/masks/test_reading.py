@@ -152,10 +152,7 @@ def test_bytes_after_the_pixels_are_refused(name: str, tmp_path: Path) -> None:
         read_map(path, READING)
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [((2, 3, 4, 2), "to have 2 or 3 axes"), ((2, 3, 4, 1), None)],
-)
+@pytest.mark.parametrize(("shape", "message"), [((2, 3, 4, 2), "to have 2 or 3 axes"), ((2, 3, 4, 1), None)])
 def test_a_fourth_axis_must_have_one_element(shape: tuple[int, ...], message: str | None, tmp_path: Path) -> None:
     path = save_nifti(tmp_path / "a.nii", np.zeros(shape[::-1], np.uint8), edges=(1.0, 1.0, 1.0))
     if message is None:

@@ -152,11 +152,7 @@ def test_a_class_that_fewer_than_five_cases_hold_has_no_interval(holding, given)
         (np.ones((3, 1)), {"interval": "bcs"}, "`interval` to be one of expanded, bca, percentile, got 'bcs'"),
         (np.ones((3, 1)), {"resamples": 0}, "`resamples` between 1 and 100000000, got 0"),
         (np.ones((3, 1)), {"level": 1.0}, r"`level` between 0 and 1, got 1\.0"),
-        (
-            np.ones((3, 1)),
-            {"clusters": ["a"]},
-            "to be 3 labels, a text or an integer per case, got",
-        ),
+        (np.ones((3, 1)), {"clusters": ["a"]}, "to be 3 labels, a text or an integer per case, got"),
     ],
     ids=range(8),
 )

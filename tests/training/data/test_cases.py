@@ -97,13 +97,7 @@ def volumes(tmp_path):
         for path, pixels in zip(paths, (image, mask), strict=True):
             np.save(path, pixels)
         pairs.append(Pair(case_id=f"v{number}", paths=tuple(map(str, paths))))
-    return VolumeSet(
-        reading=Reading(spec=SPEC),
-        in_channels=1,
-        split="train",
-        pairs=tuple(pairs),
-        planes="k",
-    )
+    return VolumeSet(reading=Reading(spec=SPEC), in_channels=1, split="train", pairs=tuple(pairs), planes="k")
 
 
 def test_all_planes_are_cases_of_a_validation(volumes):
