@@ -7,6 +7,7 @@ import pytest
 
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.options import Reading
+from segmeter.errors import DataError
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Entry
 from segmeter.evaluation.pairing import MaskPair
@@ -51,6 +52,20 @@ def test_a_missing_prediction_is_class_0_everywhere_and_says_so(tmp_path):
     assert [row.extra["missing"] for row in rows] == [0.0, 1.0]
     assert rows[1].counts[:, 1:].sum() == 0
     assert rows[1].counts.sum() == 6
+
+
+@pytest.mark.parametrize("side", ["references", "predictions"])
+def test_the_file_with_a_value_that_is_no_label_is_named(tmp_path, side):
+    two_cases(tmp_path)
+    put(tmp_path / side / "a.png", np.full((2, 3), 7, np.uint8))
+    pair = pairs_of(tmp_path)[0]
+    problems = scorer()(pair)
+    assert isinstance(problems, tuple)
+    assert len(problems) == 1
+    assert f"{side}/a.png" in problems[0]
+    assert "7 (6 pixels)" in problems[0]
+    with pytest.raises(DataError, match=r"7 \(6 pixels\)"):
+        scorer().read(pair)
 
 
 def test_a_measure_that_can_not_be_taken_is_said_as_such_and_not_as_a_wrong_label(tmp_path):
