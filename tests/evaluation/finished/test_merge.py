@@ -166,6 +166,14 @@ def test_predictions_are_joined(tmp_path):
     assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
 
 
+def test_predictions_that_shards_share_must_agree(tmp_path):
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    again, other = predicted(tmp_path / "again", 2, {"b": b"B"}), predicted(tmp_path / "other", 2, {"b": b"C"})
+    check_merge(job_of([*halves, again], tmp_path / "merged", metrics=None))
+    with pytest.raises(InputError, match=r"to agree on the cases that they share, got 1: b in 2 and other\.$"):
+        check_merge(job_of([*halves, other], tmp_path / "merged", metrics=None))
+
+
 def test_a_prediction_that_changed_is_named(tmp_path):
     halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
     changed = halves[1] / "predictions" / "labels" / "b.png"
