@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -211,3 +213,10 @@ def test_a_case_in_two_runs_with_calibration_is_refused(
 ) -> None:
     assert run("merge", listed([*evaluated[2], evaluated[3][0]])) == 2
     assert "to share no case, as calibration adds up all pixels" in capsys.readouterr().err
+
+
+def test_a_merge_of_scores_imports_no_torch(thirds: list[Path]) -> None:
+    code = "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    command = [sys.executable, "-W", "error", "-c", code, "merge", listed(thirds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
