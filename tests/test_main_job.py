@@ -16,14 +16,8 @@ from segmeter.metrics.cases.stored import read_cases
 from segmeter.models.checkpoints.checkpoint import read_checkpoint
 from tests.cli.sharded import run
 
-SMALL = [
-    "data=cells",
-    "data.size=64",
-    "data.train_cases=8",
-    "data.samples_per_epoch=8",
-    "data.val_cases=3",
-    "data.test_cases=5",
-]
+COUNTS = ["data.train_cases=8", "data.samples_per_epoch=8", "data.val_cases=3", "data.test_cases=5"]
+SMALL = ["data=cells", "data.size=64", *COUNTS]
 TRAIN = ["training.epochs=2", "training.batch_size=4", "training.log_every=1", "run.name=small"]
 TINY = ["model.encoder=tu-test_resnet", "model.depth=3", "model.decoder_channels=[8,8,4]"]  # where any network will do
 CLASSES = 4
