@@ -167,20 +167,14 @@ def change(path, **values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            {"PixelSpacing": [9, 9]},
-            r"`PixelSpacing` to be that of 0\.dcm, \[.*\], got \[9.*\]. A segmentation is made",
-        ),
+        ({"PixelSpacing": [9, 9]}, r"`PixelSpacing` to be that of 0\.dcm, \[.*\], got \[9.*\]. A segmentation is made"),
         ({"ImageOrientationPatient": [0, 1, 0, 1, 0, 0]}, r"`ImageOrientationPatient` to be that of 0\.dcm"),
         ({"SliceThickness": 9}, "`SliceThickness` to be that of"),
         ({"Rows": 9}, "`Rows` to be that of"),
         ({"NumberOfFrames": 3}, "`NumberOfFrames` to be 1, got 3. Give one file per slice"),
         ({"SeriesInstanceUID": "1.2.3"}, "`SeriesInstanceUID` to be that of"),
         ({"StudyInstanceUID": "1.2.3"}, "`StudyInstanceUID` to be that of"),
-        (
-            {"SOPInstanceUID": "1.2.826.0.1.3680043.8.498.1.1"},
-            r"`SOPInstanceUID` to differ from 0\.dcm",
-        ),
+        ({"SOPInstanceUID": "1.2.826.0.1.3680043.8.498.1.1"}, r"`SOPInstanceUID` to differ from 0\.dcm"),
         *(
             ({name: None}, rf"`{name}` to be given, got nothing\. Give the images as")
             for name in ("FrameOfReferenceUID", "ImagePositionPatient", "Rows", "Modality", "SliceThickness")

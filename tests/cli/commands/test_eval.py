@@ -67,12 +67,6 @@ def test_what_needs_no_data_is_checked_before_any_is_read(overrides, message, mo
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_cluster_that_does_not_fit_the_cases_is_refused(tmp_path, capsys):
-    assert run("eval", *SMALL, "metrics.cluster='^(patient)'", f"run.root={tmp_path / 'runs'}") == 2
-    assert "metrics: expected `cluster` to match every case id" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
-
-
 def test_images_of_another_scale_are_warned_about(tmp_path, capsys):
     for path in Path("masks").iterdir():
         put(tmp_path / "masks" / path.name, path.read_bytes())

@@ -1,20 +1,14 @@
 """`segmeter report` as a user types it."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from segmeter.cli.main import main
 from segmeter.files import write_json
+from tests.cli.sharded import run as main_code
 
-
-def call(*arguments: object) -> int:
-    """The exit code of `segmeter report`."""
-    try:
-        main(["report", *map(str, arguments)])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
+call = partial(main_code, "report")
 
 
 @pytest.fixture
