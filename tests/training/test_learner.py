@@ -1,5 +1,6 @@
 """The parts of a job that learn together, and how they are put back."""
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 
