@@ -110,7 +110,7 @@ def _flags(job: Job) -> list[str]:
 
 
 def _evaluated(config: TrainConfig) -> list[str]:
-    """Settings that the evaluation shares, wherever they were set: how the model runs and how files are read."""
+    """Collect the settings that the evaluation shares, wherever they were set: how models run and files are read."""
     found = {"device": config.device, "plugins": [*config.plugins]}
     for part, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
         values = as_plain(getattr(config, part))

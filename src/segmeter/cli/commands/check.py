@@ -76,7 +76,7 @@ def _check_output(path: Path) -> None:
 def _count_folds(
     data: DataConfig, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]
 ) -> list[dict[str, Any]]:
-    """Cases of each fold, in total and per class; empty without folds, or if train or val was not checked."""
+    """Count the cases of each fold, in total and per class; empty without folds, or if train or val was not checked."""
     opened = {dataset.split: (dataset, report) for dataset, report in zip(datasets, reports, strict=True)}
     if getattr(data, "fold", None) is None or not {"train", "val"} <= opened.keys():
         return []

@@ -170,7 +170,7 @@ def read_search(node: DictConfig) -> SearchConfig:
 
 
 def one_line(error: Exception) -> str:
-    """Hydra's message on one line."""
+    """Put Hydra's message on one line."""
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     text = str(cause or error)
     if group := _NO_GROUP.match(text):

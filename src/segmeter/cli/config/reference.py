@@ -48,7 +48,7 @@ class Key:
 
 
 def keys_of(node: Node, values: Mapping[str, Any], prefix: str = "") -> Iterator[Key]:
-    """Every key of a schema and of its nested groups, without components and the names that choose them.
+    """List every key of a schema and of its nested groups, without components and the names that choose them.
 
     Parameters
     ----------
