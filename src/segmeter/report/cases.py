@@ -122,7 +122,7 @@ def _facts(board: Scoreboard, support: NDArray[np.int64], summary: Mapping[str, 
 
 
 def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> list[Column]:
-    """Yield columns from one pass over the stored rows: invalid pixels, post-processing, further scores."""
+    """Make columns in one pass over the stored rows: invalid pixels, post-processing, further scores."""
     invalid, found = list[NDArray[np.int64]](), dict[str, NDArray[Any]]()
     done = 0
     for part in map(pa.Table.combine_chunks, rows.parts()):
