@@ -36,18 +36,24 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
     size = np.uint64((num_classes + 2) * (num_classes + 1))
     table, words = np.zeros(WAYS * size, np.uint32), np.empty(BLOCK // 4, np.uint64)
     pairs = words.view(np.uint16)
+    same, run = np.uint64(0), np.uint32(0)  # four equal pairs, and how often they came: the usual case inside an object
     whole = target.size - target.size % BLOCK
     for start in range(0, whole, BLOCK):
         encode_pairs(target[start : start + BLOCK], labels[start : start + BLOCK], pairs, num_classes, ignore)
         for i in range(words.size // 2):  # loads of four pairs each are faster than one for every pair
             first, second = words[2 * i], words[2 * i + 1]
-            if first == second and first == (first & _LOW) * _REPEAT:  # the usual case inside an object
-                table[first & _LOW] += np.uint32(8)
+            if first == second and first == same:
+                run += np.uint32(8)
+                continue
+            if first == second and first == (first & _LOW) * _REPEAT:
+                table[same & _LOW] += run
+                same, run = first, np.uint32(8)
                 continue
             for j in range(4):
                 shift, place = np.uint64(16 * j), np.uint64(j) * size
                 table[((first >> shift) & _LOW) + place] += np.uint32(1)
                 table[((second >> shift) & _LOW) + place + np.uint64(4) * size] += np.uint32(1)
+    table[same & _LOW] += run
     rest = pairs[: target.size - whole]
     encode_pairs(target[whole:], labels[whole:], rest, num_classes, ignore)
     for pair in rest:
