@@ -12,7 +12,6 @@ Map = NDArray[Any]
 
 BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
 WAYS = 8  # sub-histograms: neighbours are mostly equal, so a single counter would wait for its own last write
-MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
 _LOW, _REPEAT = np.uint64(0xFFFF), np.uint64(0x0001_0001_0001_0001)
 
 
@@ -29,7 +28,7 @@ def encode_pairs(target: Map, labels: Map, pairs: Map, num_classes: int, ignore:
 
 @kernel
 def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
-    """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
+    """Count (target, labels) pairs of fewer than 2**32 pixels and at most `confusion.MOST_COMPILED` classes.
 
     Flat arrays, both uint8 or both uint16. Returns int64 ((K + 2) * (K + 1),).
     """
@@ -63,18 +62,6 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
         for pair in range(size):
             total[pair] += table[way * size + pair]
     return total
-
-
-@kernel
-def count_many(target: Map, labels: Map, num_classes: Any, ignore: Any) -> Map:
-    """Count pairs of any number of classes into one int64 (K + 2, K + 1) table."""
-    table = np.zeros((num_classes + 2, num_classes + 1), np.int64)
-    for i in range(target.size):
-        row, column = np.int64(target[i]), np.int64(labels[i])
-        if row >= num_classes:
-            row = num_classes if row == ignore else num_classes + 1
-        table[row, min(column, num_classes)] += 1
-    return table
 
 
 _ROW = 32
