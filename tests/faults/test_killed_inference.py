@@ -31,7 +31,7 @@ WRITTEN = {"eval": CASES, "predict": 2, "score": 0}  # label maps
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint, 60 small cases, and two pictures that are read by rows."""
+    """Write a checkpoint, 60 small cases with other labels beside them, and two pictures that are read by rows."""
     folder = tmp_path_factory.mktemp("killed")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -76,7 +76,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
 
 
 def check(clean: dict[str, bytes | str], go: Callable[..., object], *, ended: bool, context: str) -> None:
-    """What is there is whole; at the end it is what the clean run left, and another run begins."""
+    """Demand that all files are whole and, at the end, those of the clean run; another run then begins."""
     for folder in Path("runs").glob("*/*"):
         raise_if_not_whole(folder)
     if not ended:
