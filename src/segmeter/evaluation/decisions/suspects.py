@@ -18,7 +18,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, read_held_out
 from segmeter.evaluation.drive import collect
-from segmeter.export.objects import encode_coco, encode_geojson
+from segmeter.export.objects import encode_geojson
 from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.objects.planted import SHARE, find_chances, match_planted, plant_errors
@@ -231,13 +231,31 @@ def _write_files(
         for number, one in reversed([*enumerate(regions, start=1)]):  # the likeliest stay on top
             kinds[one.box][one.mask] = 1 + KINDS.index(one.kind)
             numbers[one.box][one.mask] = number
-        maps = (kinds.astype(np.uint8), numbers, DRAWN)
-        write_bytes(folder / OUTLINES / f"{case_id}.geojson", encode_geojson(case_id, *maps))
+        outlines = encode_geojson(case_id, kinds.astype(np.uint8), numbers, DRAWN)
+        write_bytes(folder / OUTLINES / f"{case_id}.geojson", outlines)
         size = {"height": sample.image.shape[0], "width": sample.image.shape[1]}
         images.append({"id": len(images) + 1, "file_name": run.dataset.pairs[index].image.name, **size})
-        for entry in json.loads(encode_coco(case_id, *maps)):
-            chance = by_case[case_id][entry["id"] - 1]["chance"]
-            own = {"id": len(annotations) + 1, "image_id": len(images), "iscrowd": 0, "score": chance}
-            annotations.append({**entry, **own})
+        for feature in json.loads(outlines)["features"]:
+            chance = by_case[case_id][feature["id"] - 1]["chance"]
+            own = {"id": len(annotations) + 1, "image_id": len(images), "score": chance}
+            annotations.append(_annotation(feature) | own)
     names = [{"id": number, "name": name} for number, name in enumerate(DRAWN.names) if number]
     write_json(folder / COCO, {"images": images, "categories": names, "annotations": annotations})
+
+
+def _annotation(feature: Mapping[str, Any]) -> dict[str, Any]:
+    """A GeoJSON feature as COCO has it: polygons, which every tool reads, and not run lengths.
+
+    A line joins each hole to its outline, as a polygon of COCO has no holes.
+    """
+    facts, (form, found) = feature["properties"], feature["geometry"].values()
+    parts = found if form == "MultiPolygon" else [found]  # each a ring, then its holes
+    polygons = [np.concatenate([part for ring in rings for part in (ring, rings[0][:1])]) for rings in parts]
+    first, last = (each(np.concatenate(polygons), axis=0) for each in (np.min, np.max))
+    return {
+        "category_id": facts["label"],
+        "iscrowd": 0,
+        "area": facts["pixels"],
+        "bbox": [*first.tolist(), *(last - first).tolist()],
+        "segmentation": [polygon.ravel().tolist() for polygon in polygons],
+    }
