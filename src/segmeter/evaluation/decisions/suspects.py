@@ -82,15 +82,9 @@ def find_in_runs(
     """
     _check_together(runs)
     confidence, jobs = usual_confidence(runs), _jobs(runs)
-    tables, scores = [_SCHEMA.empty_table()], dict[Kind, list[float]](zip(KINDS, ([], [], [], []), strict=True))
-    recovered: dict[Kind, list[bool]] = {kind: [] for kind in KINDS}  # of each planted error, whether it has a suspect
-    for table, hits, errors in collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"):
-        tables.append(table)
-        for kind, score in hits:
-            scores[kind].append(score)
-        for kind, known in errors:
-            recovered[kind].append(known)
-    rows = _rank(pa.concat_tables(tables), scores)
+    studied = list(collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"))
+    hits, errors = ([pair for each in studied for pair in each[place]] for place in (1, 2))
+    rows = _rank(pa.concat_tables([_SCHEMA.empty_table(), *(each[0] for each in studied)]), _by_kind(hits))
     first = rows.slice(0, _LISTED).to_pylist()
     _write_files(folder, jobs, first, confidence, draw)
     kinds, chances = rows["kind"].to_numpy(), rows["chance"].to_numpy()
@@ -107,11 +101,15 @@ def find_in_runs(
                 "planted": len(known),
                 "recovered": sum(known) / len(known) if known else None,
             }
-            for kind, known in recovered.items()
+            for kind, known in _by_kind(errors).items()
         },
         "suspects": [{key: value for key, value in row.items() if key != "run"} for row in first],
     }
     return result, rows
+
+
+def _by_kind(pairs: Sequence[tuple[Kind, Any]]) -> dict[Kind, list[Any]]:
+    return {kind: [value for each, value in pairs if each == kind] for kind in KINDS}
 
 
 def _jobs(runs: Sequence[HeldOut]) -> list[Job]:
@@ -164,17 +162,9 @@ def _study(
         known += [(error.kind, bool(hit)) for error, hit in zip(errors, recovered, strict=True)]
     rows = []
     for one in found:
-        place = (one.top, one.left, *one.mask.shape, one.size)
-        row = (
-            case_id,
-            one.kind,
-            spec.names[one.given],
-            spec.names[one.suggested],
-            one.score,
-            *place,
-            str(job[0].folder),
-        )
-        rows.append(dict(zip(_SCHEMA.names, row, strict=True)))
+        facts = (case_id, one.kind, spec.names[one.given], spec.names[one.suggested], one.score)
+        place = (one.top, one.left, *one.mask.shape, one.size, str(job[0].folder))
+        rows.append(dict(zip(_SCHEMA.names, facts + place, strict=True)))
     return pa.Table.from_pylist(rows, _SCHEMA), scores, known
 
 
