@@ -26,7 +26,7 @@ DRAWN = ClassSpec(  # kinds as classes, for maps of suspects
 )
 
 _SHRINK = 30.0  # pixels: the size at which the evidence has half its weight, as slivers are never sure
-_DISCOUNT = 0.5  # of what a class is usually less sure: all of it would silence rare classes (benchmarks/suspects.py)
+_DISCOUNT = 0.2  # of what a class is usually less sure: more silences rare classes, less lets them crowd the list
 _SAME = 0.3  # IoU from which a region of the model is the object that the reference already has
 _AROUND = 7  # pixels on each side of a border within which it may lie elsewhere
 _EIGHT = np.ones((3, 3), bool)
