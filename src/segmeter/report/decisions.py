@@ -160,7 +160,10 @@ def _plan_charts(
         vertical=marks,
         horizontal={"asked": asked},
     )
-    caption = "squares are data sets that were drawn from the pilot, lines follow the root law."
+    caption = (
+        "squares are data sets that were drawn from the pilot, lines follow the root law. The line of the data set "
+        "allows for large cases that a pilot seldom holds, and may lie above its squares."
+    )
     return [(f"{title(rows[0]['score'])}: {caption}", chart)]
 
 
@@ -191,6 +194,8 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
     low, high = result["gain_ci95"]
     if low is None:
         notes.append("Too few cases for an interval: whether the chosen setting is better is unknown.")
+    elif chosen == usual:
+        notes.append("The usual setting is the best of them.")
     elif low <= 0 <= high:
         notes.append("These cases can't tell the chosen setting from the usual one.")
     return Shown(tables=[table], charts=_tuning_chart(result), notes=notes, objections=_TUNING_OBJECTIONS)
