@@ -217,7 +217,8 @@ def test_a_file_that_starts_from_its_own_name_has_a_line(tmp_path):
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "default.yaml").write_text("defaults: [default]\nepochs: 3\n")
     (problem,) = problems_of("training=default", folder=tmp_path)
-    assert problem.startswith(f"config: the defaults of a file in {tmp_path} lead back to that file.")
+    remedy = "Give the file another name than the option that it starts from."
+    assert problem == f"config: the defaults of a file in {tmp_path} lead back to that file. {remedy}"
 
 
 def test_letters_beyond_ascii_are_refused_with_the_quotes_that_they_need():

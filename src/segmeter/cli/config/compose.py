@@ -310,10 +310,7 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
     try:
         return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)
     except RecursionError:
-        raise HydraException(
-            f"the defaults of a file in {request.config_dir} lead back to that file. A file needs another name than "
-            "the option that it starts from."
-        ) from None
+        raise HydraException(f"the defaults of a file in {request.config_dir} lead back to that file") from None
 
 
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
