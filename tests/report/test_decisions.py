@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.plan import Aims, plan_published
-from segmeter.report.decisions import Shown, show_plan, show_tuned
+from segmeter.report.decisions import Shown, print_shown, show_plan, show_tuned
 
 
 def shown(**aims: float) -> Shown:
@@ -20,6 +22,18 @@ def test_each_aim_has_its_table_and_its_chart() -> None:
     assert [chart.svg()[:4] for _, chart in both.charts] == ["<svg"] * 2
     (line,) = both.tables[0].rows
     assert line[3:5] == ["93", "[62, 149]"]
+
+
+@pytest.mark.parametrize("cluster", [None, "prefix:_"], ids=["cases", "clusters"])
+def test_a_plan_fits_80_columns(cluster: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    aims = Aims(width=0.001, detect=0.001)
+    plan = plan_published(mean=0.78, sd=0.12, cases=40, config=MetricsConfig(), aims=aims)
+    (row,) = plan["rows"]
+    result = {**plan, "rows": [row | {"score": "iou/nucleus"}], "cluster": cluster}
+    for aim in ("width", "power"):
+        row[aim] |= {"cases": 123_456}
+    print_shown(show_plan(result), {})
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 def test_a_spread_without_its_cases_is_noted() -> None:

@@ -15,7 +15,8 @@ from segmeter.report.drawing import COLOURS, Chart, Curve
 from segmeter.report.figures import interval, number, signed, title
 from segmeter.report.tables import MOST_ROWS, Table, print_tables
 
-_KINDS = {"dataset": "data set", "per_case": "mean over cases"}
+_KINDS = {"dataset": "data set", "per_case": "mean of cases"}
+_SPARE = {"10 more": 3, "now": 2, "from": 1}  # columns of a plan that give way on a narrow terminal
 _PLAN_OBJECTIONS = (
     "The pilot's cases must be drawn like those of the real study. Another site, scanner or season has another spread, "
     "and no interval here knows of it.",
@@ -94,7 +95,8 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
             heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
             heads += ["now", "10 more", "from"]
             table = [_plan_line(row, row[aim], clustered=bool(result["cluster"])) for row in rows]
-            tables.append(Table(heads=heads, rows=table, names=3, title=f"{words}: {units} needed"))
+            spares = [_SPARE.get(head, 0) for head in heads]
+            tables.append(Table(heads=heads, rows=table, names=3, title=f"{words}: {units} needed", spares=spares))
             charts += _plan_charts(rows, aim, result, units)
     return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
 

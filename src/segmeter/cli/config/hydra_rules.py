@@ -37,6 +37,7 @@ _REMEDIES = {
     "found character '\\t'": "Indent with spaces.",
     "found duplicate key": "Keep one of the two.",
     "Could not delete from config": "--cfg job shows all keys.",
+    "lead back to that file": "Give the file another name than the option that it starts from.",
 }
 _NO_GROUP = re.compile("Could not override '([^']+)'")  # Hydra's error for a group that the root file lacks
 NO_GROUP = (

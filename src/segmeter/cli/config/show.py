@@ -1,5 +1,7 @@
 """Shows a composed configuration as YAML, with the meaning of each key beside it: ``--cfg job``."""
 
+import shutil
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,10 +59,20 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
         declared = node.keys.get(str(key)) if node else None
         comment = _comment(str(key), declared) if declared else ""
         if isinstance(value, dict) and value:
-            yield f"{indent}{as_yaml(key)}:{comment}"
+            yield from _commented(f"{as_yaml(key)}:", comment, indent)
             yield from _lines(_inner(node, values, key), value, f"{indent}  ")
         else:
-            yield f"{indent}{as_yaml(key)}: {as_yaml(value)}{comment}"
+            yield from _commented(f"{as_yaml(key)}: {as_yaml(value)}", comment, indent)
+
+
+def _commented(text: str, comment: str, indent: str) -> list[str]:
+    """Put a comment beside a key, or above it where a terminal has no room beside it."""
+    line = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
+    room = shutil.get_terminal_size((len(line), 1)).columns
+    if not comment or len(line) <= room:
+        return [line]
+    sign = f"{indent}# "
+    return [*textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign), f"{indent}{text}"]
 
 
 def _comment(key: str, node: Node) -> str:
@@ -69,4 +81,4 @@ def _comment(key: str, node: Node) -> str:
         return ""
     takes = ", ".join(filter(None, (node.describe(), node.unit)))
     first = node.meaning.partition(". ")[0].rstrip(".")
-    return f"  # {first}" + ("" if takes in _OBVIOUS or node.choice else f" [{takes}]")
+    return first + ("" if takes in _OBVIOUS or node.choice else f" [{takes}]")
