@@ -2,7 +2,8 @@
 
 import copyreg
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 EXIT_BAD_INPUT = 2
@@ -109,3 +110,15 @@ class DataError(InputError):
 
 class CheckpointError(InputError):
     """A checkpoint that is damaged, foreign, or does not fit the model."""
+
+
+@contextmanager
+def refusing(kind: type[SegmeterError], what: str, remedy: str = "") -> Iterator[None]:
+    """Raise whatever another library raises within the block as one line: `what`, its reason, and the remedy."""
+    try:
+        yield
+    except SegmeterError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise kind(f"{what} ({reason}). {remedy}".rstrip()) from error

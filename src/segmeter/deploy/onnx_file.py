@@ -18,7 +18,7 @@ from torch.fx.experimental import _config as shapes
 from segmeter.bridge.decode import decision_level
 from segmeter.classes import label_dtype
 from segmeter.data.files.reader_process import need
-from segmeter.errors import ConfigError
+from segmeter.errors import ConfigError, refusing
 from segmeter.models.ensemble import Ensemble, mean_logits
 from segmeter.models.foreign.onnx_file import open_session
 from segmeter.models.segmenter import Segmenter
@@ -167,7 +167,8 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
     import torch.onnx
 
     _check_pools(program)
-    try:
+    what, remedy = "export: this network can't be written as ONNX", "Use a network such as model=unet."
+    with refusing(ConfigError, what, remedy):
         exported = torch.onnx.export(
             program, (), dynamo=True, input_names=[INPUT], output_names=[OUTPUT], verbose=False
         )
@@ -176,12 +177,6 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
         _name_axes(model)
         model.metadata_props.add(key=KEY, value=json.dumps(facts, ensure_ascii=False))
         content: bytes = model.SerializeToString()
-    except Exception as error:  # the exporter has errors of many kinds
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"export: this network can't be written as ONNX ({type(error).__name__}: {reason}). "
-            "Use a network such as model=unet."
-        ) from error
     return content
 
 

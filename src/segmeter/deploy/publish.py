@@ -15,7 +15,7 @@ from segmeter.bridge.arrays import to_numpy
 from segmeter.bridge.decode import decision_level, labels_to_numpy
 from segmeter.classes import ClassSpec, label_dtype
 from segmeter.deploy import onnx_file
-from segmeter.errors import DataError, RunError
+from segmeter.errors import DataError, RunError, refusing
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -182,14 +182,9 @@ def compare(model: Model, predictor: Predictor, images: Iterable[tuple[str, np.n
 
 
 def _labels(model: Model, batch: np.ndarray, case_id: str) -> np.ndarray:
-    try:
+    remedy = "Nothing was written. Use a network such as model=unet."
+    with refusing(RunError, f"export: the exported model can't label case {case_id!r}", remedy):
         return model(batch)
-    except Exception as error:  # engines have errors of their own
-        reason = " ".join(str(error).split())[:200]
-        raise RunError(
-            f"export: the exported model can't label case {case_id!r} ({type(error).__name__}: {reason}). "
-            "Nothing was written. Use a network such as model=unet."
-        ) from error
 
 
 def _batches(image: np.ndarray, *, odd: bool) -> Iterator[np.ndarray]:

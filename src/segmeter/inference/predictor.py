@@ -58,9 +58,8 @@ class Predictor:
         config = fitting(config, segmenter.card)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
         _check_tile(config, segmenter)
-        layout = (
-            torch.preserve_format if segmenter.card.foreign else torch.channels_last
-        )  # theirs: as their tool runs it
+        # a model that others trained keeps its layout: its tool runs it so
+        layout = torch.preserve_format if segmenter.card.foreign else torch.channels_last
         self.segmenter = segmenter.to(device=device, memory_format=layout)  # type: ignore[call-overload]
         self.config = config
         self.device = device
@@ -285,15 +284,11 @@ def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
     """
     if not card.foreign:
         return config
-    wanted = {"tile": config.tile, "flips": config.flips or None, "rotations": config.rotations or None}
-    why = "resizes images" if card.resizes else f"gives {card.output}"
-    problems = [
-        expected("config", f"inference.{key}", f"to be left out for {card.model['name']}, which {why}", given)
-        for key, given in wanted.items()
-        if given is not None and card.runs_whole
-    ]
-    if problems:
-        raise ConfigError(problems)
+    given = {key: getattr(config, key) for key in ("tile", "flips", "rotations") if getattr(config, key)}
+    if given and card.runs_whole:
+        why = "resizes images" if card.resizes else f"gives {card.output}"
+        rule = f"to be left out for {card.model['name']}, which {why}"
+        raise ConfigError([expected("config", f"inference.{key}", rule, value) for key, value in given.items()])
     precision = "float32" if config.precision == "auto" else config.precision
     return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`
 

@@ -27,7 +27,7 @@ def test_a_letterbox_is_grey_around_the_image_and_is_cropped_again():
     assert torch.equal(fitted.image[..., 17:47, :], image)
     assert (fitted.image[..., :17, :] == 114).all()
     labels = torch.arange(64 * 64).view(1, 64, 64)
-    assert torch.equal(fitted.restore(labels, (30, 64), padded=True), labels[:, 17:47])
+    assert torch.equal(fitted.restore(labels, (30, 64)), labels[:, 17:47])
 
 
 def test_a_network_of_any_size_gets_no_more_grey_than_its_stride_needs():

@@ -54,11 +54,7 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     path = config.card or near or Path(opened.CARD)
     needed = "" if path == near else f" with model.card={path}"
     _write(path, described)
-    problems = opened.class_numbers(full, spec)[1]
-    if problems:
-        lines = [f"{source.text}: model.class_map {problem}." for problem in problems]
-        raise ConfigError([*lines, f"{source.text}: complete class_map in {path}, and check again{needed}."])
-    found = opened.open_foreign(described, spec)
+    found = opened.open_foreign(described, spec, remedy=f"complete class_map in {path}, and check again{needed}.")
     for line in mismatch_warnings(report.intensities, found.card.mean, found.card.std):
         _LOG.warning("%s", line)
     predictor = Predictor(Checkpoints((found,)).load(), InferenceConfig(), torch.device("cpu"))

@@ -7,9 +7,8 @@ convention of its library. If neither knows it, the user is asked for it.
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -67,6 +66,12 @@ class SizeConfig(Config, title="model.size"):
         if text is not None and not _RULE.fullmatch(text):
             raise RuleError("to be any, multiple:32, fixed:512x512, short:512, long:1024 or letterbox:640")
 
+    @property
+    def parsed(self) -> tuple[str, list[int]]:
+        """The kind of `fit` and its numbers: ("fixed", [512, 512])."""
+        kind, _, numbers = str(self.fit).partition(":")
+        return kind, [int(number) for number in re.findall(r"\d+", numbers)]
+
 
 class OutputConfig(Config, title="model.output"):
     """The output of the network."""
@@ -117,17 +122,15 @@ class ForeignConfig(Config, title="model"):
         return 1 if self.output.activation == "sigmoid" and count == 2 else count
 
 
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """Values of a card from a model's own files, those that its library's conventions suggest, and its files."""
+class Facts(NamedTuple):
+    """Values of a card from a model's own files, these files, and values that its library's conventions suggest."""
 
     values: dict[str, Any]
-    guesses: dict[str, Any]
     files: tuple[Path, ...]
+    guesses: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plugin:
+class Plugin(NamedTuple):
     """A registered callable, its card, and the file that defines it."""
 
     call: Callable[..., Any]
@@ -173,7 +176,7 @@ def register_model(name: str, **card: Any) -> Callable[[Model], Model]:
         known = PLUGINS.get(name)
         if known is not None and known.file != file:
             raise ConfigError(f"model: expected a new name, got {name!r}, which {known.file} registered already.")
-        PLUGINS[name] = Plugin(call=call, card=ForeignConfig(**card), file=file)
+        PLUGINS[name] = Plugin(call, ForeignConfig(**card), file)
         return call
 
     return add

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from segmeter.checks import shorten
 from segmeter.data.files.reader_process import need
-from segmeter.errors import CheckpointError, ConfigError
+from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.foreign.config import Facts, ForeignConfig
 from segmeter.records import read_json
 
@@ -37,20 +37,18 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     """
     need("transformers", "hf", "hf: models")
     folder = find_folder(place)
-    config = read_json(folder / "config.json")
+    told_in = [folder / "config.json", *sorted(folder.glob("*processor_config.json"))]
+    config, *processors = map(read_json, told_in)
     weights = sorted(folder.glob("*.safetensors"))
-    processors = (read_json(path) for path in folder.glob("*processor_config.json"))
     if any("auto_map" in each for each in (config, *processors)):
         raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {EXPORT}")
     if not weights:
         raise CheckpointError(f"{folder}: has no safetensors, and other weights can run code. Save it again with them.")
     labels = config.get("id2label") or {}
     classes = tuple(str(labels[key]) for key in sorted(labels, key=int)) or None
-    names = ("config.json", "preprocessor_config.json", "processor_config.json")
-    files = [folder / name for name in names if (folder / name).is_file()]
     output = {"kind": "probs" if config.get("model_type") == _UNIVERSAL else "logits", "activation": "softmax"}
     values = {"classes": classes, "output": output, **_processor(folder)}
-    return Facts(values=values, guesses={}, files=(*files, *weights))
+    return Facts(values, (*told_in, *weights), {})
 
 
 EXPORT = "Export it to ONNX, and give that file."
@@ -66,15 +64,11 @@ def find_folder(place: str) -> Path:
         )
     from huggingface_hub import snapshot_download
 
-    try:
+    with refusing(CheckpointError, f"hf:{place}: can't load", "Give a folder."):
         try:
-            found = snapshot_download(place, local_files_only=True, allow_patterns=_WANTED)
+            return Path(snapshot_download(place, local_files_only=True, allow_patterns=_WANTED))
         except Exception:  # not in the cache
-            found = snapshot_download(place, allow_patterns=_WANTED)
-    except Exception as error:  # whatever the network and the hub raise
-        reason = " ".join(str(error).split())[:160]
-        raise CheckpointError(f"hf:{place}: can't load ({type(error).__name__}: {reason}). Give a folder.") from error
-    return Path(found)
+            return Path(snapshot_download(place, allow_patterns=_WANTED))
 
 
 def load(place: str, config: ForeignConfig) -> nn.Module:
@@ -93,12 +87,8 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
     loader = loader if universal else transformers.AutoModelForSemanticSegmentation
     options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
     options |= {"ignore_mismatched_sizes": True}  # they are listed instead, and refused below
-    try:
-        with _quiet():
-            network, info = loader.from_pretrained(folder, **_LOCAL, **options)
-    except Exception as error:  # transformers has errors of many kinds
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise CheckpointError(f"{folder}: transformers can't load it for segmentation ({reason}). {EXPORT}") from error
+    with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", EXPORT):
+        network, info = loader.from_pretrained(folder, **_LOCAL, **options)
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
         problem = f"lacks weights or has them in another shape, so these would be random: {shorten(lost, most=4)}"
@@ -143,20 +133,18 @@ def _processor(folder: Path) -> dict[str, Any]:
     refused = [key for key in ("do_center_crop", "do_pad", "keep_aspect_ratio", "do_thumbnail") if found.get(key)]
     if refused:
         raise ConfigError(f"{folder}: its image processor has {', '.join(refused)}, which is not supported. {EXPORT}")
-    told: dict[str, Any] = {"dtype": "uint8", "order": "rgb", "channels": len(found.get("image_mean") or (0, 0, 0))}
-    told["scale"] = found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0
-    normalises = found.get("do_normalize", True)
-    told |= {"mean": found["image_mean"], "std": found["image_std"]} if normalises else {"mean": (), "std": ()}
-    size, fitted = found.get("size") or {}, dict[str, Any](fit="any")
-    if found.get("do_resize", True):
-        fitted = {"filter": _FILTERS.get(int(found.get("resample", 2))), "antialias": True, "backend": "torchvision"}
-        if "height" in size:
-            fitted["fit"] = f"fixed:{size['height']}x{size['width']}"
-        elif "shortest_edge" in size:
-            fitted |= {"fit": f"short:{size['shortest_edge']}", "longest": size.get("longest_edge")}
-        multiple = found.get("size_divisor") or found.get("ensure_multiple_of") or 1
-        fitted |= {"multiple": multiple} if multiple > 1 else {}
-    return {"input": told, "size": fitted}
+    mean, std = (found[key] if found.get("do_normalize", True) else () for key in ("image_mean", "image_std"))
+    scale = found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0
+    images = {"dtype": "uint8", "order": "rgb", "channels": len(found.get("image_mean") or (0, 0, 0))}
+    images |= {"scale": scale, "mean": mean, "std": std}
+    if not found.get("do_resize", True):
+        return {"input": images, "size": {"fit": "any"}}
+    size, multiple = found.get("size") or {}, found.get("size_divisor") or found.get("ensure_multiple_of") or 1
+    fit = f"short:{size['shortest_edge']}" if "shortest_edge" in size else None
+    fit = f"fixed:{size['height']}x{size['width']}" if "height" in size else fit
+    resizing = {"fit": fit, "longest": size.get("longest_edge"), "multiple": multiple if multiple > 1 else None}
+    resizing |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "antialias": True, "backend": "torchvision"}
+    return {"input": images, "size": resizing}
 
 
 @contextmanager
@@ -164,9 +152,8 @@ def _quiet() -> Iterator[None]:
     """Keep progress bars and reports of transformers off the terminal within the block."""
     from transformers.utils import logging as theirs
 
-    level = theirs.get_verbosity()
+    level, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
     theirs.set_verbosity(logging.CRITICAL)
-    bars = theirs.is_progress_bar_enabled()
     theirs.disable_progress_bar()
     try:
         yield

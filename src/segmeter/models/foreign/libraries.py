@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from segmeter.checks import expected, nearest
-from segmeter.errors import CheckpointError, ConfigError
+from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.card import default_normalisation
 from segmeter.models.checkpoints.weights import check_finite, compare, load_tensors
 from segmeter.models.foreign.config import Facts, ForeignConfig
@@ -22,8 +22,7 @@ def describe(place: str, told: ForeignConfig, *, fit: str) -> Facts:
     channels = told.input.channels or 3
     mean, std = default_normalisation(channels)
     normal = {"mean": mean, "std": std} if channels == 3 else {}
-    guesses = {"input": {"channels": channels, "order": "rgb", **normal}, "size": {"fit": fit}}
-    return Facts(values={}, guesses=guesses, files=(fetch(told.weights),))
+    return Facts({}, (fetch(told.weights),), {"input": {"channels": channels, **normal}, "size": {"fit": fit}})
 
 
 def build_torchvision(place: str, tensors: Tensors, channels: int, config: ForeignConfig) -> nn.Module:
@@ -56,12 +55,9 @@ def load(
     """Build a network for the tensors of a file, and load them."""
     path = fetch(str(config.weights))
     tensors = load_tensors(path)
-    try:
+    form = "Give torchvision:NAME, such as deeplabv3_resnet50, or smp:ARCHITECTURE/ENCODER, such as Unet/resnet34."
+    with refusing(ConfigError, f"model: {place!r} can't be built", form):
         network = build(place, tensors, config.num_channels, config)
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        form = "Give torchvision:NAME, such as deeplabv3_resnet50, or smp:ARCHITECTURE/ENCODER, such as Unet/resnet34."
-        raise ConfigError(f"model: {place!r} can't be built ({reason}). {form}") from error
     fit = compare(network.state_dict(), tensors)
     if not fit.exact:
         remedy = f"model.classes names {len(config.classes or ())}: give those that it was trained on."

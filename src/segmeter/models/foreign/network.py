@@ -36,9 +36,8 @@ class ForeignModel(nn.Module):
     def __init__(self, network: Callable[[Tensor], Any], card: ModelCard, config: ForeignConfig) -> None:
         super().__init__()
         self.network, self.card, self.config = network, card, config
-        kind, _, number = str(config.size.fit).partition(":")
-        self.padded = kind in ("multiple", "letterbox")
-        self.size_multiple = int(number) if kind == "multiple" else 1
+        kind, numbers = config.size.parsed
+        self.size_multiple = numbers[0] if kind == "multiple" else 1
         self.size_least = 1
         told, ones = config.input, (1.0,) * (config.input.channels or 1)
         self.normalises = bool(told.mean or told.std)
@@ -82,7 +81,7 @@ class ForeignModel(nn.Module):
         found = self.network(self.prepare(fitted.image))
         if self.config.output.kind == "instances":
             return self._painted(found, fitted, size)
-        maps = fitted.restore(self._checked(found), size, padded=self.padded)
+        maps = fitted.restore(self._checked(found), size)
         return self._as_logits(maps) if self.config.output.kind == "probs" else maps
 
     def _check(self, image: Tensor) -> None:
@@ -97,24 +96,20 @@ class ForeignModel(nn.Module):
             raise InputError(expected("model", "image", f"to be {told.dtype}", image.dtype, remedy))
 
     def _checked(self, found: Any) -> Tensor:
-        output, wanted = self.config.output, self.config.num_channels
-        name = self.card.model["name"]
+        output, wanted, name = self.config.output, self.config.num_channels, self.card.model["name"]
         if not isinstance(found, Tensor):
             raise InputError(f"model: expected {name} to give a tensor, got {type(found).__name__}.")
-        if output.kind == "labels":
-            found = found[:, 0] if found.dim() == 4 and found.shape[1] == 1 else found
-            if found.dim() != 3 or found.is_floating_point():
-                given = f"{found.dtype} {tuple(found.shape)}"
-                raise InputError(expected("model", "output", "to be labels (B, H, W), integers", given))
-            labels: Tensor = found.int()
-            return labels
-        found = found.permute(0, 3, 1, 2) if output.axes == "BHWK" and found.dim() == 4 else found
-        if found.dim() != 4 or found.shape[1] != wanted or not found.is_floating_point():
-            given = f"{found.dtype} {tuple(found.shape)}"
+        labels, maps = output.kind == "labels", found
+        if labels:
+            maps = found[:, 0] if found.dim() == 4 and found.shape[1] == 1 else found
+        elif output.axes == "BHWK" and found.dim() == 4:
+            maps = found.permute(0, 3, 1, 2)
+        right = maps.dim() == 3 if labels else maps.dim() == 4 and maps.shape[1] == wanted
+        if not right or maps.is_floating_point() == labels:
+            rule = "to be labels (B, H, W), integers" if labels else f"to be (B, {wanted}, H, W), floating"
             remedy = f"{name} has other classes than model.classes, or model.output is wrong."
-            raise InputError(expected("model", "output", f"to be (B, {wanted}, H, W), floating", given, remedy))
-        logits: Tensor = found.float()
-        return logits
+            raise InputError(expected("model", "output", rule, f"{found.dtype} {tuple(found.shape)}", remedy))
+        return maps.int() if labels else maps.float()
 
     def _as_logits(self, probs: Tensor) -> Tensor:
         if self.config.output.activation == "sigmoid":
@@ -132,6 +127,6 @@ class ForeignModel(nn.Module):
         painted[0] = classes
         kept = [int(i) for i in scores.argsort(stable=True) if scores[i] >= (output.score or 0)]
         for number, index in enumerate(kept, 1):
-            mask = fitted.restore(masks[index][None].to(torch.uint8), size, padded=self.padded)[0] > 0
+            mask = fitted.restore(masks[index][None].to(torch.uint8), size)[0] > 0
             painted[0][mask], painted[1][mask] = numbers[index].int(), number
         return painted[None]

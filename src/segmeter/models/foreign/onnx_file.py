@@ -17,7 +17,7 @@ from torch.nn import functional
 from segmeter.bridge.arrays import to_numpy, to_torch
 from segmeter.checks import expected
 from segmeter.data.files.reader_process import need
-from segmeter.errors import CheckpointError, ConfigError
+from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.checkpoints.weights import find_placeholder, real_path
 from segmeter.models.foreign.config import Facts, ForeignConfig
 from segmeter.remote import fetch
@@ -53,19 +53,13 @@ def describe(place: str, told: ForeignConfig) -> Facts:
         text = f"keeps weights in {', '.join(wrong or sorted(outside))}, which is not a file of its folder"
         raise CheckpointError(f"{path}: {text}. Save it as one file.")
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    graph, guesses = _of_graph(model.graph, told)
-    values = graph
-    try:
+    values, guesses = _of_graph(model.graph, told)
+    with refusing(CheckpointError, f"{path}: its metadata can't be read", "Export it again."):
         if _OURS in metadata:
-            values = _ours(json.loads(metadata[_OURS]), graph)
+            values |= _ours(json.loads(metadata[_OURS]))
         elif metadata.get("task") and "names" in metadata:
-            values, guesses = _ultralytics(metadata, graph), {}
-    except ConfigError:
-        raise
-    except (ValueError, SyntaxError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-        text = f"its metadata can't be read ({type(error).__name__}: {error})"
-        raise CheckpointError(f"{path}: {' '.join(text.split())}. Export it again.") from error
-    return Facts(values=values, guesses=guesses, files=(path, *(path.parent / name for name in sorted(outside))))
+            values, guesses = _ultralytics(metadata, values["output"]), {}
+    return Facts(values, (path, *(path.parent / name for name in sorted(outside))), guesses)
 
 
 def open_session(model: str | bytes) -> Any:
@@ -82,11 +76,8 @@ def open_session(model: str | bytes) -> Any:
 def load(place: str, config: ForeignConfig) -> Callable[[Tensor], Any]:
     """Open the file as a function of images; objects of ultralytics' models are decoded."""
     path = fetch(place)
-    try:
+    with refusing(CheckpointError, f"{path}: onnxruntime can't open it"):
         session = open_session(str(path))
-    except Exception as error:  # onnxruntime's own
-        reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"{path}: onnxruntime can't open it ({reason}).") from error
     taken, given = session.get_inputs()[0], [each.name for each in session.get_outputs()]
     objects = config.output.kind == "instances"
     names = given if objects else [config.output.name or given[0]]
@@ -151,70 +142,50 @@ def _tensors(message: Any) -> Iterator[Any]:
 def _of_graph(graph: Any, told: ForeignConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the keys that a graph decides, and those that it suggests."""
     weights = {each.name for each in graph.initializer}
-    inputs = [each for each in graph.input if each.name not in weights]
-    outputs = {each.name: each for each in graph.output}
-    if len(inputs) != 1:
-        given = ", ".join(each.name for each in inputs)
-        raise ConfigError(expected("model", "input", "to be one, of images", f"{given} in the ONNX file"))
+    inputs, outputs = (
+        {each.name: each.type.tensor_type for each in side if each.name not in weights}
+        for side in (graph.input, graph.output)
+    )
     name = told.output.name or next(iter(outputs))
     if name not in outputs:
         raise ConfigError(expected("model", "output.name", f"to be one of {', '.join(outputs)}", name))
-    shape, found = _shape(inputs[0]), _shape(outputs[name])
-    if len(shape) != 4:
-        raise ConfigError(
-            expected("model", "input", "to be images of four axes", f"{len(shape)} axes in the ONNX file")
-        )
-    last = shape[3] in (1, 3, 4) and shape[1] not in (1, 3, 4)
-    (channels, height, width) = (shape[3], shape[1], shape[2]) if last else shape[1:]
-    fixed = isinstance(height, int) and isinstance(width, int)
-    values: dict[str, Any] = {"input": {"channels": channels if isinstance(channels, int) else None}}
-    labels = outputs[name].type.tensor_type.elem_type in (2, 3, 4, 5, 6, 7)  # TensorProto's integers
-    values["output"] = {"kind": "labels" if labels else None}
-    values["size"] = {"fit": f"fixed:{height}x{width}" if fixed else None}
-    single = not labels and len(found) == 4 and found[1] == 1
-    guesses = {"input": {"axes": "BHWC" if last else "BCHW"}, "size": {"fit": "any"}}
+    shapes = [[axis.dim_value or axis.dim_param for axis in each.shape.dim] for each in inputs.values()]
+    if [len(shape) for shape in shapes] != [4]:
+        given = ", ".join(f"{each} of {len(shape)} axes" for each, shape in zip(inputs, shapes, strict=True))
+        raise ConfigError(expected("model", "input", "to be one, images of four axes", f"{given} in the ONNX file"))
+    first, second, last = shapes[0][1:]
+    axes = "BHWC" if last in (1, 3, 4) and first not in (1, 3, 4) else "BCHW"
+    channels, height, width = (last, first, second) if axes == "BHWC" else (first, second, last)
+    fit = f"fixed:{height}x{width}" if isinstance(height, int) and isinstance(width, int) else None
+    found = outputs[name]
+    labels = found.elem_type in (2, 3, 4, 5, 6, 7)  # TensorProto's integers
+    single = not labels and len(found.shape.dim) == 4 and found.shape.dim[1].dim_value == 1
+    images = {"channels": channels if isinstance(channels, int) else None}
+    values = {"input": images, "output": {"kind": "labels" if labels else None}, "size": {"fit": fit}}
+    guesses = {"input": {"axes": axes}, "size": {"fit": "any"}}
     return values, guesses | {"output": {"activation": "sigmoid" if single else "softmax"}}
 
 
-def _shape(value: Any) -> list[int | str]:
-    return [axis.dim_value or axis.dim_param for axis in value.type.tensor_type.shape.dim]
-
-
-def _ours(facts: dict[str, Any], graph: dict[str, Any]) -> dict[str, Any]:
+def _ours(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the card of a file that `segmeter export` wrote, from stored images to labels."""
-    card = facts["card"]
-    told = {"channels": card["in_channels"], "order": "rgb", "dtype": facts["input"]["dtype"]}
-    told |= {"scale": 1.0, "mean": [], "axes": "BHWC"}
-    if card["spec"]["task"] == "multilabel":
-        raise ConfigError(
-            "model: an exported multilabel model gives planes, which no card can say. Take its checkpoint."
-        )
-    return graph | {"classes": card["spec"]["names"], "input": told, "size": {"fit": "any"}}
+    spec, channels = facts["card"]["spec"], facts["card"]["in_channels"]
+    if spec["task"] == "multilabel":
+        text = "an exported multilabel model gives planes, which no card can say. Take its checkpoint."
+        raise ConfigError(f"model: {text}")
+    images = {"channels": channels, "order": "rgb", "dtype": facts["input"]["dtype"]}
+    images |= {"scale": 1.0, "mean": [], "axes": "BHWC"}
+    return {"classes": spec["names"], "input": images, "size": {"fit": "any"}}
 
 
-def _ultralytics(metadata: dict[str, str], graph: dict[str, Any]) -> dict[str, Any]:
+def _ultralytics(metadata: dict[str, str], output: dict[str, Any]) -> dict[str, Any]:
     """Return the card of a file that ultralytics wrote, for the tasks "semantic" and "segment"."""
     if metadata["task"] not in ("semantic", "segment"):
         raise ConfigError(expected("model", "task", "to be semantic or segment", metadata["task"], "It has no masks."))
-    names, size = literal_eval(metadata["names"]), literal_eval(metadata["imgsz"])
-    dynamic = literal_eval(metadata.get("args", "{}")).get("dynamic", False)
-    objects = metadata["task"] == "segment"
-    classes = [str(names[key]) for key in sorted(names)] if isinstance(names, dict) else [str(name) for name in names]
-    return {
-        "classes": classes,
-        "input": {
-            "channels": int(metadata.get("channels", 3)),
-            "order": "rgb",
-            "dtype": "uint8",
-            "mean": [],
-            "std": [],
-        },
-        "size": {
-            "fit": f"letterbox:{size[0]}x{size[-1]}",
-            "multiple": int(metadata.get("stride", 32)) if dynamic else None,
-            "backend": "opencv",
-        },
-        "output": {"kind": "instances", "score": 0.25, "overlap": 0.7, "activation": "softmax"}
-        if objects
-        else {"kind": None, "activation": "softmax", **graph["output"]},
-    }
+    names, size, args = (literal_eval(metadata.get(key, "{}")) for key in ("names", "imgsz", "args"))
+    classes = [names[key] for key in sorted(names)] if isinstance(names, dict) else names
+    images = {"channels": int(metadata.get("channels", 3)), "order": "rgb", "dtype": "uint8", "mean": [], "std": []}
+    stride = int(metadata.get("stride", 32)) if args.get("dynamic") else None
+    resizing = {"fit": f"letterbox:{size[0]}x{size[-1]}", "multiple": stride, "backend": "opencv"}
+    objects = {"kind": "instances", "score": 0.25, "overlap": 0.7}
+    output = {**(objects if metadata["task"] == "segment" else output), "activation": "softmax"}
+    return {"classes": [*map(str, classes)], "input": images, "size": resizing, "output": output}

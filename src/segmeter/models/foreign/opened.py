@@ -4,10 +4,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -37,9 +37,8 @@ _GUESSED = {
 }
 
 
-@dataclass(frozen=True)
-class Source:
-    """A model's family and where it is."""
+class Source(NamedTuple):
+    """A model as the command line names it, its family, and where it is."""
 
     text: str
     family: str
@@ -57,14 +56,16 @@ class Described:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignCheckpoint:
-    """A model that others trained, as a member of `Checkpoints`; `folder` is the name by which the user gave it."""
+class ForeignCheckpoint(Described):
+    """A model that others trained, as a member of `Checkpoints`; nobody knows how it was trained."""
 
-    described: Described
     card: ModelCard
-    sha256: str
-    folder: str
-    progress: Mapping[str, Any] = field(default_factory=dict)
+    progress: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def folder(self) -> str:
+        """The name by which the user gave it."""
+        return self.source.text
 
     def load_segmenter(self, device: str | torch.device = "cpu") -> ForeignModel:
         """Build the network and load its weights, in evaluation mode.
@@ -76,9 +77,8 @@ class ForeignCheckpoint:
         ConfigError
             Its card does not fit the network.
         """
-        source, config = self.described.source, self.described.config
-        network = _FAMILIES[source.family][1](source.place, config)
-        return ForeignModel(network, self.card, config).to(device).eval()
+        network = _FAMILIES[self.source.family][1](self.source.place, self.config)
+        return ForeignModel(network, self.card, self.config).to(device).eval()
 
 
 def find_source(checkpoint: str | Path) -> Source | None:
@@ -110,28 +110,29 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     config = ForeignConfig(**overlay(overlay(_USUAL, guesses), values))
     if config.output.kind in ("labels", "instances"):
         guessed = [key for key in guessed if key != "output.activation"]  # which these lack
-    lacking = {
-        "classes": config.classes is None,
-        "size.fit": config.size.fit is None,
-        "input.mean (and std; [] for none), or input.scale": config.input.mean is None and config.input.scale is None,
-    }
-    if any(lacking.values()):
-        keys = ", ".join(f"model.{key}" for key, missing in lacking.items() if missing)
-        raise ConfigError(f"{source.text}: nothing tells {keys}. Set them, or write them to {CARD} beside the model.")
+    scaling = config.input.scale if config.input.mean is None else config.input.mean
+    asked = {"classes": config.classes, "size.fit": config.size.fit}
+    asked |= {"input.mean (and std; [] for none), or input.scale": scaling}
+    lacking = ", ".join(f"model.{key}" for key, value in asked.items() if value is None)
+    if lacking:
+        raise ConfigError(
+            f"{source.text}: nothing tells {lacking}. Set them, or write them to {CARD} beside the model."
+        )
     hashes = [sha256_file(path) for path in facts.files]
     plain = json.dumps([hashes, as_plain(config.replace(card=None, weights=None))], sort_keys=True)
-    return Described(
-        source=source, config=config, guessed=tuple(guessed), sha256=hashlib.sha256(plain.encode()).hexdigest()
-    )
+    digest = hashlib.sha256(plain.encode()).hexdigest()
+    return Described(source=source, config=config, guessed=tuple(guessed), sha256=digest)
 
 
-def open_foreign(described: Described, spec: ClassSpec | None) -> ForeignCheckpoint:
+def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = "") -> ForeignCheckpoint:
     """Map a model's classes to the data's.
 
     Parameters
     ----------
     spec
         The data's classes; None takes those that the card names.
+    remedy
+        What to do about classes without a partner; by default to let `segmeter check` propose some.
 
     Raises
     ------
@@ -139,21 +140,20 @@ def open_foreign(described: Described, spec: ClassSpec | None) -> ForeignCheckpo
         A class of either side has no partner, or the model can't have this task.
     """
     config, text = described.config, described.source.text
-    spec = spec or own_spec(config)
+    spec = spec or _own_spec(config)
     if spec.task not in _tasks(config):
         given = f"{spec.task} data for a model of {config.output.kind} with {config.output.activation}"
-        remedy = "Set model.output.activation if that is wrong."
-        raise ConfigError(expected("model", "output", "to go with the data's task", given, remedy))
+        advice = "Set model.output.activation if that is wrong."
+        raise ConfigError(expected("model", "output", "to go with the data's task", given, advice))
     numbers, problems = class_numbers(config, spec)
     if problems:
-        told = "segmeter check proposes one. Names of both sides: "
         sides = f"{', '.join(config.classes or ())} | {', '.join(spec.names)}"
-        raise ConfigError([f"{text}: model.class_map {problem}." for problem in problems] + [f"{text}: {told}{sides}."])
-    direct = config.output.activation == "sigmoid" or numbers == tuple(range(spec.num_classes))
+        advice = remedy or f"segmeter check proposes one. Names of both sides: {sides}."
+        raise ConfigError([*(f"{text}: model.class_map {problem}." for problem in problems), f"{text}: {advice}"])
+    same = config.output.activation == "sigmoid" or (spec.task != "binary" and numbers == (*range(spec.num_classes),))
     if config.output.kind == "instances":
-        rest = config.output.background or spec.names[0]
-        numbers = (*numbers, spec.names.index(rest))
-    elif direct and config.output.kind != "labels" and (spec.task != "binary" or config.output.activation == "sigmoid"):
+        numbers = (*numbers, spec.names.index(config.output.background or spec.names[0]))
+    elif same and config.output.kind != "labels":
         numbers = ()
     channels = 1 if config.input.order == "grey" else config.input.channels or 3
     usual = default_normalisation(channels)
@@ -169,10 +169,10 @@ def open_foreign(described: Described, spec: ClassSpec | None) -> ForeignCheckpo
         resizes=not str(config.size.fit).startswith(("any", "multiple")),
         foreign=True,
     )
-    return ForeignCheckpoint(described=described, card=card, sha256=described.sha256, folder=text)
+    return ForeignCheckpoint(**vars(described), card=card)
 
 
-def own_spec(config: ForeignConfig) -> ClassSpec:
+def _own_spec(config: ForeignConfig) -> ClassSpec:
     """Return the classes that a model's card names, for commands without a data set."""
     names = config.data_classes or config.classes or ()
     if config.class_map and config.data_classes is None:
@@ -206,25 +206,23 @@ def _read_card(source: Source, told: ForeignConfig) -> dict[str, Any]:
 def _describe_plugin(place: str, told: ForeignConfig) -> Facts:
     plugin = PLUGINS[place]
     stored = {"input": {"scale": 1.0, "mean": (), "order": "rgb"}, "size": {"fit": "any"}}  # images as they are
-    return Facts(values=overlay(stored, plugin.card.model_dump(mode="json")), guesses={}, files=(plugin.file,))
+    return Facts(overlay(stored, plugin.card.model_dump(mode="json")), (plugin.file,), {})
 
 
 def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Lay values over others; null and empty mappings hide nothing."""
     found = dict(below)
     for key, value in above.items():
-        if isinstance(value, dict) and isinstance(found.get(key, {}), dict):
-            found[key] = overlay(found.get(key) or {}, value)
-        elif value is not None:
-            found[key] = value
+        if value is not None:
+            found[key] = overlay(found.get(key) or {}, value) if isinstance(value, dict) else value
     return found
 
 
-SYNONYMS = (  # names of one class in the data sets that segmeter knows
+SYNONYMS = (  # names of one class in the data sets that segmeter knows, as `normal` gives them
     ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
     ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),
     ("car", "auto", "automobile"), ("motorcycle", "motorbike"), ("background", "bg", "none", "void"),
-    ("building", "edifice", "house"), ("pole", "column", "column_pole"), ("road", "street", "route"),
+    ("building", "edifice", "house"), ("pole", "column", "column pole"), ("road", "street", "route"),
     ("airplane", "aeroplane", "plane"), ("television", "tvmonitor", "tv"), ("couch", "sofa"),
     ("cell", "nucleus", "cells", "nuclei"),
 )  # fmt: skip
@@ -237,13 +235,10 @@ def normal(name: str) -> str:
 
 def propose(classes: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
     """Find the data's class of each class of the model, by equal names and then by synonyms; others are left out."""
-    known = {normal(name): name for name in targets}
-    found: dict[str, Any] = {}
+    known, found = {normal(name): name for name in targets}, dict[str, str]()
     for name in classes:
         parts = [normal(part) for part in (name, *re.split(r"[,;/]", name))]  # ADE20K lists synonyms in a name
-        same = [
-            word for part in parts for group in SYNONYMS if part in map(normal, group) for word in map(normal, group)
-        ]
+        same = [word for part in parts for group in SYNONYMS if part in group for word in group]
         hits = [known[word] for word in (*parts, *same) if word in known]
         found |= {name: hits[0]} if hits else {}
     return found

@@ -3,6 +3,7 @@
 Axes: B batch, C channels, H height, W width.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,20 +23,21 @@ _BITS = 11  # of the weights of OpenCV's bilinear filter
 
 @dataclass(frozen=True)
 class Fitted:
-    """An image at the network's size, and the rectangle in it that the image covers."""
+    """An image at the network's size, the rectangle in it that the image covers, and whether the rest is padding."""
 
     image: Tensor
     top: int
     left: int
     height: int
     width: int
+    padded: bool = False
 
-    def restore(self, maps: Tensor, size: tuple[int, int], *, padded: bool) -> Tensor:
+    def restore(self, maps: Tensor, size: tuple[int, int]) -> Tensor:
         """Bring logits (bilinear) or labels (nearest) from the network's size, or a part of it, to the image's.
 
-        With `padded`, the maps cover more than the image: they are brought to the network's size and cropped first.
+        Maps of a padded image are brought to the network's size and cropped first.
         """
-        if padded:
+        if self.padded:
             maps = _resized(maps, self.image.shape[-2:])
             maps = maps[..., self.top : self.top + self.height, self.left : self.left + self.width]
         return _resized(maps, size)
@@ -43,24 +45,22 @@ class Fitted:
 
 def fit(image: Tensor, config: SizeConfig) -> Fitted:
     """Bring images (B, C, H, W), as they are stored, to the network's size."""
-    kind, _, text = str(config.fit).partition(":")
+    kind, numbers = config.parsed
     height, width = image.shape[-2:]
     if kind == "any":
         return Fitted(image, 0, 0, height, width)
     if kind == "multiple":
-        return Fitted(pad_to_multiple(image.float(), multiple=int(text)).to(image.dtype), 0, 0, height, width)
+        return Fitted(pad_to_multiple(image.float(), multiple=numbers[0]).to(image.dtype), 0, 0, height, width, True)
     rows, columns = target_size(height, width, config)
     resized = _resize(image, rows, columns, config)
     if kind != "letterbox":
         return Fitted(resized, 0, 0, rows, columns)
-    frame = [int(part) for part in text.split("x")]
-    missing = (frame[0] - rows, frame[-1] - columns)
+    missing = (numbers[0] - rows, numbers[-1] - columns)
     if config.multiple is not None:  # a network of any size needs no more grey than its stride
         missing = (missing[0] % config.multiple, missing[1] % config.multiple)
-    full = image.new_full((*image.shape[:2], rows + missing[0], columns + missing[1]), _GREY)
     top, left = (round(part / 2 - 0.1) for part in missing)
-    full[..., top : top + rows, left : left + columns] = resized
-    return Fitted(full, top, left, rows, columns)
+    edges = (left, missing[1] - left, top, missing[0] - top)
+    return Fitted(functional.pad(resized, edges, value=_GREY), top, left, rows, columns, True)
 
 
 def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
@@ -71,31 +71,23 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
     >>> target_size(100, 200, SizeConfig(fit="short:50")), target_size(100, 200, SizeConfig(fit="letterbox:64"))
     ((50, 100), (32, 64))
     """
-    kind, _, text = str(config.fit).partition(":")
-    numbers = [int(part) for part in text.split("x")]
+    kind, numbers = config.parsed
+    if kind == "letterbox":
+        gain = min(numbers[0] / height, numbers[-1] / width)
+        return max(round(height * gain), 1), max(round(width * gain), 1)
     if kind == "fixed":
         rows, columns = numbers
-    elif kind == "letterbox":
-        gain = min(numbers[0] / height, numbers[-1] / width)
-        rows, columns = max(round(height * gain), 1), max(round(width * gain), 1)
     elif kind == "long":
         rows, columns = (max(1, int(numbers[0] * edge / max(height, width))) for edge in (height, width))
-    else:
-        rows, columns = _by_shorter_side(height, width, numbers[0], config.longest)
-    step = 1 if kind == "letterbox" else config.multiple or 1
+    else:  # the longer side is rounded down, as torchvision and transformers do
+        low, high = sorted((height, width))
+        exact = min(numbers[0], (config.longest or math.inf) * low / high)
+        rows, columns = height, width
+        if round(exact) != low:
+            sides = round(exact), int(exact * high / low)
+            rows, columns = sides if height <= width else sides[::-1]
+    step = config.multiple or 1
     return -(-rows // step) * step, -(-columns // step) * step
-
-
-def _by_shorter_side(height: int, width: int, side: int, longest: int | None) -> tuple[int, int]:
-    """Return the size whose shorter side is `side`; the other is rounded down, as in torchvision and transformers."""
-    low, high = sorted((height, width))
-    exact: float = side
-    if longest is not None and high / low * side > longest:
-        exact = longest * low / high
-        side = round(exact)
-    if low == side:
-        return height, width
-    return (int(exact * height / width), side) if width < height else (side, int(exact * width / height))
 
 
 def _resize(image: Tensor, rows: int, columns: int, config: SizeConfig) -> Tensor:
