@@ -10,19 +10,19 @@ process that does nothing else.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from harness import Row, Time, compare, demand, publish, race
-from record import RESULTS, circumstances
+from harness import Row, Time, compare, demand, race, show
+from record import RESULTS, circumstances, update_record
 
 FAMILIES = ("segformer", "upernet", "dpt", "mask2former")
 CLASSES = 19
@@ -150,12 +150,14 @@ def main() -> None:
     if chosen.weigh:
         weigh(*chosen.weigh, chosen.images)
         return
-    before, rows, memory = circumstances("transformers", "torchvision"), list[Row](), dict[str, Any]()
     for family in chosen.families.split(","):
-        found, memory[family] = measure(family, chosen.images, chosen.rounds)
-        rows += found
-    print(json.dumps(memory, indent=2))
-    publish(chosen.output, before, rows, peak_mb=memory, threads=torch.get_num_threads())
+        before = circumstances("transformers", "torchvision") | {"threads": torch.get_num_threads()}
+        rows, memory = measure(family, chosen.images, chosen.rounds)
+        for row in rows:
+            show(row)
+        print(f"  peak memory in MB: {memory}")
+        found = before | {"peak_mb": memory, "rows": [asdict(row) for row in rows]}
+        update_record(chosen.output, family, found)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from segmeter.files import make_folder, write_bytes
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
-from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import mean_interval
 from segmeter.models.foreign import opened
@@ -64,7 +64,7 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     picture = draw_overlay(first.sample.image, first.sample.target, first.labels, spec, title=first.sample.case_id)
     console.print(f"card      {path}{needed and f', read{needed}'}", soft_wrap=True)
     console.print(f"picture   {write_overlay(path.parent, path.stem, picture)}", soft_wrap=True)
-    if found.card.in_channels == 3 and not spec.is_multilabel:
+    if found.card.in_channels == 3:
         _look_for_swapped(predictor, predictions, spec)
 
 
@@ -87,7 +87,7 @@ def _write(path: Path, described: opened.Described) -> None:
     if path.exists():
         _LOG.warning("%s exists already, and is kept as it is.", path)
         return
-    values = {key: value for key, value in as_plain(described.config).items() if key not in ("card", "weights")}
+    values = as_plain(described.config.replace(card=None, weights=None))
     known = {key: value for key, value in values.items() if value not in (None, {}, [])}
     guessed = "".join(f"# guessed: {key}\n" for key in described.guessed)
     make_folder(path.absolute().parent)
@@ -97,8 +97,7 @@ def _write(path: Path, described: opened.Described) -> None:
 def _mean_iou(prediction: Prediction, spec: ClassSpec) -> float:
     target = prediction.sample.target
     assert target is not None, "cases of a data set have one"
-    counts = confusion_matrix(target, prediction.labels, **spec.counting)
-    return float(np.nanmean(overlap_scores(counts).iou))
+    return float(overlap_scores(count_case(target, prediction.labels, spec), task=spec.task).mean_iou)
 
 
 def _look_for_swapped(predictor: Predictor, predictions: list[Prediction], spec: ClassSpec) -> None:

@@ -83,8 +83,7 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
 
     folder = find_folder(place)
     universal = read_json(folder / "config.json").get("model_type") == _UNIVERSAL
-    loader: Any = transformers.AutoModelForUniversalSegmentation
-    loader = loader if universal else transformers.AutoModelForSemanticSegmentation
+    loader = getattr(transformers, f"AutoModelFor{'Universal' if universal else 'Semantic'}Segmentation")
     options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
     options |= {"ignore_mismatched_sizes": True}  # they are listed instead, and refused below
     with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", EXPORT):

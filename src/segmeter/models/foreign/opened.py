@@ -31,10 +31,7 @@ _USUAL = {  # defaults that need no mention
     "size": {"filter": "bilinear", "antialias": True, "backend": "torchvision"},
     "output": {"score": 0.5, "overlap": 0.7, "axes": "BKHW"},
 }
-_GUESSED = {
-    "input": {"channels": 3, "order": "rgb"},
-    "output": {"kind": "logits", "activation": "softmax"},
-}
+_GUESSED = {"input": {"channels": 3, "order": "rgb"}, "output": {"kind": "logits", "activation": "softmax"}}
 
 
 class Source(NamedTuple):
