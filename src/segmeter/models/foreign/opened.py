@@ -108,7 +108,7 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     if config.output.kind in ("labels", "instances"):
         guessed = [key for key in guessed if key != "output.activation"]  # which these lack
     scaling = config.input.scale if config.input.mean is None else config.input.mean
-    asked = {"classes": config.classes, "size.fit": config.size.fit}
+    asked: dict[str, Any] = {"classes": config.classes, "size.fit": config.size.fit}
     asked |= {"input.mean (and std; [] for none), or input.scale": scaling}
     lacking = ", ".join(f"model.{key}" for key, value in asked.items() if value is None)
     if lacking:
