@@ -77,7 +77,7 @@ def advise(config: DataConfig, data: Dataset, val_data: Dataset, *, validates: b
             f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
         )
     pairs = find_pairs(names)
-    if pairs and not (config.group_by or config.group_until):
+    if pairs and not any(getattr(config, key, None) for key in ("group_by", "group_until")):
         sys.stdout.write(
             f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
         )
