@@ -234,7 +234,7 @@ def _write_files(
 
 
 def _annotation(feature: Mapping[str, Any]) -> dict[str, Any]:
-    """A GeoJSON feature as COCO has it: polygons, which every tool reads, and not run lengths.
+    """Turn a GeoJSON feature into COCO's polygons, which more tools read than its run lengths.
 
     A line joins each hole to its outline, as a polygon of COCO has no holes.
     """
