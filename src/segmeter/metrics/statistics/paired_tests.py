@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, known_numbers, minus
+from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import check_draws, count_pools, draw_pools, to_grid
 
 _WORDS = 1 << 17  # of 64 signs, drawn at a time: 1 MiB, which stays in the caches
@@ -114,7 +115,7 @@ def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float,
     values = to_grid(differences)
     observed, n = np.abs(values.sum()) - _ROUNDING * np.abs(values).sum(), count_pools(len(values))
     if n < len(values):
-        values = np.bincount(draw_pools(len(values), n, seed), weights=values)
+        values = sum_by(draw_pools(len(values), n, seed), n, values)
     if n < resamples.bit_length():  # 2**n <= resamples, without the huge number
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
         return float((np.abs(signs @ values) >= observed).mean()), True
