@@ -36,7 +36,7 @@ _REMEDY = "Restore the file, or make it again."
 class Form(BaseModel):
     """A form checks the keys that readers rely on; other keys are free."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
 
 class FileEntry(Form):

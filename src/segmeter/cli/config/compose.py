@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
-from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of_all, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     NO_GROUP,
     PLUGINS,
@@ -89,7 +89,7 @@ class Request:
     @cached_property
     def options(self) -> dict[str, list[str]]:
         """The options of each group that the command has; none of the other groups."""
-        return {group: [] for group in GROUPS} | options(self.folders, _groups_of(self.roots))
+        return {group: [] for group in GROUPS} | options(self.folders, groups_of_all(self.roots))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,21 +105,31 @@ class Composed:
     hydra: DictConfig | None = None
     own_files: bool = False
 
+    def written(self, *, resolve: bool = False) -> dict[str, Any]:
+        """The composed values as the files and overrides have them; `resolve` replaces each ``${...}``.
+
+        Raises
+        ------
+        ConfigError
+            One can't be resolved.
+        """
+        try:
+            found: Any = OmegaConf.to_container(self.config, resolve=resolve) if self.config is not None else {}
+        except OmegaConfBaseException as error:
+            raise ConfigError(one_line(error)) from error
+        return {str(key): value for key, value in found.items()}
+
 
 def store_schemas(roots: Sequence[str]) -> None:
     """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
     schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
-    schemas |= {(group, name): schema for group in _groups_of(roots) for name, schema in schemas_of(group).items()}
+    schemas |= {(group, name): schema for group in groups_of_all(roots) for name, schema in schemas_of(group).items()}
     store = ConfigStore.instance()
     for (group, name), schema in schemas.items():
         store.store(group=group or None, name=name, node=defaults(schema))
     store.store(group="data", name=TRAINED, node={"name": TRAINED})
     store.store(group="hydra/sweeper", name="optuna", node=defaults(SearchConfig))
-
-
-def _groups_of(roots: Sequence[str]) -> list[str]:
-    return [group for group in dict.fromkeys(group for name in roots for group in groups_of(name)) if group in GROUPS]
 
 
 def _environment(name: str, default: str | None = None) -> str | None:
@@ -198,13 +208,9 @@ def _with_quotes(line: str) -> str:
     if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
         return line
     if value.startswith("[") and value.endswith("]"):
-        return f"{key}=[{','.join(map(_quoted, value[1:-1].split(',')))}]" if value[1:-1].strip() else line
-    return f"{key}={_quoted(value)}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.strip().replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+        items = [quoted(item.strip()) for item in value[1:-1].split(",")]
+        return f"{key}=[{','.join(items)}]" if value[1:-1].strip() else line
+    return f"{key}={quoted(value.strip())}"
 
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
@@ -304,7 +310,7 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
-    others = [_quoted(f"file://{folder}") for folder in request.folders if folder != _folder_of_root(request)]
+    others = [quoted(f"file://{folder}") for folder in request.folders if folder != _folder_of_root(request)]
     found = [f"hydra.searchpath=[{','.join(others)}]"] if others else []
     return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)
 

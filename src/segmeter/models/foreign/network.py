@@ -1,21 +1,51 @@
 """Runs a network that others trained on images as they are stored, by its card.
 
+Images are brought to the size that the network takes as the tool that trained it does, and its maps back to theirs.
 Axes: B batch, C channels, H height, W width, K the model's classes, N objects.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2 import functional as vision
 
+from segmeter.bridge.arrays import to_torch
 from segmeter.checks import expected
 from segmeter.errors import InputError, RunError
 from segmeter.models.card import ModelCard
-from segmeter.models.foreign.config import ForeignConfig
-from segmeter.models.foreign.sizing import Fitted, fit
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig
+from segmeter.models.segmenter import pad_to_multiple
 
 _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+_GREY = 114  # with which ultralytics pads
+_BITS = 11  # of the weights of OpenCV's bilinear filter
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An image at the network's size, and the rectangle of it that holds the image."""
+
+    image: Tensor
+    top: int
+    left: int
+    height: int
+    width: int
+
+    def restore(self, maps: Tensor, size: tuple[int, int], *, padded: bool) -> Tensor:
+        """Bring logits (bilinear) or labels (nearest) from the network's size, or a part of it, to the image's.
+
+        With `padded`, the maps cover more than the image: they are brought to the network's size and cropped first.
+        """
+        if padded:
+            maps = _resized(maps, self.image.shape[-2:])
+            maps = maps[..., self.top : self.top + self.height, self.left : self.left + self.width]
+        return _resized(maps, size)
 
 
 class ForeignModel(nn.Module):
@@ -135,3 +165,107 @@ class ForeignModel(nn.Module):
             mask = fitted.restore(masks[index][None].to(torch.uint8), size, padded=self.padded)[0] > 0
             painted[0][mask], painted[1][mask] = numbers[index].int(), number
         return painted[None]
+
+
+def fit(image: Tensor, config: SizeConfig) -> Fitted:
+    """Bring images (B, C, H, W), as they are stored, to the network's size."""
+    kind, _, text = str(config.fit).partition(":")
+    height, width = image.shape[-2:]
+    if kind == "any":
+        return Fitted(image, 0, 0, height, width)
+    if kind == "multiple":
+        return Fitted(pad_to_multiple(image.float(), multiple=int(text)).to(image.dtype), 0, 0, height, width)
+    rows, columns = target_size(height, width, config)
+    resized = _resize(image, rows, columns, config)
+    if kind != "letterbox":
+        return Fitted(resized, 0, 0, rows, columns)
+    frame = [int(part) for part in text.split("x")]
+    missing = (frame[0] - rows, frame[-1] - columns)
+    if config.multiple is not None:  # of a network of any size: no more grey than its stride needs
+        missing = (missing[0] % config.multiple, missing[1] % config.multiple)
+    full = image.new_full((*image.shape[:2], rows + missing[0], columns + missing[1]), _GREY)
+    top, left = (round(part / 2 - 0.1) for part in missing)
+    full[..., top : top + rows, left : left + columns] = resized
+    return Fitted(full, top, left, rows, columns)
+
+
+def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
+    """Height and width that a resized image has, without what pads it.
+
+    Examples
+    --------
+    >>> target_size(100, 200, SizeConfig(fit="short:50")), target_size(100, 200, SizeConfig(fit="letterbox:64"))
+    ((50, 100), (32, 64))
+    """
+    kind, _, text = str(config.fit).partition(":")
+    numbers = [int(part) for part in text.split("x")]
+    if kind == "fixed":
+        rows, columns = numbers
+    elif kind == "letterbox":
+        gain = min(numbers[0] / height, numbers[-1] / width)
+        rows, columns = max(round(height * gain), 1), max(round(width * gain), 1)
+    elif kind == "long":
+        rows, columns = (max(1, int(numbers[0] * edge / max(height, width))) for edge in (height, width))
+    else:
+        rows, columns = _by_shorter_side(height, width, numbers[0], config.longest)
+    step = 1 if kind == "letterbox" else config.multiple or 1
+    return -(-rows // step) * step, -(-columns // step) * step
+
+
+def _by_shorter_side(height: int, width: int, side: int, longest: int | None) -> tuple[int, int]:
+    """The size whose shorter side is `side`; the other one is rounded down, as torchvision and transformers do."""
+    low, high = sorted((height, width))
+    exact: float = side
+    if longest is not None and high / low * side > longest:
+        exact = longest * low / high
+        side = round(exact)
+    if low == side:
+        return height, width
+    return (int(exact * height / width), side) if width < height else (side, int(exact * width / height))
+
+
+def _resize(image: Tensor, rows: int, columns: int, config: SizeConfig) -> Tensor:
+    if tuple(image.shape[-2:]) == (rows, columns):
+        return image
+    if config.backend == "opencv":
+        return resize_as_opencv(image, rows, columns)
+    mode = InterpolationMode("nearest-exact" if config.filter == "nearest" else config.filter)
+    found: Tensor = vision.resize(image.contiguous(), [rows, columns], mode, antialias=config.antialias is not False)
+    return found
+
+
+def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
+    """Resize uint8 images (B, C, H, W) bilinearly, in the fixed-point arithmetic of OpenCV's `INTER_LINEAR`.
+
+    Weights have 11 bits; a reduction by 2 in both directions averages 2 x 2 pixels.
+    """
+    height, width = image.shape[-2:]
+    wide = image.to(torch.int32)
+    if (height, width) == (2 * rows, 2 * columns):
+        total = wide[..., ::2, ::2] + wide[..., ::2, 1::2] + wide[..., 1::2, ::2] + wide[..., 1::2, 1::2]
+        return ((total + 2) >> 2).to(image.dtype)
+    first, second, weight = _taps(width, columns)
+    weight[first == second] = 0  # beyond the first and the last column; rows there keep two truncated shares
+    across = wide[..., first] * ((1 << _BITS) - weight) + wide[..., second] * weight
+    first, second, weight = _taps(height, rows)
+    upper, lower, weight = across[..., first, :], across[..., second, :], weight[:, None]
+    found = ((((1 << _BITS) - weight) * (upper >> 4)) >> 16) + ((weight * (lower >> 4)) >> 16)
+    return ((found + 2) >> 2).to(image.dtype)
+
+
+def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the two pixels that each wanted pixel lies between, and the weight of the second, in 2048ths."""
+    places = ((np.arange(wanted) + 0.5) * (size / wanted) - 0.5).astype(np.float32)
+    first = np.floor(places).astype(np.int64)
+    weight = np.rint((places - first) * np.float32(1 << _BITS)).astype(np.int32)
+    pair = (first.clip(0, size - 1), (first + 1).clip(0, size - 1))
+    return to_torch(pair[0]), to_torch(pair[1]), to_torch(weight)
+
+
+def _resized(maps: Tensor, size: tuple[int, ...]) -> Tensor:
+    if tuple(maps.shape[-2:]) == tuple(size):
+        return maps
+    if maps.is_floating_point():
+        return functional.interpolate(maps, size, mode="bilinear", align_corners=False)
+    planes = maps.reshape(1, -1, *maps.shape[-2:]).float()
+    return functional.interpolate(planes, size, mode="nearest").to(maps.dtype).view(*maps.shape[:-2], *size)

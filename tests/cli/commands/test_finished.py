@@ -1,4 +1,4 @@
-"""`segmeter compare` as a user types it."""
+"""`segmeter compare` and `segmeter report`; `merge` has a file of its own."""
 
 import json
 import re
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from segmeter.cli.main import main
+from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.summary.summarise import summarise
@@ -177,3 +178,58 @@ def test_bad_ways_to_compare_are_refused(
     assert leaving.value.code == 2
     assert message in capsys.readouterr().err
     assert not Path("runs").exists()
+
+
+def call(*arguments: object) -> int:
+    """The exit code of `segmeter report`."""
+    try:
+        main(["report", *map(str, arguments)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "history.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    write_json(tmp_path / "run.json", {"command": "train", "state": "done"})
+    return tmp_path
+
+
+@pytest.mark.parametrize("argument", ["run={}", "{}"])
+def test_a_report_is_rebuilt(run: Path, argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(argument.format(run)) == 0
+    assert str(run / "report.html") in capsys.readouterr().out
+    assert "img-src data:;" in (run / "report.html").read_text()
+
+
+def test_settings_are_the_runs_own_but_for_those_given(run: Path) -> None:
+    (run / "config.yaml").write_text("report: {pictures: link, gone: 3}\n")
+    assert call(f"run={run}") == 0
+    assert "img-src data: file: 'self';" in (run / "report.html").read_text().replace("&#39;", "'")
+    assert call(f"run={run}", "report.pictures=embed") == 0
+    assert "img-src data:;" in (run / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "expected one run folder, got 0"),
+        (["run=nowhere"], "expected a run folder, got "),
+        (["run={}", "report.picture=link"], "picture"),
+        (["run={}", "report.pictures"], "to have a value"),
+        (["runs={}", "report.pictures=link"], "no setting of the report with runs="),
+    ],
+)
+def test_bad_arguments_are_said_in_a_line(
+    run: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*(argument.format(run) for argument in arguments)) == 2
+    assert said in capsys.readouterr().err
+    assert not (run / "report.html").exists()
+
+
+def test_an_index_is_written(run: Path) -> None:
+    assert call(f"run={run}") == 0
+    assert call(f"runs={run.parent}") == 0
+    assert f'href="{run.name}/report.html"' in (run.parent / "index.html").read_text()
