@@ -184,6 +184,23 @@ def seal_run(record: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return seal(from_json(json_bytes(content)))  # as it will be read: keys are text, tuples are lists
 
 
+def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = "") -> dict[str, Any]:
+    """Flatten nested values to "group.key" and a plain value, as JSON would read it.
+
+    Examples
+    --------
+    >>> flatten({"data": {"names": ("a", "b"), "root": None}})
+    {'data.names': ['a', 'b'], 'data.root': None}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, separator=separator, prefix=f"{prefix}{key}{separator}")
+        else:
+            flat[f"{prefix}{key}"] = json.loads(json.dumps(value, default=str))
+    return flat
+
+
 def changed_files(folder: Path, record: Mapping[str, Any]) -> list[str]:
     """Name the files that changed since run.json recorded their hashes."""
     return [name for name, entry in record.get("files", {}).items() if not is_whole(folder / name, entry)]

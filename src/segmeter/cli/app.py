@@ -192,4 +192,4 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
             job.config.update({key: value for key, value in filled.items() if value != job.values[key]})
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    sys.stdout.write(yaml_text(ROOTS[command], job.written(resolve=args.resolve), part=args.package))
+    sys.stdout.write(yaml_text(ROOTS[command], job.container(resolve=args.resolve), part=args.package))

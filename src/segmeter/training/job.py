@@ -18,8 +18,7 @@ from segmeter.inference.device import pick_device, pick_dtype, training_precisio
 from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import StepConfig
-from segmeter.provenance import flatten
-from segmeter.records import MOST_OF_CASES, read_json
+from segmeter.records import MOST_OF_CASES, flatten, read_json
 from segmeter.schema import RETIRED
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
 from segmeter.training.data.batches import Augmentation, BatchSource
@@ -112,8 +111,8 @@ class TrainModel:
     segmenter
         On any device.
     loss
-        Logits (B, num_channels, H, W) and target -> 0-d float32. Anything but an `AdditiveLoss` is taken to be a mean
-        over the pixels that are not ignored.
+        Called with logits (B, num_channels, H, W) and the target; 0-d float32. Anything but an `AdditiveLoss` is taken
+        to be a mean over the pixels that are not ignored.
     cores
         Whether the samples' targets mark the cores of objects. The loss is then that of objects plus that of cores.
     """

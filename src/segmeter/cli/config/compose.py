@@ -105,7 +105,7 @@ class Composed:
     hydra: DictConfig | None = None
     own_files: bool = False
 
-    def written(self, *, resolve: bool = False) -> dict[str, Any]:
+    def container(self, *, resolve: bool = False) -> dict[str, Any]:
         """The composed values as the files and overrides have them; `resolve` replaces each ``${...}``.
 
         Raises

@@ -14,8 +14,7 @@ from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS, PRESETS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError, InputError
-from segmeter.provenance import flatten
-from segmeter.records import read_yaml
+from segmeter.records import flatten, read_yaml
 from segmeter.schema import REQUIRED, Config, defaults
 from segmeter.schema.invalid import problems_by_key
 from segmeter.schema.registry import name_of
@@ -180,4 +179,4 @@ def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
 def _followers(job: Composed, keys: Iterable[str]) -> list[str]:
     """The keys that take their value from one of `keys`, such as training.seed from seed."""
     followed = {f"${{{key}}}" for key in keys}
-    return [key for key, value in flatten(job.written()).items() if isinstance(value, str) and value in followed]
+    return [key for key, value in flatten(job.container()).items() if isinstance(value, str) and value in followed]

@@ -19,7 +19,7 @@ from pydantic import Field
 from segmeter.checks import expected
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.errors import ConfigError
-from segmeter.provenance import flatten
+from segmeter.records import flatten
 from segmeter.schema import Config
 
 LAUNCHERS = {  # Hydra's spellings of `launch` for the jobs of a sweep

@@ -12,8 +12,7 @@ from urllib.parse import quote
 from segmeter.checks import expected, some
 from segmeter.errors import InputError
 from segmeter.files import TEMPORARY, write_bytes
-from segmeter.provenance import flatten
-from segmeter.records import CONFIG, RUN, Summary, read_run, read_yaml
+from segmeter.records import CONFIG, RUN, Summary, flatten, read_run, read_yaml
 from segmeter.report import figures
 from segmeter.report.page.render import load_json, render
 from segmeter.report.tables import Cell, Column, Table
