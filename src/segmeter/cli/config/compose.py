@@ -41,32 +41,6 @@ TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would hav
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
 
-def quoted(text: str) -> str:
-    r"""Quote a text as Hydra's overrides do, where a backslash is doubled only before a quote.
-
-    Examples
-    --------
-    >>> print(quoted('größe'), quoted(r'C:\data'), quoted('a "b"'))
-    "größe" "C:\data" "a \"b\""
-    """
-    return '"' + re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text) + '"'
-
-
-def written(value: Any) -> str:
-    """Write a plain value as Hydra's overrides do, which name keys without quotes.
-
-    Examples
-    --------
-    >>> written({"steps": ["größe", None, True], "least": 0.5})
-    '{steps:["größe",null,true],least:0.5}'
-    """
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{written(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{','.join(map(written, value))}]"
-    return quoted(value) if isinstance(value, str) else json.dumps(value)
-
-
 @dataclass(frozen=True)
 class Request:
     """A request from the command line: the root configuration, its overrides, and a folder of the user's YAML files."""
@@ -120,27 +94,6 @@ class Composed:
         return {str(key): value for key, value in found.items()}
 
 
-def store_schemas(roots: Sequence[str]) -> None:
-    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
-    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
-    schemas |= {(group, name): schema for group in groups_of_all(roots) for name, schema in schemas_of(group).items()}
-    store = ConfigStore.instance()
-    for (group, name), schema in schemas.items():
-        store.store(group=group or None, name=name, node=defaults(schema))
-    store.store(group="data", name=TRAINED, node={"name": TRAINED})
-    store.store(group="hydra/sweeper", name="optuna", node=defaults(SearchConfig))
-
-
-def _environment(name: str, default: str | None = None) -> str | None:
-    """Read an environment variable. Only SEGMETER_* can be read, as values end up in files and reports."""
-    if not name.startswith("SEGMETER_"):
-        raise ValueError(f"only variables whose names start with SEGMETER_ can be read, not {name}")
-    if name not in os.environ and default is None:
-        raise ValueError(f"environment variable {name} is not set")
-    return os.environ.get(name, default)
-
-
 def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     """Compose every job that a command line asks for: one, or one per combination of a sweep.
 
@@ -187,6 +140,27 @@ def _folder_of_root(request: Request) -> Path:
     return next(folder for folder in request.folders if (folder / f"{request.config_name}.yaml").is_file())
 
 
+def store_schemas(roots: Sequence[str]) -> None:
+    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
+    schemas |= {(group, name): schema for group in groups_of_all(roots) for name, schema in schemas_of(group).items()}
+    store = ConfigStore.instance()
+    for (group, name), schema in schemas.items():
+        store.store(group=group or None, name=name, node=defaults(schema))
+    store.store(group="data", name=TRAINED, node={"name": TRAINED})
+    store.store(group="hydra/sweeper", name="optuna", node=defaults(SearchConfig))
+
+
+def _environment(name: str, default: str | None = None) -> str | None:
+    """Read an environment variable. Only SEGMETER_* can be read, as values end up in files and reports."""
+    if not name.startswith("SEGMETER_"):
+        raise ValueError(f"only variables whose names start with SEGMETER_ can be read, not {name}")
+    if name not in os.environ and default is None:
+        raise ValueError(f"environment variable {name} is not set")
+    return os.environ.get(name, default)
+
+
 def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
     parser = OverridesParser.create()
     overrides = []
@@ -211,6 +185,32 @@ def _with_quotes(line: str) -> str:
         items = [quoted(item.strip()) for item in value[1:-1].split(",")]
         return f"{key}=[{','.join(items)}]" if value[1:-1].strip() else line
     return f"{key}={quoted(value.strip())}"
+
+
+def quoted(text: str) -> str:
+    r"""Quote a text as Hydra's overrides do, where a backslash is doubled only before a quote.
+
+    Examples
+    --------
+    >>> print(quoted('größe'), quoted(r'C:\data'), quoted('a "b"'))
+    "größe" "C:\data" "a \"b\""
+    """
+    return '"' + re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text) + '"'
+
+
+def written(value: Any) -> str:
+    """Write a plain value as Hydra's overrides do, which name keys without quotes.
+
+    Examples
+    --------
+    >>> written({"steps": ["größe", None, True], "least": 0.5})
+    '{steps:["größe",null,true],least:0.5}'
+    """
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{written(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
