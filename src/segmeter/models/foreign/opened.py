@@ -34,6 +34,14 @@ _GUESSED = {
     "input": {"channels": 3, "order": "rgb"},
     "output": {"kind": "logits", "activation": "softmax"},
 }
+SYNONYMS = (  # names of one thing in the data sets that segmeter knows
+    ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
+    ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),
+    ("car", "auto", "automobile"), ("motorcycle", "motorbike"), ("background", "bg", "none", "void"),
+    ("building", "edifice", "house"), ("pole", "column", "column_pole"), ("road", "street", "route"),
+    ("airplane", "aeroplane", "plane"), ("television", "tvmonitor", "tv"), ("couch", "sofa"),
+    ("cell", "nucleus", "cells", "nuclei"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -217,16 +225,6 @@ def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         elif value is not None:
             found[key] = value
     return found
-
-
-SYNONYMS = (  # names of one thing in the data sets that segmeter knows
-    ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
-    ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),
-    ("car", "auto", "automobile"), ("motorcycle", "motorbike"), ("background", "bg", "none", "void"),
-    ("building", "edifice", "house"), ("pole", "column", "column_pole"), ("road", "street", "route"),
-    ("airplane", "aeroplane", "plane"), ("television", "tvmonitor", "tv"), ("couch", "sofa"),
-    ("cell", "nucleus", "cells", "nuclei"),
-)  # fmt: skip
 
 
 def normal(name: str) -> str:
