@@ -34,6 +34,7 @@ from segmeter.report.pictures.worst import crops_path, worst_rows, write_worst_l
 from segmeter.report.summary import print_summary
 from segmeter.schema import Config
 
+_USAGE = "Write segmeter report run=RUN, with report.pictures=link or report.picture_mb=20 if need be, or runs=ROOT."
 _EXITS = {"regression": EXIT_REGRESSION, "unknown": EXIT_UNDECIDED}
 
 
@@ -153,9 +154,6 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
             link_or_copy(source, target)
     if spec is not None and metrics is not None:
         write_worst_list(folder, spec, metrics, config.worst)
-
-
-_USAGE = "Write segmeter report run=RUN, with report.pictures=link or report.picture_mb=20 if need be, or runs=ROOT."
 
 
 def run_report(arguments: Sequence[str]) -> None:
