@@ -11,7 +11,7 @@ test: $(VENV)/.installed-dev ## linters, types, import contracts, tests
 	$(MAKE) --jobs 2 test-commands test-rooms lint
 
 test-all: $(VENV)/.installed-dev ## what CI runs
-	$(MAKE) --jobs 2 test-commands test-rooms test-slow test-fuzz lint docs
+	$(MAKE) --jobs 2 test-slow test-commands test-rooms test-fuzz docs lint # the longest first
 
 # The tests in two halves that take about as long, as a run in one process uses one core most of the time
 COMMANDS := tests/cli tests/faults tests/distributed
@@ -21,16 +21,18 @@ test-commands: $(VENV)/.installed-dev
 test-rooms: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(COMMANDS:%=--ignore=%) --ignore-glob='tests/test_*.py'
 
-# What takes minutes: kills, faults, engines, browsers, encoders, several processes
+# What takes minutes: kills, faults, engines, browsers, encoders, several processes; to read the other files takes half
+# a minute
+files-with = $(shell grep --recursive --files-with-matches --include='test_*.py' 'mark\.$(1)' tests)
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow tests
+	$(BIN)/python -m pytest -m slow $(call files-with,slow)
 
 # A sample of random cases
 test-fuzz: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m fuzz tests
+	$(BIN)/python -m pytest -m fuzz $(call files-with,fuzz)
 
 fuzz: $(VENV)/.installed-dev ## every random case, with its record in benchmarks/results/fuzz.json
-	SEGMETER_FUZZ=whole $(BIN)/python -m pytest -m fuzz tests
+	SEGMETER_FUZZ=whole $(BIN)/python -m pytest -m fuzz $(call files-with,fuzz)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -42,7 +42,7 @@ def draw_masks(
     slips: float = 0,
     shared: float = 0,
 ) -> list[NDArray[np.bool_]]:
-    """The four readers' masks of one case; reader "d" is the planted one."""
+    """Return the four readers' masks of one case; reader "d" is the planted one."""
     lines, columns = np.ogrid[:EDGE, :EDGE]
     radius, hard = rng.uniform(8, 18), np.exp(spread * rng.normal())
     lost = rng.random() < shared

@@ -80,7 +80,7 @@ def images(count: int) -> list[np.ndarray]:
 
 
 def own_loop(folder: Path, cases: list[np.ndarray]) -> Loop:
-    """The predictor of `segmeter eval` and `predict`."""
+    """Return the predictor of `segmeter eval` and `predict`."""
     from segmeter.data.sample import Sample
     from segmeter.inference.config import InferenceConfig
     from segmeter.inference.predictor import Predictor

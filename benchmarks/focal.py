@@ -168,7 +168,7 @@ def measure(work: Work, rounds: int) -> list[Row]:
 
 
 def print_values() -> list[dict[str, object]]:
-    """The value of each library on the same input, and what to multiply it with to get ours."""
+    """Return the value of each library on the same input, and what to multiply it with to get ours."""
     found = []
     for work in (
         multiclass("cpu", dtype=torch.float32, layout=NCHW, size=(2, 5, 32, 32)),

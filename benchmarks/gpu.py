@@ -129,7 +129,7 @@ def describe(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def code() -> str:
-    """The start of a hash over all that decides what a part does."""
+    """Return the start of a hash over all that decides what a part does."""
     paths = {path for folder in ("src", "configs", "tests") for path in (ROOT / folder).rglob("*") if path.is_file()}
     paths |= {*HERE.glob("*.py"), ROOT / "pyproject.toml"}
     digest = hashlib.sha256()

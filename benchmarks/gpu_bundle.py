@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def write_bundle(output: Path, files: list[tuple[str, bytes]]) -> None:
-    """A zip that Python runs; its hash names the folder that it is unpacked to."""
+    """Return a zip that Python runs; its hash names the folder that it is unpacked to."""
     digest = hashlib.sha256()
     for name, content in files:
         digest.update(f"{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())
@@ -81,7 +81,7 @@ def git(*arguments: str) -> str:
 
 
 def camvid(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The original files, whose pictures are compressed as they are, so that figures are those of CamVid."""
+    """Return the original files, whose pictures are compressed as they are, so that figures are those of CamVid."""
     for path in sorted(path for path in folder.rglob("*") if path.suffix in (".jpg", ".png", ".txt")):
         yield f"files/camvid/{path.relative_to(folder).as_posix()}", path.read_bytes()
 

@@ -73,7 +73,7 @@ def read_run(run: Path) -> dict[str, Any]:
 
 
 def newest(folder: Path) -> Path:
-    """The run that started last; one that was killed at once has no record yet."""
+    """Return the run that started last; one that was killed at once has no record yet."""
     return max((path.parent for path in folder.glob("*/run.json")), key=lambda run: read_run(run)["start"])
 
 

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def benchmark(script: str) -> Callable[[Context], None]:
-    """A part that runs one benchmark and takes over its rows."""
+    """Return a part that runs one benchmark and takes over its rows."""
 
     def run(context: Context) -> None:
         if not context.cuda and not context.quick:

@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def unpack(bundle: Path, place: Path) -> Path:
-    """The folder of what the bundle holds, made whole or not at all."""
+    """Return the folder of what the bundle holds, made whole or not at all."""
     with zipfile.ZipFile(bundle) as archive:
         folder = place / archive.read("digest").decode()[:12]
         if not folder.is_dir():

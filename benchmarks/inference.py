@@ -35,13 +35,13 @@ TILE, OVERLAP, BATCH, CLASSES = 512, 0.5, 4, 4
 
 
 def times_as_fast(times: dict[str, Time], slow: str, fast: str) -> dict[str, float]:
-    """The ratio by the clock and by the processor."""
+    """Return the ratio by the clock and by the processor."""
     ours, theirs = times[fast], times[slow]
     return {"wall": theirs.wall_ms / ours.wall_ms, "cpu": theirs.cpu_ms / ours.cpu_ms}
 
 
 def plain(times: dict[str, Time]) -> dict[str, dict[str, float]]:
-    """The times as the record has them."""
+    """Return the times as the record has them."""
     return {name: asdict(time) for name, time in times.items()}
 
 
@@ -115,7 +115,7 @@ def window(side: int, rounds: int, device: torch.device, *, folded: bool) -> dic
 
 
 def evaluation(cases: int, side: int, rounds: int, *, device: torch.device) -> dict[str, Any]:
-    """A whole evaluation against the forward passes of its images."""
+    """Time a whole evaluation against the forward passes of its images."""
     from segmeter.classes import ClassSpec
     from segmeter.data.files.geometry import NOWHERE, Geometry
     from segmeter.data.sample import Sample
@@ -186,7 +186,7 @@ STEPS = ("remove_small_objects", "fill_holes", "watershed")
 
 
 def clean(labels: np.ndarray) -> int:
-    """The post-processing of one image; returns what it found, so that little crosses between processes."""
+    """Post-process one image; return what it found, so that little crosses between processes."""
     from segmeter.classes import ClassSpec
     from segmeter.postprocess.config import STEPS as BY_NAME
     from segmeter.postprocess.pipeline import run_steps

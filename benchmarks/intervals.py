@@ -57,7 +57,7 @@ def mean_iou(sums: Array) -> Array:
 
 
 def last_iou(sums: Array) -> Array:
-    """The IoU of the last, rarest class."""
+    """Return the IoU of the last, rarest class."""
     classes = sums.shape[1] // 2
     return divide(sums[:, classes - 1], sums[:, -1])
 
@@ -102,7 +102,7 @@ def lesions(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 
 
 def failures(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    """A fifth of the cases fails where the others are nearly perfect."""
+    """Draw cases of which a fifth fails, while the others are nearly perfect."""
     union = rng.gamma(6, size=(n, 1))
     failed = rng.random((n, 1)) < 0.2
     return union * np.where(failed, rng.beta(2, 3, (n, 1)), rng.beta(60, 2, (n, 1))), union
@@ -176,7 +176,7 @@ def cells(rng: np.random.Generator, n: int) -> tuple[Array, None]:
 
 
 def per_case(source: Callable[..., tuple[Array, Array]], rng: np.random.Generator, n: int) -> tuple[Array, None]:
-    """The mean over cases of each case's mean IoU."""
+    """Return the mean over cases of each case's mean IoU."""
     common, union = source(rng, n)
     return mean_columns(mean_defined(divide(common, union))[:, None]), None
 
@@ -220,7 +220,7 @@ POPULATIONS = (
 
 
 def find_truth(population: Population) -> float:
-    """The score of so many cases that chance no longer counts."""
+    """Return the score of so many cases that chance no longer counts."""
     if population.truth is not None:
         return population.truth
     rng = np.random.default_rng(2**32)

@@ -55,7 +55,7 @@ def times(calls: dict[str, Work], rounds: int, repeat_s: float = REPEAT_S) -> di
 
 
 def noise(rng: np.random.Generator) -> tuple[Array, Array]:
-    """The worst case: no two neighbours are alike."""
+    """Draw the worst case: no two neighbours are alike."""
     target, labels = rng.integers(0, K, (2, SIDE, SIDE), dtype=np.uint8)
     return target, labels
 
@@ -70,7 +70,7 @@ def scene(rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def scene_with_void(rng: np.random.Generator) -> tuple[Array, Array]:
-    """A scene whose first rows the reference leaves undecided, as most data sets do somewhere."""
+    """Draw a scene whose first rows the reference leaves undecided, as most data sets do somewhere."""
     target, labels = scene(rng)
     target[: SIDE // 16] = VOID
     return target, labels
@@ -159,7 +159,7 @@ def resample(rounds: int) -> list[Row]:
 
 
 def alone(work: str, spent: Any, at_most_ms: float) -> Row:
-    """A row without anyone to compare with."""
+    """Return a row without anyone to compare with."""
     needs = f"under {at_most_ms / 1000:g} s"
     return Row(work=work, needs=needs, met=spent.cpu_ms < at_most_ms, ours=spent)
 

@@ -97,7 +97,7 @@ def true_spread(population: Population) -> float:
 
 
 def measure(population: Population, units: Array, seed: int) -> Pilot:
-    """The pilot that `segmeter plan` would take from these units."""
+    """Return the pilot that `segmeter plan` would take from these units."""
     sizes = units[:, 1] if population.sums else None
     options: dict[str, Any] = {"resamples": RESAMPLES, "seed": seed, "interval": "expanded"}
     return measure_pilot(Columns.of(units), population.score, [sizes], **options)[0][0]
@@ -123,7 +123,7 @@ def simulate(population: Population, replications: int) -> dict[str, Any]:
 
 
 def _compare(pilot: Pilot, sigma: float) -> tuple[tuple[float, bool], bool]:
-    """The predicted spread over the true one, whether its interval holds it, and whether the pilot can tell."""
+    """Return the predicted spread over the true one, whether its interval holds it, and whether the pilot can tell."""
     told = math.isfinite(pilot.width) and pilot.ask_again is None
     return (pilot.sigma / sigma, pilot.sigma_low <= sigma <= pilot.sigma_high), told
 

@@ -65,7 +65,7 @@ def _conventions() -> list[str]:
 
 
 def _chosen(every: list[Command], only: str) -> list[Command]:
-    """The commands whose names a pattern finds, and those whose runs they take."""
+    """Return the commands whose names a pattern finds, and those whose runs they take."""
     needed = {command.name for command in every if re.search(only, command.name)}
     for command in reversed(every):
         if command.name in needed:
@@ -74,7 +74,7 @@ def _chosen(every: list[Command], only: str) -> list[Command]:
 
 
 def _checkout(work: Path, commit: str) -> Path:
-    """The source of a commit, unpacked once."""
+    """Return the source of a commit, unpacked once."""
     name = subprocess.run(["git", "rev-parse", commit], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     tree = work / f"tree-{name.strip()[:12]}"
     if not tree.is_dir():

@@ -85,7 +85,7 @@ def write_shard(folder: Path, number: int, count: int) -> None:
 
 
 def peak_mb() -> float:
-    """The most memory that this process had since that was reset."""
+    """Return the most memory that this process had since that was reset."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 

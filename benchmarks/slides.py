@@ -30,7 +30,7 @@ SLIDE, SLIDE_CLASSES = 30_000, 3
 
 
 def small_model(folder: Path, classes: int) -> None:
-    """A checkpoint of the smallest network that is registered, with random weights."""
+    """Return a checkpoint of the smallest network that is registered, with random weights."""
     from segmeter.classes import ClassSpec
     from segmeter.data.classes_config import default_colours
     from segmeter.models.card import ModelCard
@@ -53,7 +53,7 @@ def small_model(folder: Path, classes: int) -> None:
 
 
 def write_slide(path: Path, height: int, width: int, *, channels: int | None, classes: int = 256) -> None:
-    """A tiled BigTIFF of smooth noise, tile by tile."""
+    """Return a tiled BigTIFF of smooth noise, tile by tile."""
     edge, rng = 512, np.random.default_rng(0)
     shape = (edge, edge) if channels is None else (edge, edge, channels)
     stock = [

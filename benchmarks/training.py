@@ -89,7 +89,7 @@ def card_of(encoder: str) -> ModelCard:
 
 
 def plain_network(encoder: str, segmenter: Segmenter) -> nn.Module:
-    """The library's own network, as its users build it, with the same first weights."""
+    """Return the library's own network, as its users build it, with the same first weights."""
     network = smp.Unet(encoder, encoder_weights=None, classes=CLASSES)
     network.load_state_dict(segmenter.network.state_dict())
     return network
@@ -164,7 +164,7 @@ def check_learns(name: str, step: Step) -> tuple[float, float]:
 
 
 def serve(kind: str, case: Case, pipe: Connection) -> None:
-    """A contender in its own process: check that it learns, then take a step each time the parent asks for one."""
+    """Run a contender in its own process: check that it learns, then take a step each time the parent asks for one."""
     torch.manual_seed(0)
     device = torch.device(case.device)
     segmenter = build_segmenter(card_of(case.encoder)).train()

@@ -42,7 +42,7 @@ DATA = ["data=folder", "data.planes=k", f"data.classes=[{','.join(CLASSES)}]", "
 
 
 def draw(number: int) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
-    """A bent organ with a few lesions that hardly differ from it, under noise and uneven light, in (i, j, k)."""
+    """Return a bent organ with a few lesions that hardly differ from it, under noise and uneven light, in (i, j, k)."""
     rng = np.random.default_rng(number)
 
     def cloud(width: float) -> NDArray[np.float64]:

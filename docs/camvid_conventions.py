@@ -44,7 +44,7 @@ def compare(folder: Path) -> list[dict[str, Any]]:
 
 
 def make_up(target: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The moved reference; small classes and void take the nearest other label."""
+    """Return the moved reference; small classes and void take the nearest other label."""
     height, width = target.shape
     moved = np.pad(target, ((DOWN, 0), (RIGHT, 0)), mode="edge")[:height, :width]
     lost = np.isin(moved, np.flatnonzero(np.bincount(moved.reshape(-1), minlength=VOID + 1) < SMALL)) | (moved == VOID)
@@ -53,7 +53,7 @@ def make_up(target: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def table(entries: list[dict[str, Any]]) -> list[str]:
-    """The lines of a table in Markdown."""
+    """Return the lines of a table in Markdown."""
     lines = ["| convention | mean IoU | mean Dice | HD95 | ASSD | NSD at 2 px | what differs from ours |"]
     lines.append("|---|---|---|---|---|---|---|")
     for entry in entries:

@@ -1,8 +1,8 @@
 """Finds sentences that a reader has to read twice, in docstrings, messages and pages, and links to missing files.
 
 No program can tell good English from bad. This one knows the patterns that the repository once had too many of. They
-are docstrings that begin with a relative clause, "input -> output" in place of a sentence, passive riddles, and
-sentences of over 30 words.
+are docstrings that begin with a relative clause, or name a function's result without a verb, and "input -> output" in
+place of a sentence. Others are passive riddles, phrases that nobody speaks, and sentences of over 30 words.
 
     python docs/check_words.py                           # the whole repository; exit code 1 if anything is found
     python docs/check_words.py src/segmeter/data         # one room
@@ -32,7 +32,12 @@ CHECKED = [
 NOT_OURS = {"_build", "api", "decisions", "metric", "results"}  # folders of docs and benchmarks that programs write
 
 OPENING = re.compile(r"(What|Of|That|Whose|One that|Those that)\b(?!.*\?)")
-RIDDLES = re.compile(r"\b(?:is|are|was|were|be|been) (?:said|given back)\b|\bas such\b", re.IGNORECASE)
+NO_VERB = re.compile(r"(The|An?|Whether|Why)\b")  # begins a function's docstring that names its result and does nothing
+RIDDLES = re.compile(
+    r"\b(?:(?:is|are|was|were|be|been) (?:said|given back)|(?:is|are) known of|as\s+such|be\s+had|for\s+ever"
+    r"|counts? in no|go(?:es|ing)? on (?:from|with(?! resume=))|stands? alone|shar(?:e|es|ed|ing) out)\b",
+    re.IGNORECASE,
+)
 SECTION = re.compile(
     r"\n[ \t]*(?:References|Examples)\n[ \t]*-{3,}\n.*?(?=\n[ \t]*[A-Z][a-z ]+\n[ \t]*-{3,}\n|\Z)", re.DOTALL
 )
@@ -93,6 +98,12 @@ def check_prose(lines: list[str], first_line: int) -> Iterator[Finding]:
 def check_python(path: Path) -> Iterator[Finding]:
     """Find bad patterns in the docstrings of a module, and riddles in its other strings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not (text := ast.get_docstring(node)):
+            continue
+        is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)  # read like a noun
+        if NO_VERB.match(text) and not is_property:
+            yield node.lineno, f"no verb: {text}".split("\n")[0]
     docstrings = set()  # of modules, classes and functions, and the strings below the fields of a class
     for first in ast.walk(tree):
         if not (

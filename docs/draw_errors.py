@@ -31,7 +31,7 @@ COLOURS = {
 
 
 def draw_scene() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """A target of seven cells, and a prediction with one error of each kind."""
+    """Draw a target of seven cells, and a prediction with one error of each kind."""
     target, labels = np.zeros(SHAPE, np.uint8), np.zeros(SHAPE, np.uint8)
     for row, column, radius in TARGET:
         target[disk((row, column), radius, shape=SHAPE)] = 1

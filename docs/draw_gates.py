@@ -18,7 +18,7 @@ SHOWN = {"40 cases, as good": (0, 4, 40), "40 cases, much worse": (8, 4, 40), "1
 
 
 def decide(missed: int, spread: int, cases: int) -> dict[str, Any]:
-    """The gate of a run that misses so many more pixels of a cell of 100, give or take `spread`, in each case."""
+    """Return the gate of a run that misses so many more of a cell's 100 pixels, give or take `spread`, in each case."""
     rng = np.random.default_rng(0)
     base = rng.integers(5, 30, cases)
     new = base + missed + rng.integers(-spread, spread + 1, cases)

@@ -106,7 +106,7 @@ class _Scene:
 
 
 def draw_road(rng: np.random.Generator, light: str) -> tuple[Map, Map]:
-    """A scene: image (360, 480, 3) and classes (360, 480), with the own car's bonnet as void."""
+    """Draw a scene: image (360, 480, 3) and classes (360, 480), with the own car's bonnet as void."""
     scene = _Scene(rng)
     for part in (scene.houses, scene.trees, scene.ground, scene.street, scene.cars, scene.people):
         part()

@@ -187,7 +187,7 @@ def counted(folder: Path, cases: int, classes: int, *, pictures: int) -> None:
 
 
 def training(folder: Path) -> None:
-    """The history of a training on 11 classes that gets better, and pictures of it."""
+    """Return the history of a training on 11 classes that gets better, and pictures of it."""
     rng = np.random.default_rng(SEED)
     rows: list[dict[str, Any]] = []
     spec = ClassSpec(task="multiclass", names=CAMVID_CLASSES, colours=CAMVID_COLOURS, ignore_index=VOID)

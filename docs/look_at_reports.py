@@ -46,7 +46,7 @@ def shoot(browser: Browser, path: Path, name: str, folder: Path) -> None:
 
 
 def sheet(folder: Path, name: str, scheme: str) -> Image.Image:
-    """The pictures of a page beside each other, from top to bottom in columns."""
+    """Return the pictures of a page beside each other, from top to bottom in columns."""
     columns = []
     for part, kind in itertools.product(("", "-case"), WIDTHS):
         path = folder / f"{name}{part}-{kind}-{scheme}.png"

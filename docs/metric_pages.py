@@ -61,7 +61,7 @@ def write_page(page: Page, pictures: str) -> str:
 
 
 def _row(page: Page) -> Iterator[str]:
-    """The row as a table, with the unit, and the directions if they are not the same for all of its metrics."""
+    """Return the row as a table, with the unit, and the directions if they are not the same for all of its metrics."""
     yield from (f"# {_code(page.names)}", "")
     anchor = page.section.lower().replace(" ", "-")
     yield from (f"[{page.section}](metric-list.md#{anchor}): {page.text}", "", "| | |", "|---|---|")
@@ -78,7 +78,7 @@ def _row(page: Page) -> Iterator[str]:
 
 
 def _definitions(page: Page) -> Iterator[str]:
-    """The text in metrics.md about its metrics, or of their measure."""
+    """Return the text in metrics.md about its metrics, or of their measure."""
     known = (*page.names, page.cells.get("measure", "-").strip("`"))
     definitions = (DOCS / "metrics.md").read_text(encoding="utf-8").partition("\n## Definitions\n")[2]
     for item in re.split(r"^\* ", definitions.partition("\n## ")[0], flags=re.MULTILINE)[1:]:
@@ -94,7 +94,7 @@ def _measure(page: Page) -> Iterator[str]:
 
 
 def _presets(page: Page) -> Iterator[str]:
-    """The conventions that have this score as a headline."""
+    """Return the conventions that have this score as a headline."""
     means = {"mean_iou", "mean_dice"} & {*page.names}
     figures = {name.removeprefix("mean_") for name in means} or {*page.names} - {"iou", "dice"}
     found = [one for one in CONVENTIONS.values() if one is not OURS and figures & {*one.figures}]

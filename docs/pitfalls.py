@@ -47,18 +47,18 @@ class Pitfall:
         return self.metric.split()
 
     def misleads(self, name: str, left: float | None, right: float | None) -> bool:
-        """Whether the values of a metric compare as the lesson says, or the other way round if lower is better."""
+        """Tell whether the values of a metric compare as the lesson says, or the other way round if lower is better."""
         turned = (find_direction(name) == "lower") != (find_direction(self.metrics[0]) == "lower")
         return self.compare(right, left) if turned else self.compare(left, right)
 
 
 def disc(row: float, column: float, radius: float) -> Array:
-    """A filled circle."""
+    """Draw a filled circle."""
     return np.hypot(ROWS - row, COLUMNS - column) <= radius
 
 
 def box(top: int, left: int, height: int, width: int) -> Array:
-    """A filled rectangle."""
+    """Draw a filled rectangle."""
     mask = np.zeros((SIDE, SIDE), bool)
     mask[top : top + height, left : left + width] = True
     return mask
@@ -252,7 +252,7 @@ def show_pitfalls(names: tuple[str, ...], folder: Path) -> str:
 
 
 def measure(target: Array, prediction: Array, names: dict[str, None]) -> dict[str, float | None]:
-    """The metrics of one pair of masks, or of one mask and its probabilities."""
+    """Return the metrics of one pair of masks, or of one mask and its probabilities."""
     if prediction.dtype != bool:
         found = segmeter.calibration(target.astype(int), prediction, num_classes=2, task="binary")
         values = {"ece": found.top_label.ece, "mce": found.top_label.mce, "classwise_ece": found.classwise_ece}

@@ -99,7 +99,7 @@ def test_a_folder_to_fill_is_new_or_empty(tmp_path):
 
 def test_a_file_to_write_lies_in_a_folder(tmp_path):
     assert known_file("f", "path", str(tmp_path / "a")) == tmp_path / "a"
-    with pytest.raises(InputError, match="f: expected `path` to lie in a folder that is there, got '"):
+    with pytest.raises(InputError, match="f: expected `path` to lie in an existing folder, got '"):
         known_file("f", "path", tmp_path / "b" / "a")
 
 

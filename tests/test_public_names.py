@@ -1,8 +1,6 @@
 """What `import segmeter` offers: every name is there, documented, and free of torch where it needs none."""
 
 import inspect
-import subprocess
-import sys
 import typing
 
 import pytest
@@ -64,13 +62,6 @@ def test_every_class_in_a_public_signature_is_public(name: str) -> None:
     classes = {kind for one in shown for hint in typing.get_type_hints(one).values() for kind in our_classes(hint)}
     hidden = [kind.__name__ for kind in classes if kind.__name__ not in segmeter.__all__]
     assert not hidden
-
-
-def test_measuring_imports_no_torch() -> None:
-    names = [name for name in segmeter.__all__ if name not in OF_TORCH]
-    code = f"import sys, segmeter; [getattr(segmeter, name) for name in {names!r}]; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

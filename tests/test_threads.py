@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from segmeter import threads
-from segmeter.threads import (
-    control_groups,
-    count_cores,
-    describe_waiting,
-    share_cores,
-    sleep_while_waiting,
-)
+from segmeter.threads import control_groups, count_cores, describe_waiting, share_cores, sleep_while_waiting
 
 POLICIES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 QUOTA, PERIOD = "cpu.cfs_quota_us", "cpu.cfs_period_us"
@@ -69,10 +63,12 @@ def test_a_command_has_threads_that_sleep_and_doctor_says_so() -> None:
 
 
 @pytest.mark.slow
-def test_processes_of_torchrun_have_threads_that_sleep() -> None:
+def test_processes_of_torchrun_have_threads_that_sleep(tmp_path: Path) -> None:
     """torchrun gives each process one thread, unless it is told otherwise."""
-    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", LOADED)
-    assert python(*launch).stdout.splitlines() == [f"{ASLEEP} 1"] * 2
+    logs = ("--log-dir", str(tmp_path), "--redirects", "3")  # each process writes to files of its own
+    started = ("-m", "torch.distributed.run", "--nproc-per-node", "2", *logs, "--no-python", sys.executable)
+    python(*started, "-c", LOADED)
+    assert [path.read_text() for path in tmp_path.rglob("stdout.log")] == [f"{ASLEEP} 1\n"] * 2
 
 
 @pytest.mark.parametrize(

@@ -54,4 +54,5 @@ for panel, name in zip(axes[1:], results, strict=True):
     panel.set_title(f"{name}: IoU {iou[name][0]:.2f}")
 for panel in axes:
     panel.axis("off")
+figure.tight_layout()
 plt.show()

@@ -18,7 +18,7 @@ rows, columns = np.ogrid[:64, :64]
 
 
 def outline(radius):
-    """A reader's mask of a cell."""
+    """Draw a reader's mask of a cell."""
     top, left = 32 + rng.normal(0, 0.7, 2)
     return (rows - top) ** 2 + (columns - left) ** 2 < (radius + rng.normal(0, 0.7)) ** 2
 
@@ -28,7 +28,7 @@ masks = {name: [outline(radius + bias) for radius in radii] for name, bias in zi
 
 
 def iou(one, other):
-    """The IoU of two readers in each case."""
+    """Return the IoU of two readers in each case."""
     return np.array([(a & b).sum() / (a | b).sum() for a, b in zip(masks[one], masks[other], strict=True)])
 
 

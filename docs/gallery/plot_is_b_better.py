@@ -3,7 +3,7 @@ Is B better than A?
 ===================
 
 Two models on the same 40 images. Their means differ, but do they differ by more than the choice of images explains?
-The paired interval answers that: if it holds zero, 40 images can't tell.
+The paired interval answers that: if it contains zero, 40 images can't tell.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ rng = np.random.default_rng(0)
 
 
 def disc(radius):
-    """A disc in a 96 x 96 image."""
+    """Draw a disc in a 96 x 96 image."""
     rows, columns = np.ogrid[:96, :96]
     return ((rows - 48) ** 2 + (columns - 48) ** 2 < radius**2).astype(np.uint8)
 
@@ -43,4 +43,5 @@ axes.axvline(0, color="black", linewidth=1)
 axes.axvspan(difference.low, difference.high, color="tab:blue", alpha=0.4, label="95 % interval of the mean")
 axes.set(xlabel="IoU of B minus IoU of A, per image", ylabel="images")
 axes.legend(frameon=False)
+figure.tight_layout()
 plt.show()

@@ -16,7 +16,7 @@ middle = (40 + 15 * np.sin(columns / 18)).astype(int)
 
 
 def vessel(radius):
-    """A winding vessel of this radius."""
+    """Draw a winding vessel of this radius."""
     return np.abs(np.arange(80)[:, None] - middle[None, :]) <= radius
 
 

@@ -17,7 +17,7 @@ target[16:48, 16:48] = 1
 
 
 def predict(errors):
-    """A prediction in which a share of the pixels is wrong."""
+    """Return a prediction in which a share of the pixels is wrong."""
     wrong = rng.random(target.shape) < errors
     return np.where(wrong, 1 - target, target).astype(np.uint8)
 

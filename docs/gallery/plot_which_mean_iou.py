@@ -2,8 +2,8 @@
 Which mean IoU is this?
 =======================
 
-One class is absent from the references, and the prediction holds a few pixels of it. Some tools count that class as
-0, others leave it out, and others average images instead of pixels. One run shows the figure under each convention.
+One class is absent from the references, and the prediction contains a few pixels of it. Some tools count that class as
+0, others leave it out, and others average images instead of pixels. One run shows the score under each convention.
 """
 
 import matplotlib.pyplot as plt

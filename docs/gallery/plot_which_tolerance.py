@@ -16,7 +16,7 @@ angles = np.linspace(0, 2 * np.pi, 361)[:-1]
 
 
 def drawn(wobble):
-    """A disc whose outline wobbles by about so many pixels, as one person draws it."""
+    """Draw a disc whose outline wobbles by about so many pixels, as one person draws it."""
     rows, columns = np.ogrid[-60:61, -60:61]
     noise = np.convolve(np.tile(rng.normal(0, 1, 360), 3), np.ones(25) / 5, mode="same")[360:720]
     radius = np.interp(np.arctan2(rows, columns) % (2 * np.pi), angles, 40 + wobble * noise, period=2 * np.pi)

@@ -29,7 +29,7 @@ _CAUSE_WORDS = 4  # of a rule; the rest are mostly values of the file
 
 
 class Refusal(str):
-    """A line of `expected` that keeps its place, the given value and its cause, so that equal problems are grouped."""
+    """A line of `expected` that keeps its place, given value and cause, so that equal problems are grouped."""
 
     where: str = ""
     given: str = ""
@@ -53,7 +53,7 @@ def expected(where: str, argument: str, rule: str, given: object, remedy: str = 
 
 
 def _printable(character: str) -> str:
-    """The character, or its escape if it would end the line or control the terminal."""
+    """Return the character, or its escape if it would end the line or control the terminal."""
     return character if character.isprintable() else ascii(character)[1:-1]
 
 
@@ -63,7 +63,7 @@ def condense(lines: Iterable[str]) -> list[str]:
     Parameters
     ----------
     lines
-        Those of `expected` are grouped by their cause; others stand alone.
+        Those of `expected` are grouped by their cause; others are not.
 
     Examples
     --------
@@ -82,7 +82,9 @@ def condense(lines: Iterable[str]) -> list[str]:
 
 
 def _places(group: list[str]) -> list[str]:
-    """The files with a problem, with their folders if these differ; or the given values, if there is only one place."""
+    """Return the files with a problem, with their folders if these differ; or the given values, if there is only one
+    place.
+    """
     lines = [line for line in group if isinstance(line, Refusal)]
     places = [line.where for line in lines]
     if len(set(places)) == 1:
@@ -209,7 +211,7 @@ def known_file(where: str, argument: str, given: Any) -> Path:
     """Return the path of a file to write, in an existing folder; InputError for anything else."""
     path = known_path(where, argument, given)
     if not path.parent.is_dir():
-        raise InputError(expected(where, argument, "to lie in a folder that is there", shown(str(given))))
+        raise InputError(expected(where, argument, "to lie in an existing folder", shown(str(given))))
     return path
 
 
@@ -232,14 +234,14 @@ class Problems:
         self.lines: list[str] = []
 
     def expect(self, ok: bool, argument: str, rule: str, given: object, remedy: str = "") -> None:
-        """Note a problem unless `ok`."""
+        """Record a problem unless `ok`."""
         if not ok:
             self.lines.append(expected(self.where, argument, rule, repr(given), remedy))
 
     def in_range(
         self, argument: str, value: float | None, low: float, high: float = math.inf, *, above: bool = False
     ) -> None:
-        """Note a problem unless `value` is None, or a number with low <= value <= high (low < value with `above`)."""
+        """Record a problem unless `value` is None, or a number with low <= value <= high (low < value with `above`)."""
         if value is None:
             return
         if not isinstance(value, Real):
@@ -250,7 +252,7 @@ class Problems:
         self.expect(ok, argument, rule, value)
 
     def one_of(self, argument: str, value: str, allowed: Iterable[str]) -> None:
-        """Note a problem unless `value` is one of the allowed names."""
+        """Record a problem unless `value` is one of the allowed names."""
         names = list(allowed)
         # only then: the search for the nearest name is slow, and torch.compile can't trace it
         if not (isinstance(value, str) and value in names):

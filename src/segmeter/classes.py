@@ -36,7 +36,7 @@ def label_dtype(highest: int) -> np.dtype:
 
 
 class ClassSpec(Config, title="ClassSpec"):
-    """The meaning of a data set's labels, kept with every checkpoint and result.
+    """The meaning of a data set's labels, stored with every checkpoint and result.
 
     Raises
     ------
@@ -118,15 +118,15 @@ class ClassSpec(Config, title="ClassSpec"):
 
     @property
     def counting(self) -> dict[str, Any]:
-        """The arguments by which functions of arrays learn what is counted."""
+        """Arguments that tell functions of arrays what is counted."""
         return {"num_classes": self.num_classes, "ignore_index": self.ignore_index}
 
     def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
-        """True where a pixel of the target is not ignored, in the target's shape."""
+        """Return True where a pixel of the target is not ignored, in the target's shape."""
         return ~self.is_ignored(target)
 
     def is_ignored(self, values: Any) -> NDArray[np.bool_]:
-        """True where a value, or each of an array, is the ignored one."""
+        """Return True where a value, or each of an array, is the ignored one."""
         if self.ignore_index is None:
             return np.zeros(np.shape(values), bool)
         return np.asarray(values == self.ignore_index)

@@ -23,7 +23,7 @@ EXIT_CODES = {
 
 
 class SegmeterError(Exception):
-    """A fault that the user can act on; its message stands alone, without a traceback.
+    """A fault that the user can act on. Its message is shown without a traceback.
 
     Parameters
     ----------

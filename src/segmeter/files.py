@@ -45,7 +45,7 @@ def operation(name: str, path: Path) -> Iterator[None]:
 
 
 def link_error(path: Path) -> InputError:
-    """The error for a link that takes the place of a file of a run."""
+    """Make the error for a link that takes the place of a file of a run."""
     return InputError(f"{path}: is a link, and nothing in a run's folder is read or written through one. Remove it.")
 
 
@@ -72,7 +72,7 @@ def sync_folder(folder: Path, path: Path | None = None) -> None:
 
 
 def temporary_name(suffix: str = "") -> str:
-    """A unique name, whose file the next start removes if this process is killed."""
+    """Return a unique name, whose file the next start removes if this process is killed."""
     return f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}{suffix}"
 
 
@@ -324,7 +324,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
-    """Whether a file exists and has the size and hash from `describe_file`; False for a link."""
+    """Tell whether a file exists and has the size and hash from `describe_file`; False for a link."""
     with suppress(OSError):
         fits = not path.is_symlink() and (path.is_dir() or (path.is_file() and path.stat().st_size == entry["bytes"]))
         return fits and describe_file(path) == dict(entry)

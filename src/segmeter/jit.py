@@ -105,7 +105,7 @@ class _StampedCache(FunctionCache):  # type: ignore[misc]
 
 
 def _parts(function: Callable[..., Any]) -> set[Callable[..., Any]]:
-    """A kernel and all compiled functions that it calls, directly or not."""
+    """Return a kernel and all compiled functions that it calls, directly or not."""
     found, rest = set[Callable[..., Any]](), [function]
     while rest:
         one = rest.pop()
@@ -121,7 +121,7 @@ def _named(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _hash_values(parts: set[Callable[..., Any]]) -> str:
-    """The sha256 of the global values that the parts use, which the compiler takes as constants."""
+    """Return the sha256 of the global values that the parts use, which the compiler takes as constants."""
     lines = {f"{part.__module__}.{name} {_describe(value)}" for part in parts for name, value in _named(part)}
     return sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
@@ -136,6 +136,6 @@ def _describe(value: Any) -> str:
 
 @cache
 def _stamp(folder: Path) -> str:
-    """The sha256 of a folder's modules and of this one."""
+    """Return the sha256 of a folder's modules and of this one."""
     sources = [*sorted(folder.glob("*.py")), Path(__file__)]
     return sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()

@@ -36,7 +36,7 @@ _MOST_READERS = 16
 
 
 def free_bytes() -> int:
-    """Bytes that this process may still take, by the machine, its control groups and its own limit.
+    """Return the bytes that this process may still take, by the machine, its control groups and its own limit.
 
     Cached pages of files that were not read lately count as free, because the system reclaims them when needed.
     """
@@ -48,7 +48,7 @@ def free_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held so far."""
+    """Return the most memory that this process has used so far."""
     try:
         import resource
     except ImportError:  # on Windows
@@ -89,7 +89,7 @@ def _helpers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=count_cores(), thread_name_prefix="segmeter-parts")
 
 
-# A fork copies the pool but none of its threads: the child would wait for them forever.
+# A fork copies the pool without its threads: the child would wait for them forever.
 in_forked_child(_helpers.cache_clear)
 
 
@@ -259,7 +259,9 @@ def end_with_parent() -> None:
 
 
 def _groups() -> Iterator[int]:
-    """Free bytes in each control group above this process, as containers and schedulers set them (version 2)."""
+    """Return the free bytes of each control group above this process, as containers and schedulers set them (version
+    2).
+    """
     for folder in control_groups("memory"):
         with suppress(OSError, ValueError):  # "max" is no number
             limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))

@@ -37,8 +37,8 @@ def track(
     total
         The number of items; taken from ``len(items)`` if it has one.
     parts
-        Given a function to report to while the next items are made: how many of them are done, such as 0.25. For items
-        that take long, like large images in tiles.
+        For items that take long, such as large images in tiles. It receives a function to call with how many of the
+        next items are done, such as 0.25.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
@@ -75,7 +75,7 @@ def gauge(what: str) -> Iterator[Callable[[float, str], None]]:
 
     Yields
     ------
-    A function to call as ``show(fraction, figures)``, as often as is convenient: the clock limits the output.
+    A function to call as ``show(fraction, text)``, as often as is convenient: the clock limits the output.
     """
     start, first = time.monotonic(), None
 
@@ -174,7 +174,8 @@ class Stages:
             return {way: self._bytes[way] for way in get_args(Way)}
 
     def report(self) -> str:
-        """Two lines for people: each stage's seconds as a share of the time that passed, and the bytes that crossed.
+        """Write two lines for people: each stage's seconds as a share of the time that passed, and the bytes that
+        crossed.
 
         Examples
         --------

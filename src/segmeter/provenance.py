@@ -21,13 +21,13 @@ PACKAGES = [
 
 
 def cache_folder() -> Path:
-    """The folder of caches that are kept between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
+    """Return the folder of caches between runs: $SEGMETER_CACHE, or segmeter/ in $XDG_CACHE_HOME or ~/.cache."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "segmeter")
     return Path(os.environ.get("SEGMETER_CACHE") or usual)
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of segmeter, Python and the packages that segmeter uses; None for a missing one."""
+    """Return the versions of segmeter, Python and the packages that segmeter uses; None for a missing one."""
     found: dict[str, str | None] = {"segmeter": segmeter.__version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -38,7 +38,7 @@ def versions() -> dict[str, str | None]:
 
 
 def hardware() -> dict[str, Any]:
-    """The processor, its cores that this process may use, memory, and the CUDA devices if torch is loaded."""
+    """Describe the processor, the cores that this process may use, memory, and the CUDA devices if torch is loaded."""
     facts: dict[str, Any] = {
         "os": platform.platform(),
         "cpu": _processor(),
@@ -63,7 +63,7 @@ def _processor() -> str:
 
 
 def source() -> dict[str, str | bool | None]:
-    """Commit of the working folder's repository and whether it has changes; None outside a repository."""
+    """Return the commit of the working folder's repository and whether it has changes; None outside a repository."""
     commit = _git("rev-parse", "HEAD")
     return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")) if commit else None}
 

@@ -40,7 +40,7 @@ class Form(BaseModel):
 
 
 class FileEntry(Form):
-    """Size and hash of a file, as `segmeter.files.describe_file` gives them."""
+    """Size and hash of a file, as `segmeter.files.describe_file` returns them."""
 
     bytes: int
     sha256: str

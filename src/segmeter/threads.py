@@ -34,7 +34,7 @@ def describe_waiting() -> str:
 
 
 def count_cores() -> int:
-    """Cores that this process may use, >= 1: its CPU affinity and its control groups may allow fewer than there are.
+    """Count the cores that this process may use, >= 1: CPU affinity and control groups may allow fewer than there are.
 
     A quota of 1.5 cores counts as 2, as one thread would leave a third of it unused.
     """
@@ -60,12 +60,12 @@ def share_cores(processes: int = 1) -> None:
 
 
 def count_is_set() -> bool:
-    """Whether the environment decides how many threads compute."""
+    """Tell whether the environment decides how many threads compute."""
     return any(name in os.environ for name in _COUNTS)
 
 
 def control_groups(kind: str) -> Iterator[Path]:
-    """Folders of the control groups that this process is in, from the innermost to the outermost.
+    """Find the folders of the control groups that this process is in, from the innermost to the outermost.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def _count_allowed() -> int:
 
 
 def _quotas() -> Iterator[float]:
-    """The number of cores that each control group with a limit allows."""
+    """Return the number of cores that each control group with a limit allows."""
     for folder in control_groups("cpu"):
         with suppress(OSError, ValueError):  # version 2: "max" is no number
             quota, period = map(int, (folder / "cpu.max").read_text().split())

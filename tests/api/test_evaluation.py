@@ -176,7 +176,7 @@ def test_where_nothing_can_be_written_is_refused(evaluation, tmp_path):
     with pytest.raises(SegmeterError, match="`report` to be a bool, got 'no'"):
         evaluation.write(tmp_path / "run", report="no")
     for write in (evaluation.write_nnunet, evaluation.write_grand_challenge):
-        with pytest.raises(SegmeterError, match="`path` to lie in a folder that is there"):
+        with pytest.raises(SegmeterError, match="`path` to lie in an existing folder"):
             write(tmp_path / "nowhere" / "metrics.json")
     assert sorted(tmp_path.iterdir()) == [tmp_path / "file"]
 

@@ -61,7 +61,3 @@ class FakeTransport:
 
 def bytes_of(tensor):
     return tensor.reshape(-1).view(torch.uint8)
-
-
-def is_poison(array):
-    return bool((array.reshape(-1).view("uint8") == POISON).all())

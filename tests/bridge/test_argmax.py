@@ -86,15 +86,6 @@ def test_the_largest_numbers_of_a_dtype_are_finite(dtype, layout):
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_winners_do_not_depend_on_the_number_of_threads(monkeypatch, threads):
-    """Mutation seen to fail: every second part is skipped."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    logits = draw((3, 6, 40), seed=threads)
-    np.testing.assert_array_equal(winners(logits, torch.uint8)[0].numpy(), logits.numpy().argmax(1))
-
-
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("bad_in_main", [True, False])
 def test_every_thread_is_asked_whether_its_parts_were_finite(monkeypatch, bad_in_main):
     """Both threads get a part, as each waits for the other. Mutations seen to fail: one or the other is not asked."""

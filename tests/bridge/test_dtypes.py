@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.bridge.dtypes import NUMPY, TORCH, cast, comparable, wanted_dtype
+from segmeter.bridge.dtypes import NUMPY, TORCH, cast, wanted_dtype
 from segmeter.errors import InputError
 
 SMALL = ["bool", "uint8", "int8", "int16", "uint16", "float16"]
@@ -94,8 +94,3 @@ def test_a_conversion_without_meaning_is_refused():
             cast("test", torch.ones(1, dtype=source), target)
     with pytest.raises(InputError, match="no arithmetic for uint64"):
         cast("test", torch.ones(1, dtype=torch.uint64), torch.float32)
-
-
-def test_what_torch_cannot_compare_is_made_comparable():
-    assert comparable(torch.tensor([65535], dtype=torch.uint16)).tolist() == [65535]
-    assert comparable(torch.tensor([1.5], dtype=torch.bfloat16)).dtype == torch.float32

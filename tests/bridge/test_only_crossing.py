@@ -43,13 +43,6 @@ def modules():
     return [path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] != "bridge"]
 
 
-def test_the_search_covers_every_room():
-    """Mutation seen to fail: `glob` in place of `rglob`."""
-    rooms = {path.name for path in SOURCE.iterdir() if any(path.glob("*.py"))} - {"bridge"}
-    assert {path.relative_to(SOURCE).parts[0] for path in modules()} >= rooms
-    assert len(rooms) > 8
-
-
 def test_no_prediction_crosses_outside_the_bridge():
     """Mutation seen to fail: `logits.cpu()` in a module of another room."""
     found = [

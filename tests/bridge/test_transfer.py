@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 
@@ -24,23 +22,9 @@ def test_a_record_tells_count_range_and_first_position(dtype):
     assert str(caught.value) == message + "the first at index (0, 2) of case 'x/1'. Do it."
 
 
-def test_a_record_counts_nan_and_infinity():
-    """Mutation seen to fail: infinities are not counted."""
-    values = torch.tensor([[math.nan, 1, math.inf], [-math.inf, math.nan, 2]])
-    record = measure(~values.isfinite(), values, values)
-    with pytest.raises(InputError, match=r"min nan and max nan, 4 bad value\(s\) \(2 NaN, 2 infinite\), .* \(0, 0\)"):
-        raise_if_bad(record.numpy(), rule(values), None)
-
-
 def test_large_integers_are_told_exactly():
     """Mutation seen to fail: integers go through float64."""
     values = torch.full((2, 3), 2**53 + 1)
     record = measure(values > 0, values, values)
     with pytest.raises(InputError, match="min 9007199254740993 and max 9007199254740993"):
         raise_if_bad(record.numpy(), rule(values), None)
-
-
-def test_good_values_leave_no_record_on_the_cpu_and_pass_elsewhere():
-    values = torch.zeros(2, 3)
-    assert measure(values > 1, values, values) is None
-    raise_if_bad(torch.zeros(6, dtype=torch.int64).numpy(), rule(values), None)

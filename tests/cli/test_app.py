@@ -114,11 +114,6 @@ def test_schema_refuses_all_but_one_name_with_those_there_are(arguments):
         print_schema(arguments)
 
 
-def test_schema_refuses_an_unknown_name_with_the_nearest():
-    with pytest.raises(ConfigError, match="Did you mean 'train'"):
-        print_schema(["trian"])
-
-
 def test_a_tuned_file_stands_for_its_values_and_other_overrides_win(tmp_path: Path) -> None:
     path = tmp_path / "tuned.yaml"
     step = {"name": "remove_small_objects", "min_pixels": 64, "classes": ["größe", 'a "b"', "c\\d\\"]}

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,6 @@ from tests.cli.test_launch import weights
 
 PROGRAMS = Path(sys.executable).parent
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_here")]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """In this process as in those that are started: a manifest says how many there were."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def start(*command: str | Path) -> None:

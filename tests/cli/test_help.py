@@ -81,10 +81,6 @@ def test_the_help_of_an_option_with_a_file_has_that_files_values():
     assert "  augment.rotate = 0.0\n" in help_text("train", ["augment"])
 
 
-def test_the_help_of_a_list_of_components_has_the_keys_of_each():
-    assert "{name: watershed, ...}: Split the objects" in help_text("eval", ["postprocess"])
-
-
 def test_own_options_are_listed(tmp_path: Path):
     (tmp_path / "augment").mkdir()
     (tmp_path / "augment" / "gentle.yaml").write_text("defaults: [default, _self_]\nrotate: 10\n")

@@ -24,12 +24,11 @@ from tests.cli.sharded import EVAL, SCORE, TRAIN, contents, newest, run, whole
 pytestmark = pytest.mark.usefixtures("in_here")
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.slow
-def test_processes_leave_the_bytes_of_one(count: int) -> None:
+def test_processes_leave_the_bytes_of_one() -> None:
     """Label maps, rows and metrics of a model; 11 cases of two sizes in 7 batches."""
     expected = whole("eval", EVAL)
-    assert run("eval", *EVAL, "launch=processes", f"launch.devices={count}") == 0
+    assert run("eval", *EVAL, "launch=processes", "launch.devices=3") == 0
     folder = newest("runs/eval")
     assert contents(folder) == expected
     assert not (folder / "shards").exists()
@@ -43,28 +42,23 @@ def test_a_shard_that_fails_is_said_with_its_code(capfd: pytest.CaptureFixture[s
     assert "`launch` to be local, processes or slurm for train" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments"), [("score", SCORE), pytest.param("eval", EVAL, marks=pytest.mark.slow)]
-)
 @pytest.mark.slow
-def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(
-    command: str, arguments: list[str], here: Path
-) -> None:
+def test_dask_workers_leave_the_bytes_of_one_process_though_one_is_killed(here: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    expected = whole(command, arguments)
+    expected = whole("score", SCORE)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         launch = ["launch=dask", "launch.shards=7", f"launch.address={cluster.scheduler_address}"]
-        line = [sys.executable, "-m", "segmeter", command, *arguments, *launch]
-        before = set(Path(f"runs/{command}").iterdir())
+        line = [sys.executable, "-m", "segmeter", "score", *SCORE, *launch]
+        before = set(Path("runs/score").iterdir())
         process = subprocess.Popen(line, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         victim = next(iter(client.run(os.getpid).values()))
-        while process.poll() is None and not list(Path(f"runs/{command}").glob("*/shards/*/run.json")):
+        while process.poll() is None and not list(Path("runs/score").glob("*/shards/*/run.json")):
             time.sleep(0.02)
         os.kill(victim, signal.SIGKILL)
         _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
-    (folder,) = set(Path(f"runs/{command}").iterdir()) - before
+    (folder,) = set(Path("runs/score").iterdir()) - before
     assert contents(folder) == expected
 
 

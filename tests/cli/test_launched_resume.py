@@ -39,11 +39,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Path | No
 @pytest.mark.parametrize(
     ("launch", "saved", "place"),
     [
-        (
-            ["launch=processes", "launch.devices=3"],
-            {"name": "processes", "devices": 3},
-            ("processes", 3),
-        ),
+        (["launch=processes", "launch.devices=3"], {"name": "processes", "devices": 3}, ("processes", 3)),
         (["launch=slurm", "launch.partition=gpu"], {"name": "slurm", "partition": "gpu"}, ("slurm", "gpu")),
     ],
     ids=["processes", "slurm"],

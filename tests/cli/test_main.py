@@ -12,7 +12,6 @@ from segmeter.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [["--help"], ["--version"], ["train", "--cfg", "job"], *([name, "--help"] for name in COMMANDS)]
-NO_TORCH = "import sys; from segmeter.cli.main import main; main({arguments!r}); assert 'torch' not in sys.modules"
 SHOW_ALL = f"""
 import contextlib, io, sys
 from segmeter.cli.main import main

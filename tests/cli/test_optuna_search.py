@@ -182,7 +182,7 @@ def test_optuna_refuses_a_direction_that_the_monitor_has_not(
     assert run("train", "-m", *LOSS, "hydra.sweeper.direction=maximize") == 2
     assert "to be null or minimize for training.monitor=loss, got maximize" in capsys.readouterr().err
     assert run("train", "-m", LOSS[0], "data=cells", "training.monitor=loss,mean_iou") == 2
-    assert "`training.monitor` to be one figure in all trials" in capsys.readouterr().err
+    assert "`training.monitor` to be one metric in all trials" in capsys.readouterr().err
     storage = f"sqlite:///{tmp_path / 'search.db'}"
     optuna.create_study(storage=storage, study_name="old", direction="maximize")
     assert run("train", "-m", *LOSS, f"hydra.sweeper.storage={storage}", "hydra.sweeper.study_name=old") == 2
@@ -201,7 +201,7 @@ def test_optuna_searches_in_the_direction_of_the_objective(tmp_path: Path, capsy
     assert run("score", "-m", *SCORE, *SEARCH, *surface, *swept, storage, "hydra.sweeper.direction=maximize") == 2
     assert "to be null or minimize for objective=masd/class_1, got maximize" in capsys.readouterr().err
     assert run("score", "-m", *SCORE, *SEARCH, "objective=mean_iou,mean_dice", storage) == 2
-    assert "`objective` to be one figure in all trials" in capsys.readouterr().err
+    assert "`objective` to be one metric in all trials" in capsys.readouterr().err
     assert run("score", "-m", *SCORE, *SEARCH, *surface, *swept, storage) == 0
     study = optuna.load_study(study_name="segmeter", storage=storage.partition("=")[2])
     assert study.direction.name == "MINIMIZE"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-WAYS = {"closed out": ">&-", "closed error": "2>&-", "both closed": ">&- 2>&-", "full out": ">/dev/full"}
-WAYS |= {"full error": "2>/dev/full", "reader gone": "| head -n 1", "closed input": "<&-"}
+WAYS = {"both closed": ">&- 2>&-", "full out": ">/dev/full", "full error": "2>/dev/full"}
+WAYS |= {"reader gone": "| head -n 1", "closed input": "<&-"}
 
 
 @pytest.mark.parametrize(

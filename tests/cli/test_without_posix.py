@@ -30,7 +30,7 @@ for name in ("fcntl", "grp", "posix", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None
 """
 TORCH = "import torch, torchvision, segmentation_models_pytorch"
-RUN = f"{LIKE_WINDOWS}from segmeter.cli.main import main\nmain(sys.argv[1:])"
+RUN = f"{LIKE_WINDOWS}from segmeter.cli.main import main\nfor line in sys.argv[1:]: main(line.split())"
 # Few users may make links there
 NO_LINKS = """
 import pathlib
@@ -49,8 +49,9 @@ for module in pkgutil.walk_packages(segmeter.__path__, "segmeter."):
 """
 
 
-def python(code: str, *line: str, at: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", code, *line], cwd=at, capture_output=True, text=True, check=False)
+def python(code: str, *lines: str, at: Path) -> str:
+    """What a process prints that runs command lines, one after another."""
+    done = subprocess.run([sys.executable, "-c", code, *lines], cwd=at, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -67,14 +68,13 @@ def test_masks_are_scored_and_runs_compared_without_what_windows_lacks(tmp_path:
         (tmp_path / side).mkdir()
         for case in "ab":
             (tmp_path / side / f"{case}.png").write_bytes(encoded(noise(40, 50, None, seed=number) // 128))
-    for side in ("base", "new"):
-        run = ["score", f"predictions={side}", "references=references", "data.num_classes=2", f"run.name={side}"]
-        assert "mean IoU" in python(RUN, *run, at=tmp_path)
+    score = "score predictions={0} references=references data.num_classes=2 run.name={0}"
+    assert python(RUN, *map(score.format, ("base", "new")), at=tmp_path).count("mean IoU") == 2
     base, new = (next((tmp_path / "runs/score").glob(f"*_{side}")) for side in ("base", "new"))
     for run in (base, new):
         assert {path.name for path in run.iterdir()} >= {"metrics.json", "cases.parquet", "report.html", ".owner"}
         assert not list(run.glob(".tmp-*"))
-    python(RUN, "compare", f"runs=[{base},{new}]", at=tmp_path)
+    python(RUN, f"compare runs=[{base},{new}]", at=tmp_path)
     assert next((tmp_path / "runs/compare").iterdir()).joinpath("compare.html").is_file()
 
 
@@ -82,13 +82,11 @@ def test_masks_are_scored_and_runs_compared_without_what_windows_lacks(tmp_path:
 def test_a_model_is_trained_evaluated_and_run_without_what_windows_lacks(tmp_path: Path) -> None:
     code = f"{TORCH}\n{RUN.replace(LIKE_WINDOWS, LIKE_WINDOWS + NO_LINKS)}"
     small = [f"data.{split}_cases={count}" for split, count in (("train", 8), ("val", 2), ("test", 2))]
-    python(code, "train", "data=cells", *small, "data.size=64", "training.steps=2", at=tmp_path)
+    python(code, f"train data=cells {' '.join(small)} data.size=64 training.steps=2", at=tmp_path)
     (run,) = (tmp_path / "runs/train").iterdir()
     assert (run / "checkpoints/best").is_file(), "no link was made"
-    python(code, "eval", f"checkpoint={run}", at=tmp_path)
     (images,) = (tmp_path / "data").glob("cells-*/images")
-    python(code, "predict", f"checkpoint={run}/checkpoints/last", f"input={images}", at=tmp_path)
-    python(code, "report", f"run={run}", at=tmp_path)
-    longer = ["training.steps=3", "allow_changes=[training.steps]"]
-    python(code, "train", f"resume={run}", *longer, at=tmp_path)
+    use = [f"eval checkpoint={run}", f"predict checkpoint={run}/checkpoints/last input={images}", f"report run={run}"]
+    longer = f"train resume={run} training.steps=3 allow_changes=[training.steps]"
+    python(code, *use, longer, at=tmp_path)
     assert "step-00000003" in (run / "checkpoints/last").read_text()

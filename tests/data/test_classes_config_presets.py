@@ -1,12 +1,6 @@
 """Classes of known data sets against their own tools, and colours for all others."""
 
-from segmeter.data.classes_config import (
-    CAMVID_CLASSES,
-    CAMVID_COLOURS,
-    CELL_CLASSES,
-    CELL_COLOURS,
-    default_colours,
-)
+from segmeter.data.classes_config import CAMVID_CLASSES, CAMVID_COLOURS, CELL_CLASSES, CELL_COLOURS, default_colours
 
 
 def test_camvid_is_eleven_classes_in_the_order_of_its_labels():

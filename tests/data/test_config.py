@@ -35,17 +35,7 @@ def test_every_broken_rule_is_said_at_once():
             masks="images",
         )
     text = str(refusal.value)
-    for key in (
-        "root",
-        "split",
-        "task",
-        "in_channels",
-        "std",
-        "list_files",
-        "label_map",
-        "colours[0][2]",
-        "masks",
-    ):
+    for key in ("root", "split", "task", "in_channels", "std", "list_files", "label_map", "colours[0][2]", "masks"):
         assert f"`{key}`" in text
     assert "`test_fraction` to leave a part for training beside val_fraction=0.6, got 0.5." in text
     assert "Did you mean 'test'?" in text

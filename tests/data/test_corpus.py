@@ -104,8 +104,7 @@ def test_read_image_takes(tmp_path, name, content, pixels):
 
 def test_70_three_channels_for_a_one_channel_model(tmp_path):
     with pytest.raises(
-        DataError,
-        match=r"to have 1 channels, got rgb with 3 channels. .*train with data.in_channels=3",
+        DataError, match=r"to have 1 channels, got rgb with 3 channels. .*train with data.in_channels=3"
     ):
         read_image(put(tmp_path / "x.png", noise()), channels=1)
 

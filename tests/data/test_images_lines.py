@@ -43,13 +43,6 @@ def test_rows_of_a_tiff_are_those_of_the_image(tmp_path, dtype, channels, wanted
     np.testing.assert_array_equal(found, image)
 
 
-def test_rows_of_a_zarr_are_those_of_its_array(tmp_path):
-    array = noise(40, 30, 3)
-    write_zarr(tmp_path / "a.zarr", array, "yxc", chunks=(16, 16, 3))
-    with open_image_lines(tmp_path / "a.zarr", **READ) as rows:
-        np.testing.assert_array_equal(whole(rows), array)
-
-
 def test_a_large_zarr_has_a_header_but_only_where_it_is_read_by_rows(tmp_path):
     write_zarr(tmp_path / "a.zarr", noise(40, 30, None), "yx", chunks=(8, 8))
     assert (read_header(tmp_path / "a.zarr", max_pixels=100, streams=True).height, READ["max_pixels"]) == (40, 10_000)

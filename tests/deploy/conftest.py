@@ -4,19 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
 
 from segmeter.models.card import ModelCard
 from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from tests.models.parts import make_tiny
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -67,10 +67,7 @@ def test_missing_packages_are_named_with_the_extra(monkeypatch):
 
 def test_what_onnx_cannot_say_is_refused_in_one_line():
     program = SimpleNamespace(graph=SimpleNamespace(nodes=[]))
-    with pytest.raises(
-        ConfigError,
-        match=r"^export: this network can't be written as ONNX \(.*\)\. Use a network.*$",
-    ):
+    with pytest.raises(ConfigError, match=r"^export: this network can't be written as ONNX \(.*\)\. Use a network.*$"):
         onnx_file.encode(program, {})
 
 

@@ -4,17 +4,7 @@ import hashlib
 
 import pytest
 
-from segmeter.distributed.shards import (
-    Place,
-    Shard,
-    check_alone,
-    check_filled,
-    describe_shard,
-    find_place,
-    hash_names,
-    parse_shard,
-    part_warning,
-)
+from segmeter.distributed.shards import Place, Shard, check_alone, describe_shard, find_place, hash_names, parse_shard
 from segmeter.errors import ConfigError, InputError
 
 
@@ -48,19 +38,6 @@ def test_a_manifest_names_the_place_and_the_cases_of_the_whole_run() -> None:
     digest = hashlib.sha256(b"a\nb\nc\xff\n\xc3\xbc").hexdigest()
     assert describe_shard(Shard(1, 2), names) == {"shard": "1/2", "cases": 4, "sha256": digest}
     assert hash_names(names[::-1]) == digest != hash_names(names[1:])
-
-
-def test_shards_that_would_be_empty_are_refused() -> None:
-    check_filled(Shard(1, 3), 3, "cases", "Take fewer.")
-    with pytest.raises(ConfigError) as caught:
-        check_filled(Shard(1, 4), 3, "cases", "Take fewer.")
-    assert str(caught.value) == (
-        "config: expected `shard` to be one of at most 3 shards, as there are 3 cases, got 1/4. Take fewer."
-    )
-
-
-def test_a_part_is_announced_as_one() -> None:
-    assert part_warning(Shard(2, 3), 4, 11) == "shard 2/3: 4 of 11 cases; `segmeter merge` joins the shards."
 
 
 def test_variables_of_torchrun_and_srun_are_found() -> None:

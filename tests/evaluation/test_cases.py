@@ -45,11 +45,6 @@ def test_a_row_has_the_counts_the_spacing_that_was_given_and_measures(tmp_path):
     assert {name.partition("/")[0] for name in row.scores if "boundary_iou" in name} == {"boundary_iou"}
 
 
-def test_without_a_spacing_the_row_has_none(tmp_path):
-    row = scorer()(pairs_of(two_cases(tmp_path))[0]).row
-    assert (row.spacing, row.unit, row.length_unit, dict(row.extra)) == (None, "", "pixels", {})
-
-
 def test_a_missing_prediction_is_class_0_everywhere_and_says_so(tmp_path):
     two_cases(tmp_path)
     (tmp_path / "predictions" / "b.png").unlink()
@@ -71,14 +66,6 @@ def test_the_file_with_a_value_that_is_no_label_is_named(tmp_path, side):
     assert "7 (6 pixels)" in problems[0]
     with pytest.raises(DataError, match=r"7 \(6 pixels\)"):
         scorer().read(pair)
-
-
-def test_all_unreadable_files_of_a_pair_are_named(tmp_path):
-    two_cases(tmp_path)
-    for side in ("references", "predictions"):
-        (tmp_path / side / "b.png").write_bytes(b"no picture")
-    problems = scorer()(pairs_of(tmp_path)[1])
-    assert ["references" in problems[0], "predictions" in problems[1]] == [True, True]
 
 
 def test_a_measure_that_can_not_be_taken_is_said_as_such_and_not_as_a_wrong_label(tmp_path):

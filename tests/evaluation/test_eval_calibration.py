@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from segmeter.evaluation.evaluate import Evaluation, evaluate
@@ -53,24 +52,3 @@ def test_probabilities_cross_for_the_figures_without_files_of_them(tmp_path: Pat
     summary = run(tmp_path / "one", TinyCases(count=3), probs=False, calibration=True)
     assert summary["calibration"]["brier"] > 0
     assert not (tmp_path / "one" / "predictions" / "probs").exists()
-
-
-def test_nothing_is_measured_of_them_unless_asked_for(tmp_path: Path) -> None:
-    assert "calibration" not in run(tmp_path / "one", TinyCases(count=2), probs=True, calibration=False)
-
-
-@pytest.mark.parametrize("task", ["binary", "multilabel"])
-def test_a_plain_summary_of_each_task(task: str) -> None:
-    from tests.metrics.build import class_spec
-
-    rng = np.random.default_rng(0)
-    spec = class_spec(2, task)
-    shape = (2, 20, 20) if task == "multilabel" else (20, 20)
-    probs = rng.random((2 if task == "multilabel" else 1, 20, 20))
-    sums = Calibration(num_classes=2, task=task)
-    sums.update(rng.integers(0, 2, shape), probs)
-    found = summarise_calibration(sums.compute(), spec)
-    assert list(found["per_class"]) == (["sky", "road"] if task == "multilabel" else ["road"])
-    assert (found["ece"] is None) == (task == "multilabel")
-    assert len(found["per_class"]["road"]["curve"]["recall"]) <= 101
-    assert json.loads(json.dumps(found, allow_nan=False)) == found

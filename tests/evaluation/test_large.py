@@ -189,11 +189,7 @@ def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, 
 
 def prediction(dataset, folder):
     return PredictionRun(
-        predictor=predictor(),
-        dataset=dataset,
-        export=ExportConfig(),
-        postprocess=CLOSING,
-        folder=folder,
+        predictor=predictor(), dataset=dataset, export=ExportConfig(), postprocess=CLOSING, folder=folder
     )
 
 

@@ -1,6 +1,5 @@
 """The state of a run: what is whole counts, what was cut off is done again, what differs is refused."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -122,14 +121,6 @@ def test_a_batch_is_written_when_it_is_full_or_a_second_old(tmp_path: Path, monk
     assert [len(table) for table, _ in read_batches(tmp_path)] == [1, 3, 3, 1]
 
 
-def test_counts_in_any_order_of_memory_come_back(tmp_path: Path) -> None:
-    """Mutation seen to fail: the bytes taken as they lie."""
-    manifest, counts = begun(tmp_path, 0), np.asfortranarray([[1, 2], [3, 4]])
-    manifest.add(Entry(case_id="a", row=CaseRow(case_id="a", height=2, width=5, counts=counts)))
-    (found,) = manifest.table(SPEC)
-    assert found.counts.tolist() == counts.tolist()
-
-
 @pytest.mark.parametrize("most", [0, 2**32 - 1, 2**32, 2**62])
 def test_counts_come_back_however_large(tmp_path: Path, most: int) -> None:
     """Mutation seen to fail: 2**32 taken for a number of 32 bits."""
@@ -209,13 +200,6 @@ def test_what_is_no_manifest_is_refused(content: bytes | None, tmp_path: Path) -
         (tmp_path / "manifest.json").write_bytes(content)
     with pytest.raises(DataError, match="manifest"):
         check_same(tmp_path, IDENTITY, CASES)
-
-
-def test_the_file_says_what_it_is(tmp_path: Path) -> None:
-    begun(tmp_path)
-    content = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
-    assert content["identity"] == {"data.names": ["a", "b"], "data.key": None, "metrics.seed": 0}
-    assert content["cases"] == CASES
 
 
 def test_a_journal_with_the_columns_of_an_older_version_is_refused_at_once(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from segmeter.data.files.geometry import Geometry
-from segmeter.errors import ConfigError, DataError, RunError
+from segmeter.errors import DataError, RunError
 from segmeter.evaluation import predicted
 from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
 from segmeter.evaluation.memory import Room
@@ -157,16 +157,6 @@ def test_a_file_that_can_not_be_written_ends_the_run_and_names_the_case(job, mon
     assert list(noted(job)) == ["case00", "case01"]
 
 
-def test_what_is_done_is_not_read_again(job):
-    work(job)
-    again = replace(job, resume=True)
-    job.dataset.read.clear()
-    assert work(again, done=4) == ["case04"]
-    assert job.dataset.read == [4]
-    with pytest.raises(ConfigError, match="`checkpoint` was '0' and is '1' now"):
-        begin(replace(again, identity={"checkpoint": "1"}))
-
-
 @pytest.mark.parametrize(
     ("broken", "error", "message"),
     [({"broken": (3,)}, DataError, "case03.png: is truncated"), ({"poisoned": (3,)}, RunError, "case03")],
@@ -233,11 +223,3 @@ class Located(TinyCases):
 
     def locate(self, case_id):
         return self.place
-
-
-@pytest.mark.parametrize(("form", "warned"), [("png", True), ("tiff", False)])
-def test_a_lost_place_is_said_once(job, form, warned, caplog):
-    work(replace(job, dataset=Located(count=3), export=ExportConfig(labels_format=form)))
-    lines = [line for line in caplog.messages if "says where its pixels lie, which is lost" in line]
-    assert len(lines) == warned
-    assert all(line.startswith("predictions: case 'case00' ") for line in lines)

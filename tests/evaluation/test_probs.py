@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from segmeter.cli.main import main
 from segmeter.data.images import read_image
 from segmeter.errors import DataError
 from segmeter.evaluation.pairing import hash_pair
@@ -52,10 +51,6 @@ def test_the_bound_is_of_a_case_and_not_of_all_its_planes(job: Scoring) -> None:
     assert score(changed(job, max_pixels=20 * 32))["calibration"]["n"] == 20 * (27 + 28 + 29)
 
 
-def test_without_probabilities_there_is_no_calibration(job: Scoring) -> None:
-    assert "calibration" not in score(replace(job, probs={}))
-
-
 def test_everything_that_is_wrong_with_the_files_is_said_at_once(job: Scoring, tmp_path: Path) -> None:
     np.save(tmp_path / "probs" / "a.npy", np.ones((3, 20, 30), np.float32))
     np.save(tmp_path / "probs" / "b.npy", np.ones((2, 20, 31), np.float32))
@@ -77,19 +72,3 @@ def test_every_case_needs_its_file(job: Scoring, tmp_path: Path) -> None:
     put(tmp_path / "probs" / "b.png", np.zeros((20, 31), np.uint8))
     with pytest.raises(DataError, match=r"to be an NPY or NPZ file, got \.png"):
         find_probs(tmp_path / "probs", job.pairing.pairs)
-
-
-@pytest.mark.usefixtures("job")
-def test_the_command_takes_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    options = ["data.num_classes=3", "data.ignore_index=255", "metrics.bootstrap=20", "run.name=x"]
-    main(["score", "predictions=predictions", "references=references", "probs=probs", *options])
-    (folder,) = (tmp_path / "runs" / "score").iterdir()
-    assert json.loads((folder / "metrics.json").read_text())["calibration"]["ece"] > 0
-    assert "precision and recall" in (folder / "report.html").read_text()
-    assert "ECE of the winning class" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["score", "predictions=predictions", "references=references", "metrics.calibration=true", *options])
-    assert "expected `probs` to be given for metrics.calibration, got null. Set probs=FOLDER" in capsys.readouterr().err

@@ -76,12 +76,6 @@ def test_only_the_batch_of_a_damaged_file_is_predicted_again(first, predictor, c
     )
 
 
-def test_whole_files_are_left_alone(first, predictor, caplog):
-    job = run_of(first[0], predictor)
-    repair_files(job, notes_of(first[0]))
-    assert (job.dataset.read, caplog.messages) == ([], [])
-
-
 def test_files_that_come_out_otherwise_are_refused(first, predictor):
     """As on another machine; here the cases are others than they were."""
     folder, _ = first

@@ -144,13 +144,6 @@ def test_places_on_both_sides_or_on_none_warn_of_nothing(tmp_path: Path) -> None
         assert score(scoring(tmp_path / name))["spacing"]["warnings"] == []
 
 
-def test_a_plane_of_nifti_has_two_orders_too(tmp_path: Path) -> None:
-    plane = CUBE[:, 0]
-    save_nifti(tmp_path / "references" / "a.nii", plane, edges=(0.5, 0.25))
-    save_volume(tmp_path / "predictions" / "a.npy", np.ascontiguousarray(plane.T))
-    assert score(scoring(tmp_path))["spacing"]["warnings"] == [ONE_SIDE, REVERSED]
-
-
 def test_warnings_survive_an_interruption(tmp_path: Path) -> None:
     saved_pair(tmp_path, VOLUME, VOLUME)
     save_nifti(tmp_path / "references" / "b.nii.gz")

@@ -72,15 +72,6 @@ def test_the_configurations_spacing_wins_and_says_so(tmp_path: Path) -> None:
     assert {row.spacing for row in read_cases(tmp_path)} == {(1.0, 1.0, 1.0)}
 
 
-def test_distances_are_not_averaged_over_units(tmp_path: Path) -> None:
-    for role in ("references", "predictions"):
-        save_nifti(tmp_path / role / "a.nii.gz")
-        save_volume(tmp_path / role / "b.npy")
-    assert score(scoring(tmp_path))["spacing"]["units"] == ["mm", "pixels"]
-    with pytest.raises(DataError, match=r"one unit in all cases.*got mm \(as a\), pixels \(as b\)"):
-        score(replace(scoring(tmp_path), metrics=MEASURED))
-
-
 def test_a_spacing_of_other_axes_is_refused(tmp_path: Path) -> None:
     for role in ("references", "predictions"):
         save_volume(tmp_path / role / "a.npy")
@@ -117,32 +108,6 @@ def test_a_header_in_conflict_needs_a_decision(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"`NIfTI header` to say one spacing, got pixdim .* set metrics\.spacing"):
         score(scoring(tmp_path))
     score(replace(scoring(tmp_path), metrics=FEW.replace(spacing=EDGES)))
-
-
-def test_a_missing_volume_is_scored_as_background(tmp_path: Path) -> None:
-    for name in "ab":
-        save_nifti(tmp_path / "references" / f"{name}.nii.gz")
-    save_nifti(tmp_path / "predictions" / "a.nii.gz")
-    summary = score(scoring(tmp_path, missing="as_background"))
-    assert summary["missing_predictions"]["cases"] == ["b"]
-    assert np.array(summary["confusion_matrix"])[:, 0].tolist() == [16, 8, 8]
-
-
-def test_without_nibabel_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for role in ("references", "predictions"):
-        save_nifti(tmp_path / role / "a.nii.gz")
-    monkeypatch.setitem(__import__("sys").modules, "nibabel", None)
-    with pytest.raises(DataError, match=r"pip install 'segmeter\[nifti\]'"):
-        scoring(tmp_path)
-
-
-def test_foreign_values_of_a_volume_and_on_ignored_voxels_are_named(tmp_path: Path) -> None:
-    target, labels = VOLUME.copy(), VOLUME.copy()
-    target[0, 0, 0], labels[0, 0, 0] = 255, 7  # counted nowhere, and still no label
-    save_volume(tmp_path / "references" / "a.npy", target)
-    save_volume(tmp_path / "predictions" / "a.npy", labels)
-    with pytest.raises(DataError, match=r"predictions/a\.npy: .*got 7 \(1 pixels\)"):
-        score(scoring(tmp_path))
 
 
 def test_the_golden_spine_is_counted_from_its_files(shared_data: Path, tmp_path: Path) -> None:

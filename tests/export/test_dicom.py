@@ -97,7 +97,7 @@ def test_codes_of_the_greatest_length_are_kept(source, tmp_path):
         ({"series_number": 0}, "`series_number` between 1 and"),
         ({"codes": ["Tissue"]}, "`codes` to be a Mapping"),
         ({"codes": {NAMES[0]: (("1", "SCT", "a"),) * 2}}, "`codes` to be of classes that are segments, "),
-        ({"path": "nowhere/seg.dcm"}, "`path` to lie in a folder that is there"),
+        ({"path": "nowhere/seg.dcm"}, "`path` to lie in an existing folder"),
         ({"codes": {NAMES[1]: ("85756007", "SCT", "Tissue")}}, "`codes` to be two codes for "),
         *(
             (
@@ -167,20 +167,14 @@ def change(path, **values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            {"PixelSpacing": [9, 9]},
-            r"`PixelSpacing` to be that of 0\.dcm, \[.*\], got \[9.*\]. A segmentation is made",
-        ),
+        ({"PixelSpacing": [9, 9]}, r"`PixelSpacing` to be that of 0\.dcm, \[.*\], got \[9.*\]. A segmentation is made"),
         ({"ImageOrientationPatient": [0, 1, 0, 1, 0, 0]}, r"`ImageOrientationPatient` to be that of 0\.dcm"),
         ({"SliceThickness": 9}, "`SliceThickness` to be that of"),
         ({"Rows": 9}, "`Rows` to be that of"),
         ({"NumberOfFrames": 3}, "`NumberOfFrames` to be 1, got 3. Give one file per slice"),
         ({"SeriesInstanceUID": "1.2.3"}, "`SeriesInstanceUID` to be that of"),
         ({"StudyInstanceUID": "1.2.3"}, "`StudyInstanceUID` to be that of"),
-        (
-            {"SOPInstanceUID": "1.2.826.0.1.3680043.8.498.1.1"},
-            r"`SOPInstanceUID` to differ from 0\.dcm",
-        ),
+        ({"SOPInstanceUID": "1.2.826.0.1.3680043.8.498.1.1"}, r"`SOPInstanceUID` to differ from 0\.dcm"),
         *(
             ({name: None}, rf"`{name}` to be given, got nothing\. Give the images as")
             for name in ("FrameOfReferenceUID", "ImagePositionPatient", "Rows", "Modality", "SliceThickness")

@@ -20,12 +20,7 @@ PALETTE = palette_of(
     ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0), (1, 2, 3), (255, 0, 0)), ignore_index=255)
 )
 KEYS = (1, 1, 0, 3, 1024, 0, 1, 1, 1026, 34737, len(UTM), 0, 3072, 0, 1, 32633)
-GEOTIFF = (
-    (33550, (1.5, 2.0, 0.0)),
-    (33922, (0.0, 0.0, 0.0, 500000.25, 5000000.0, 0.0)),
-    (34735, KEYS),
-    (34737, UTM),
-)
+GEOTIFF = ((33550, (1.5, 2.0, 0.0)), (33922, (0.0, 0.0, 0.0, 500000.25, 5000000.0, 0.0)), (34735, KEYS), (34737, UTM))
 STATED = ((0.5, 0.2521), "um", GEOTIFF)
 PLACE = Geometry(spacing=STATED[0], unit="um", geotiff=GEOTIFF)
 

@@ -114,11 +114,7 @@ def test_a_link_at_the_output_name_is_replaced_not_followed(tmp_path, spec):
 
 @pytest.mark.parametrize(
     ("highest", "form", "suffix", "dtype"),
-    [
-        (65535, "png", "png", np.uint16),
-        (65536, "png", "tif", np.int32),
-        (65535, "tiff", "tif", np.uint16),
-    ],
+    [(65535, "png", "png", np.uint16), (65536, "png", "tif", np.int32), (65535, "tiff", "tif", np.uint16)],
 )
 def test_instances_are_png_where_label_maps_are_and_65535_suffice(tmp_path, spec, highest, form, suffix, dtype):
     instances = np.array([[0, 1, highest]])

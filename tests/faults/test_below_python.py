@@ -14,7 +14,7 @@ from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, fo
 from tests.faults.harness import run, state
 from tests.fuzzing import sampled
 
-SAMPLE = 3  # faults per command outside of `make fuzz`, which plays every one
+SAMPLE = 2  # faults per command outside of `make fuzz`, which plays every one
 
 
 @pytest.fixture(scope="module")

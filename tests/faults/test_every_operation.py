@@ -9,7 +9,7 @@ from tests.faults.commands import COMMANDS, SEED, check_files, check_resumed, co
 from tests.faults.harness import Fault, Outcome, run, state
 from tests.fuzzing import sampled
 
-SAMPLE = 16  # faults per command outside of `make fuzz`, which plays every one
+SAMPLE = 8  # faults per command outside of `make fuzz`, which plays every one
 KINDS = ("full", "stays full", "broken", "killed")
 
 

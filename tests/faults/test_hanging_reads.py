@@ -19,17 +19,11 @@ LIMIT = "data.timeout_s=1.5"
 # first checkpoint
 RUNS = {
     "train": ("train", [*READ, "training.workers=2"], "images/case02.png", 4),
+    "validation": ("train", READ, "images/case05.png", 2),
     "eval": ("eval", CHECKED, "masks/case02.png", 1),
     "predict": ("predict", [], "images/case02.png", 2),
-    "score": ("score", [], "labels/case02.png", 0),
-    "score in processes": ("score", ["workers=2"], "labels/case02.png", 0),
+    "score": ("score", ["workers=2"], "labels/case02.png", 0),
 }
-MORE = {  # each takes seconds
-    "train without workers": ("train", [*READ, "training.workers=0"], "images/case02.png", 4),
-    "validation": ("train", READ, "images/case05.png", 2),
-    "score in one process": ("score", ["workers=1"], "labels/case02.png", 0),
-}
-SLOW = [pytest.param(*run, marks=pytest.mark.slow, id=name) for name, run in MORE.items()]
 
 
 def start(arguments: list[str], file: str, after: int) -> tuple[int, list[str]]:
@@ -50,9 +44,7 @@ def start(arguments: list[str], file: str, after: int) -> tuple[int, list[str]]:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("command", "more", "file", "after"), [*(pytest.param(*run, id=name) for name, run in RUNS.items()), *SLOW]
-)
+@pytest.mark.parametrize(("command", "more", "file", "after"), RUNS.values(), ids=RUNS)
 @pytest.mark.slow
 def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(
     command: str, more: list[str], file: str, after: int
@@ -74,9 +66,7 @@ def test_16_a_read_that_never_ends_is_named_and_the_run_can_go_on(
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    "command", ["predict", *(pytest.param(name, marks=pytest.mark.slow) for name in ("train", "eval"))]
-)
+@pytest.mark.parametrize("command", ["predict", "eval"])
 @pytest.mark.slow
 def test_a_check_that_never_ends_leaves_no_run(command: str) -> None:
     more = [] if command == "predict" else CHECKED

@@ -36,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for index in range(CASES):
             put(Path("data/images") / f"case{index:02}.png", noise(40 + index % 3, 40, seed=index))
             put(Path("data/masks") / f"case{index:02}.png", noise(40 + index % 3, 40, None, seed=99 + index) // 86)
-        for name, height in (("a", 1500), ("b", 2500)):
+        for name, height in (("a", 700), ("b", 1100)):
             pixels = np.moveaxis(noise(height, 130, seed=height), -1, 0)
             Path("large").mkdir(exist_ok=True)
             zarr.create_array(f"large/{name}.zarr", data=pixels, chunks=(3, 128, 128), dimension_names=("c", "y", "x"))

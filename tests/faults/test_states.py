@@ -16,7 +16,8 @@ from segmeter.errors import EXIT_CODES
 from segmeter.evaluation import memory
 from segmeter.records import seal
 from tests.faults import world
-from tests.faults.test_bad_inputs import CHECK, IMAGE, PREDICT, SCORE, TRAIN, _here, sound
+from tests.faults.bad import CHECK, IMAGE, PREDICT, SCORE, TRAIN
+from tests.faults.test_bad_inputs import _here, sound
 from tests.faults.world import CASES, save
 
 __all__ = ["_here", "sound"]  # fixtures

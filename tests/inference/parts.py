@@ -11,9 +11,5 @@ def labels_of(predictor: Predictor, logits: Tensor) -> np.ndarray:
     """Decode logits in one synchronous call."""
     spec, threshold = predictor.segmenter.card.spec, predictor.config.threshold
     return labels_to_numpy(
-        logits,
-        task=spec.task,
-        num_classes=spec.num_classes,
-        ignore_index=spec.ignore_index,
-        threshold=threshold,
+        logits, task=spec.task, num_classes=spec.num_classes, ignore_index=spec.ignore_index, threshold=threshold
     )

@@ -23,9 +23,3 @@ def test_a_bad_value_is_refused(values, message):
     with pytest.raises(ConfigError) as caught:
         InferenceConfig(**values)
     assert message in str(caught.value)
-
-
-def test_all_bad_values_are_said_at_once():
-    with pytest.raises(ConfigError) as caught:
-        InferenceConfig(tile=1, overlap=2.0, batch_size=0)
-    assert len(caught.value.problems) == 3

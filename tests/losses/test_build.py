@@ -8,7 +8,7 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.losses.build import build_loss, class_weights, fix_weights, resolve_weights
+from segmeter.losses.build import build_loss, class_weights, fix_weights
 from segmeter.losses.config import LOSSES, CrossEntropyConfig, DiceConfig, FocalConfig, Scheme, SumConfig
 from segmeter.losses.region import TverskyLoss
 
@@ -25,14 +25,6 @@ def test_a_builder_that_gives_no_module_is_refused(monkeypatch):
     monkeypatch.setattr(LOSSES, "build", lambda config, **_: 0.5)
     with pytest.raises(ConfigError, match=r"loss: expected the builder of 'mine' to give a torch module, got .*float"):
         build_loss(SimpleNamespace(name="mine"), SPEC)
-
-
-def test_class_weights_are_none_numbers_or_a_scheme_of_the_counts():
-    counts = np.array([900, 90, 10])
-    assert resolve_weights(SimpleNamespace(class_weights=None), SPEC, counts) is None
-    assert resolve_weights(SimpleNamespace(class_weights=[1.0, 2.0, 3.0]), SPEC, None) == (1.0, 2.0, 3.0)
-    inverse = resolve_weights(SimpleNamespace(class_weights="inverse"), SPEC, counts)
-    assert inverse == pytest.approx((1000 / 2700, 1000 / 270, 1000 / 30))
 
 
 def test_schemes_become_numbers_in_the_parts_of_a_sum_too():

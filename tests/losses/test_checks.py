@@ -25,6 +25,25 @@ from tests.losses.cases import make_case
         ({"backend": "cuda"}, r"`backend` to be one of"),
         ({"backend": "compiled"}, r"got 'compiled'. It is called 'numba' now."),
         ({"backend": "closed"}, r"got 'closed'. It is called 'torch' now."),
+        ({"task": None}, r"`task` to be one of"),
+        ({"gamma": "2"}, r"`gamma` to be a number, got '2'"),
+        ({"alpha": [0.2, 0.3, 0.5]}, r"`alpha` to be None for multiclass, got \(0.2, 0.3, 0.5\). Use class_weights"),
+        ({"task": "binary", "alpha": [0.5]}, r"`alpha` to be one number, or for binary a pair"),
+        ({"task": "binary", "alpha": [0.5, -1.0]}, r"`alpha` >= 0 and finite, got -1.0"),
+        ({"task": "binary", "alpha": ["a", 1.0]}, r"`alpha` to be a number, got 'a'"),
+        ({"task": "multilabel", "alpha": [0.5, 0.5]}, r"`alpha` to be one number"),
+        ({"class_weights": "auto"}, r"`class_weights` to be one number per class, got 'auto'"),
+        (
+            {"class_weights": [1.0, -2.0, 1.0, 1.0, 1.0]},
+            r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0",
+        ),
+        ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
+        ({"ignore_index": "void"}, r"`ignore_index` to be a whole number or None, got 'void'"),
+        ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
+        ({"gamma": float("inf")}, r"`gamma` >= 0 and finite"),
+        ({"gamma": None}, r"`gamma` to be given, got None"),
+        ({"reduction": None}, r"`reduction` to be one of"),
+        ({"normalizer": None}, r"`normalizer` to be given"),
         ({"task": "multi"}, r"`task` to be one of binary, multiclass, multilabel"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
@@ -78,7 +97,7 @@ def test_class_weights_on_another_device_are_refused():
 
 def test_a_mask_of_0_and_255_gets_a_hint():
     case = make_case("binary")
-    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*wants dividing by 255"):
+    with pytest.raises(InputError, match=r"got \d+ other labels.*\[255, 255.*has to be divided by 255"):
         focal_loss(case.logits, case.target, task="binary")
 
 

@@ -17,7 +17,6 @@ from segmeter.losses.config import (
     SumConfig,
     TverskyConfig,
 )
-from segmeter.losses.focal import FocalLoss
 from tests.losses.cases import make_case
 
 
@@ -105,14 +104,6 @@ def test_the_value_is_the_sums_over_the_denominators_and_nothing_is_read_on_the_
     target = case.target.to("meta")
     divide(loss.to("meta").sums(leaf, target), loss.denominators(target)).backward()
     assert leaf.grad.shape == leaf.shape
-
-
-def test_class_weights_from_counts_reach_the_loss():
-    counts = np.array([900, 90, 10])
-    loss = build_loss(FocalConfig(class_weights="median"), make_spec(), counts)
-    assert isinstance(loss, FocalLoss)
-    # Shares 0.9, 0.09 and 0.01, the middle one 0.09.
-    torch.testing.assert_close(loss.class_weights, torch.tensor([0.1, 1.0, 9.0]))
 
 
 def test_class_weight_schemes_are_their_formulas():

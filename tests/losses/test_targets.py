@@ -37,15 +37,6 @@ def test_a_float_target_of_whole_numbers_is_the_integer_one(name, task):
     torch.testing.assert_close(soft, hard, rtol=1e-12, atol=1e-14)
 
 
-def test_dice_of_a_float_target_is_not_that_of_background():
-    """All foreground at logit -4: 0.859 with uint8 and 0.0 with float32 before."""
-    logits, target = torch.full((1, 1, 8, 8), -4.0), torch.ones(1, 8, 8)
-    p = 1 / (1 + np.exp(4.0))
-    worked = 1 - (64 * p + 1) / (64 * p + 0.5 * 64 * (1 - p) + 1)
-    for each in (target, target.to(torch.uint8), target.bool()):
-        assert TverskyLoss("binary")(logits, each).item() == pytest.approx(worked, rel=1e-6)
-
-
 @pytest.mark.parametrize("over", ["batch", "sample"])
 @pytest.mark.parametrize("task", TASKS)
 def test_soft_tversky_is_its_definition(task, over):
@@ -78,14 +69,6 @@ def test_over_samples_is_the_mean_over_the_images_that_count(make, task):
     torch.testing.assert_close(loss(case.logits, target), sum(alone) / 2, rtol=1e-12, atol=0)
     torch.testing.assert_close(loss.sums(case.logits, target), sum(alone).view(1), rtol=1e-12, atol=0)
     assert loss.denominators(target).tolist() == [2.0]
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_lovasz_refuses_a_soft_target_by_name(task):
-    case = make_case(task, ignored=False)
-    message = r"lovasz_loss: expected `target` to hold integer labels, got torch\.float64\. It compares sets"
-    with pytest.raises(InputError, match=message):
-        LovaszLoss(task)(case.logits, as_soft(case.target, task))
 
 
 def test_a_sum_refuses_in_the_name_of_the_part_that_does():
@@ -186,40 +169,6 @@ def test_whole_floats_and_numpy_numbers_are_numbers():
     weights = [1.0, 2.0, 3.0, 4.0, 5.0]
     for each in (weights, tuple(weights), np.array(weights), torch.tensor(weights)):
         FocalLoss("multiclass", class_weights=each)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"task": None}, r"`task` to be one of"),
-        ({"gamma": "2"}, r"`gamma` to be a number, got '2'"),
-        ({"alpha": [0.2, 0.3, 0.5]}, r"`alpha` to be None for multiclass, got \(0.2, 0.3, 0.5\). Use class_weights"),
-        ({"task": "binary", "alpha": [0.5]}, r"`alpha` to be one number, or for binary a pair"),
-        ({"task": "binary", "alpha": [0.5, -1.0]}, r"`alpha` >= 0 and finite, got -1.0"),
-        ({"task": "binary", "alpha": ["a", 1.0]}, r"`alpha` to be a number, got 'a'"),
-        ({"task": "multilabel", "alpha": [0.5, 0.5]}, r"`alpha` to be one number"),
-        ({"class_weights": "auto"}, r"`class_weights` to be one number per class, got 'auto'"),
-        (
-            {"class_weights": [1.0, -2.0, 1.0, 1.0, 1.0]},
-            r"`class_weights` to be \(K,\), finite and >= 0, one of them > 0",
-        ),
-        ({"class_weights": [[1.0] * 5]}, r"`class_weights` to be \(K,\)"),
-        ({"ignore_index": "void"}, r"`ignore_index` to be a whole number or None, got 'void'"),
-        ({"ignore_index": 254.5}, r"`ignore_index` to be a whole number"),
-        ({"gamma": float("inf")}, r"`gamma` >= 0 and finite"),
-        ({"gamma": None}, r"`gamma` to be given, got None"),
-        ({"reduction": None}, r"`reduction` to be one of"),
-        ({"normalizer": None}, r"`normalizer` to be given"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_are_one_clear_line(options, words):
-    case = make_case("multiclass", ignored=False)
-    merged = {"task": "multiclass", **options}
-    with pytest.raises(ConfigError, match=words):
-        focal_loss(case.logits, case.target, **merged)
-    with pytest.raises(ConfigError, match=words):
-        FocalLoss(**merged)
 
 
 @pytest.mark.parametrize(

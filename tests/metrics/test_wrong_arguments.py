@@ -96,10 +96,7 @@ PUBLIC = {
         segmeter.compare,
         {"runs": RUNS, "spec": SPEC, "config": segmeter.MetricsConfig(bootstrap=1000), "require": "mean_iou >= base"},
     ),
-    "CaseMaps": (
-        CaseMaps,
-        {"case_id": "a", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": SPEC},
-    ),
+    "CaseMaps": (CaseMaps, {"case_id": "a", "target": TARGET, "labels": LABELS, "spacing": (1.0, 1.0), "spec": SPEC}),
     "load": (segmeter.load, {"checkpoint": "nowhere", "device": "cpu"}),
     "focal_loss": (
         segmeter.focal_loss,
@@ -129,13 +126,7 @@ PUBLIC = {
     "HostCopier.submit": (submit, {"tensor": LOGITS, "dtype": None}),
     "labels_to_numpy": (
         segmeter.labels_to_numpy,
-        {
-            "logits_or_labels": LOGITS[:, :1],
-            "task": "binary",
-            "num_classes": 2,
-            "ignore_index": 255,
-            "threshold": 0.5,
-        },
+        {"logits_or_labels": LOGITS[:, :1], "task": "binary", "num_classes": 2, "ignore_index": 255, "threshold": 0.5},
     ),
     "probs_to_numpy": (segmeter.probs_to_numpy, {"logits": LOGITS, "task": "multiclass", "dtype": "float32"}),
 }

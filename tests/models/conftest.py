@@ -10,15 +10,6 @@ from segmeter.models.segmenter import Segmenter
 from tests.models.parts import make_card, make_tiny
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks on a busy machine spend their time waiting for a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def tiny() -> Segmenter:
     return make_tiny()

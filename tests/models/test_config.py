@@ -44,12 +44,6 @@ def test_a_bad_value_is_refused(make, message):
     assert message in str(caught.value)
 
 
-def test_several_bad_values_are_said_at_once():
-    with pytest.raises(ConfigError) as caught:
-        UnetConfig(depth=9, encoder="resnet43")
-    assert len(caught.value.problems) == 2
-
-
 @pytest.mark.parametrize("name", MODELS.names())
 def test_every_default_is_valid_and_comes_back_from_its_fields(name):
     config = MODELS.schema(name)()

@@ -45,7 +45,7 @@ EVERY = (*ENCODERS, *(f"tu-{name}" for name in TIMM))
 
 
 def cases() -> list[object]:
-    others = sampled([name for name in EVERY if name not in QUICK], 12)
+    others = sampled([name for name in EVERY if name not in QUICK], 8)
     return [*QUICK, *(pytest.param(name, marks=pytest.mark.fuzz) for name in others)]
 
 

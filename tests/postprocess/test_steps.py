@@ -38,15 +38,9 @@ def largest(mask):
             lambda mask: morphology.remove_small_objects(mask, max_size=8, connectivity=2),
         ),
         (schema.LargestComponentConfig(), largest),
-        (
-            schema.ClearBorderConfig(),
-            lambda mask: segmentation.clear_border(ndimage.label(mask, EIGHT)[0]) > 0,
-        ),
+        (schema.ClearBorderConfig(), lambda mask: segmentation.clear_border(ndimage.label(mask, EIGHT)[0]) > 0),
         (schema.FillHolesConfig(max_pixels=None), ndimage.binary_fill_holes),
-        (
-            schema.OpeningConfig(radius=1),
-            lambda mask: morphology.opening(mask, morphology.disk(1)),
-        ),
+        (schema.OpeningConfig(radius=1), lambda mask: morphology.opening(mask, morphology.disk(1))),
         (schema.SkeletonConfig(), morphology.skeletonize),
     ],
     ids=lambda each: getattr(each, "name", ""),

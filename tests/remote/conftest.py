@@ -104,3 +104,9 @@ def web(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def of_bytes(monkeypatch):
+    """Bound the cache."""
+    return lambda size: monkeypatch.setenv("SEGMETER_CACHE_GB", str(size / 1e9))

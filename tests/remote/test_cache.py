@@ -7,18 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from segmeter.data.files.sniff import known_place, read_state, stored_size
-from segmeter.data.files.zarr import hash_folder
-from segmeter.data.masks.reading import read_values
 from segmeter.errors import ConfigError, DataError
 from segmeter.provenance import cache_folder
 from segmeter.remote import cache
 from segmeter.remote.cache import fetch, fetch_ahead, fetched, list_place, listed_size, unzipped
 from segmeter.remote.stores import origin
-from tests.data.crafted import write_zarr
 
 
 def listed(url, *names):
@@ -36,12 +32,6 @@ def read(path):
 
 def entries():
     return [path for path in (cache_folder() / cache._HOME).iterdir() if path.name[0] != "."]
-
-
-@pytest.fixture
-def of_bytes(monkeypatch):
-    """Bound the cache."""
-    return lambda size: monkeypatch.setenv("SEGMETER_CACHE_GB", str(size / 1e9))
 
 
 def test_a_path_of_this_machine_is_itself(tmp_path, monkeypatch):
@@ -275,70 +265,6 @@ def test_an_archive_is_unpacked_and_one_that_is_replaced_is_unpacked_again(tmp_p
         assert origin(folder / "run.json") == f"zip://run/run.json::{s3.url}/all.zip"
 
 
-@pytest.fixture(params=[2, 3])
-def stored(request, tmp_path, memory):
-    """A label map in chunks, one of which is all zeros and so has no file; here and in a store."""
-    labels = np.random.default_rng(5).integers(0, 3, (50, 70)).astype(np.uint8)
-    labels[:32, 32:64] = 0
-    here = write_zarr(tmp_path / "a.zarr", labels, "yx", zarr_format=request.param, chunks=(32, 32))
-    for path in here.rglob("*"):
-        if path.is_file():
-            memory.put(f"masks/a.zarr/{path.relative_to(here)}", path.read_bytes())
-    return here, labels
-
-
-def stored_map(path):
-    with fetched([path]):
-        return read_values(path, max_pixels=10**6)
-
-
-def chunk_of(here):
-    return next(
-        str(path.relative_to(here)) for path in sorted(here.rglob("*")) if path.is_file() and path.name[-1].isdigit()
-    )
-
-
-def test_zarr_behind_a_url_is_read_as_here(stored, memory):
-    here, labels = stored
-    place = list_place(Path(memory.url) / "masks").inside["a.zarr"]
-    assert place.files & {"zarr.json", ".zarray"}
-    assert memory.asked == []
-    found, expected = stored_map(place.path), stored_map(here)
-    np.testing.assert_array_equal(found.values, labels)
-    assert (found.sha256, found.sha256) == (expected.sha256, hash_folder(place.path))
-    assert len([each for each in here.rglob("*") if each.is_file()]) == len(memory.asked)
-    assert listed(f"{memory.url}/masks/a.zarr") == place.path
-    assert read_state(place.path)[0] > 0
-    assert read_state(place.path / chunk_of(here))[0] > 0
-    assert read_state(place.path / "c/9/9") == (0, 0, 0, 0)
-
-
-def test_a_chunk_that_is_lost_or_changed_after_the_listing_is_no_zeros(stored, memory):
-    """Mutation seen to fail: the listing of the folder not compared."""
-    here, _ = stored
-    path, chunk = listed(f"{memory.url}/masks", "a.zarr"), chunk_of(here)
-    memory.drop(f"masks/a.zarr/{chunk}")
-    for content in (None, (here / chunk).read_bytes()[::-1]):
-        if content:
-            memory.put(f"masks/a.zarr/{chunk}", content)
-        with pytest.raises(DataError, match=r"masks/a.zarr: expected `object` to stay what it was"):
-            stored_map(path)
-    assert listed(f"{memory.url}/masks", "a.zarr") != path
-
-
-def test_zarr_that_was_read_stays_in_the_cache_until_the_end(stored, memory, of_bytes):
-    """Mutation seen to fail: not held (its chunks make room for others, and are zeros)."""
-    here, labels = stored
-    size = sum(path.stat().st_size for path in here.rglob("*") if path.is_file())
-    memory.put("large", bytes(size))
-    of_bytes(size + 10)
-    path = listed(f"{memory.url}/masks", "a.zarr")
-    np.testing.assert_array_equal(stored_map(path).values, labels)
-    with pytest.raises(DataError, match="to fit into the cache"):
-        read(listed(f"{memory.url}/large"))
-    np.testing.assert_array_equal(stored_map(path).values, labels)
-
-
 def test_objects_are_fetched_side_by_side_and_given_in_order(memory):
     """Sixteen requests meet: with fewer at a time the barrier would break."""
     names = [f"{number:02d}" for number in range(48)]
@@ -360,9 +286,3 @@ def test_what_can_not_be_fetched_is_left_to_who_reads_it(memory):
     memory.drop("a")
     assert list(fetch_ahead([first, second], lambda path: [path])) == [first, second]
     assert (first.exists(), second.read_bytes()) == (False, b"b")
-
-
-def test_local_files_are_given_at_once(monkeypatch):
-    monkeypatch.setattr(cache, "map_in_threads", None)
-    assert list(fetch_ahead([Path("a"), Path("b")], lambda path: [path])) == [Path("a"), Path("b")]
-    assert list(fetch_ahead([], lambda path: [path])) == []

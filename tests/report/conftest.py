@@ -33,10 +33,7 @@ def rng():
 
 
 SPEC = ClassSpec(
-    task="multiclass",
-    names=("ground", "tree", "car"),
-    colours=((0, 0, 0), (0, 200, 0), (200, 0, 0)),
-    ignore_index=255,
+    task="multiclass", names=("ground", "tree", "car"), colours=((0, 0, 0), (0, 200, 0), (200, 0, 0)), ignore_index=255
 )
 
 

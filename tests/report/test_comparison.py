@@ -43,7 +43,7 @@ def test_notes_say_what_was_resampled_and_what_was_left_out():
         ),
         (
             {"outcome": "unknown"},
-            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; {}; the interval holds the bound",
+            "can't be told from 30 wards, margin +0.0100 [-0.0200, 0.0400]; {}; the interval contains the bound",
         ),
     ],
     ids=lambda value: value["outcome"] if isinstance(value, dict) else None,
@@ -51,7 +51,7 @@ def test_notes_say_what_was_resampled_and_what_was_left_out():
 def test_a_requirement_is_one_line(changes, line):
     entry = {
         "require": "mean_iou >= base", "margin": 0.01, "margin_ci95": [-0.02, 0.04],
-        "reason": "the interval holds the bound", "n_units": 30, "n_units_needed": None,
+        "reason": "the interval contains the bound", "n_units": 30, "n_units_needed": None,
         "difference": 0.01, "change": "better",
     }  # fmt: skip
     said = line.format("new minus base +0.0100 better")

@@ -84,16 +84,6 @@ def test_nan_is_never_best_and_a_tie_stays_with_the_older(checkpoints):
     assert not checkpoints.rank(None, 5)
 
 
-def test_the_newest_whole_one_is_taken_up(tmp_path, checkpoints):
-    save(checkpoints, 1, 0.5)
-    save(checkpoints, 2, 0.25)
-    again = opened(tmp_path)
-    resumed = again.newest()
-    assert resumed.state["step"] == 2
-    assert again.table == [(0.5, "step-00000001")]
-    assert torch.equal(resumed.state["weight"], torch.full((2,), 2.0))
-
-
 def damage_weights(folder):
     path = folder / "model.safetensors"
     content = bytearray(path.read_bytes())

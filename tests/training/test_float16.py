@@ -81,7 +81,7 @@ def test_a_resume_that_may_change_its_precision_restarts_the_scaler_and_says_so(
             )
         )
         assert result.steps == steps
-    words = "float16 starts to search for one" if first == "float32" else "the loss scale of float16 is dropped"
+    words = "the search for that of float16 starts" if first == "float32" else "the loss scale of float16 is dropped"
     assert words in caplog.text
 
 

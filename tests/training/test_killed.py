@@ -73,7 +73,7 @@ def kill_at_random(root, kills, seed):
 
 @pytest.mark.fuzz
 def test_a_run_that_is_killed_anywhere_and_resumed_ends_with_the_same_bits(tmp_path):
-    kills = rounds(3, 20)
+    kills = rounds(2, 20)
     code = (
         f"from pathlib import Path; from {__name__} import *; kill_at_random(Path({str(tmp_path)!r}), {kills}, {kills})"
     )

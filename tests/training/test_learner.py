@@ -90,7 +90,7 @@ def test_a_change_of_precision_on_resuming_is_said(tmp_path, caplog):
     learner.scaler = torch.amp.GradScaler("cpu")
     with caplog.at_level(logging.WARNING):
         learner._load_scaler(None)
-    assert "float16 starts to search for one" in caplog.text
+    assert "the search for that of float16 starts" in caplog.text
 
 
 def test_samples_go_into_the_network_as_they_are_and_images_smaller(tmp_path):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from segmeter.training.config import OPTIMIZERS, AdamWConfig, SgdConfig
-from segmeter.training.optimizers import parameter_groups, set_lr, update_weights
+from segmeter.training.optimizers import parameter_groups, update_weights
 from tests.training.tiny import TinyNetwork
 
 
@@ -77,9 +77,3 @@ def test_an_optimizer_that_is_not_fused_clips_too():
     torch.optim.SGD(theirs.parameters(), lr=1.0).step()
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_set_lr_reaches_every_group():
-    optimizer = OPTIMIZERS.build(AdamWConfig(), model=TinyNetwork())
-    set_lr(optimizer, 0.125)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.125, 0.125]

@@ -47,7 +47,7 @@ def test_a_picture_that_can_not_be_drawn_is_said_and_the_others_are_drawn(tmp_pa
 
     drawn = draw(Pictures(tmp_path, draw=failing, step=0), 20)
     assert sorted(drawn) == ["case1", "case8"]
-    assert "case5 could not be drawn at step 20 (an image of no pixels); training goes on" in caplog.text
+    assert "case5 could not be drawn at step 20 (an image of no pixels); training continues" in caplog.text
 
 
 def test_a_picture_that_can_not_be_written_stops_the_run_like_any_other_file(tmp_path):

@@ -51,22 +51,6 @@ def test_mlflow_gets_every_number_at_its_step_and_a_resume_goes_on_with_the_run(
     assert run.info.status == "FINISHED"
 
 
-@pytest.mark.slow
-@LIBRARY
-def test_mlflow_gets_the_pictures_of_each_validation(tmp_path):
-    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
-    train(tiny_job(tmp_path, epochs=2, loggers=(MlflowConfig(),), pictures=1, draw=draw_red))
-    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
-    (run,) = client.search_runs([client.get_experiment_by_name("segmeter").experiment_id])
-    names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
-    assert sorted(name.partition("+timestamp")[0] for name in names) == [
-        "images/validation~case01+step+2",
-        "images/validation~case01+step+4",
-    ]
-    with Image.open(tmp_path / "mlflow" / run.info.run_id / "artifacts" / names[0]) as picture:
-        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))
-
-
 @LIBRARY
 def test_mlflow_takes_the_relative_folder_that_a_run_has_by_default(tmp_path, monkeypatch):
     pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")

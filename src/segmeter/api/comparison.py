@@ -18,7 +18,7 @@ class Comparison(dict[str, Any]):
     """The result of `segmeter.metrics.summary.compare.compare_runs`; a notebook shows its tables."""
 
     def table(self) -> str:
-        """The tables that `segmeter compare` prints."""
+        """Return the tables that `segmeter compare` prints."""
         text = io.StringIO()
         print_comparison(self, file=text)
         return text.getvalue()

@@ -51,7 +51,7 @@ class Evaluation:
     summary
         The content of metrics.json.
     pairs
-        The arrays of the cases, where they are at hand to be shown.
+        The arrays of the cases, if they are available to be shown.
     numbered
         Whether they number objects.
     """
@@ -71,7 +71,7 @@ class Evaluation:
         return table.select(sorted(table.column_names, key=lambda name: name.endswith("crc32") or name == "confusion"))
 
     def worst(self, count: int = 5) -> dict[str, float]:
-        """The worst cases by the headline, the worst first: its value by case id."""
+        """Return the worst cases by the headline, the worst first: its value by case id."""
         board = self._board()
         values = board.values(board.headline)
         return {board.run.case_ids[i]: float(values[i]) for i in board.worst_first()[:count]}
@@ -84,7 +84,7 @@ class Evaluation:
         case_id
             One of the cases.
         image : (H, W) or (H, W, C)
-            What was segmented; None draws the maps over black.
+            The segmented image; None draws the maps over black.
 
         Raises
         ------
@@ -96,8 +96,8 @@ class Evaluation:
             known = [row.case_id for row in self.rows]
             remedy = nearest(case_id, known)
             if case_id in known:
-                remedy = "Give `evaluate` a list of pairs, not a generator, so that their arrays are at hand."
-            rule = "to be a case whose maps are at hand"
+                remedy = "Give `evaluate` a list of pairs, not a generator, so that their arrays are kept."
+            rule = "to be a case whose maps are kept"
             raise InputError(expected("Evaluation.show", "case_id", rule, repr(case_id), remedy))
         target, labels = (np.asarray(one) for one in maps)
         objects = Objects()
@@ -245,8 +245,8 @@ def evaluate(
         Whether both maps of a binary task number their objects, 0 being none, instead of holding labels; objects are
         then measured by these numbers.
     measures
-        What is measured beside the counts, such as ``["surface", "instances"]`` or
-        ``[{"name": "surface", "tolerances": [2]}]``.
+        Measures in addition to the counts, such as ``["surface", "instances"]`` or ``[{"name": "surface", "tolerances":
+        [2]}]``.
     convention
         Whose rules the headline follows; "all" shows all of them.
     metrics

@@ -73,7 +73,9 @@ class Model:
         return self._predict(image, probs=False).labels
 
     def probs(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """Probabilities (channels, H, W) of an image, as `__call__` takes it; binary: one channel, the object's."""
+        """Predict probabilities (channels, H, W) of an image, as `__call__` takes it; binary: one channel, the
+        object's.
+        """
         probs = self._predict(image, probs=True).probs
         assert probs is not None, "asked for"
         probs.flags.writeable = True  # those of tiles are locked, for writers that share them; here nobody does

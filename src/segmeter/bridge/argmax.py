@@ -84,7 +84,7 @@ def _decode(part: Tensor, found: np.ndarray) -> bool:
 
 
 def fused_takes(logits: Tensor) -> bool:
-    """Whether the Triton kernel decodes these (B, K, N): floats of at most 32 bits on CUDA, Triton installed."""
+    """Tell whether the Triton kernel decodes these (B, K, N): floats of at most 32 bits on CUDA, Triton installed."""
     narrow = logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
     fits = narrow and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
     return logits.device.type == "cuda" and fits and has_triton()
@@ -119,7 +119,7 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def _programs(device: torch.device, *, tiles: int, share: int) -> int:
-    """How many programs decode one of `share` images."""
+    """Return how many programs decode one of `share` images."""
     return max(1, min(tiles, _processors(device) * PROGRAMS_PER_PROCESSOR // share))
 
 
@@ -130,7 +130,7 @@ def _processors(device: torch.device) -> int:
 
 @cache
 def _blank(device: torch.device) -> Tensor:
-    """An empty record. Cloning it on the device needs no wait, while an upload would."""
+    """Return an empty record. Cloning it on the device needs no wait, while an upload would."""
     largest = torch.iinfo(torch.int32).max
     with torch.inference_mode(False):
         return torch.tensor([0, 0, 0, _NOWHERE, largest, -largest - 1], dtype=torch.int64).to(device)
@@ -138,7 +138,7 @@ def _blank(device: torch.device) -> Tensor:
 
 @cache
 def has_triton() -> bool:
-    """Whether Triton is installed, which torch does not bring on every system."""
+    """Tell whether Triton is installed, which torch does not bring on every system."""
     return find_spec("triton") is not None
 
 

@@ -16,7 +16,7 @@ _ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def to_numpy(tensor: Tensor, *, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-    """Give the values of a tensor as a C-contiguous array, finished when this returns.
+    """Return the values of a tensor as a C-contiguous array, which is complete when this returns.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def pack(where: str, tensor: Tensor, dtype: np.dtype | None) -> Transfer:
 
 
 def _view(tensor: Tensor) -> np.ndarray | None:
-    """The read-only view of an ordinary contiguous CPU tensor; None if there is no such view.
+    """Return a read-only view of an ordinary contiguous CPU tensor; None if there is no such view.
 
     torch itself refuses tensors without a view; asking first would cost more than the call.
     """

@@ -203,7 +203,7 @@ def _pack_given(
 def _finite(
     where: str, payload: Tensor, *, extremes: Sequence[Tensor] | None = None, record: Tensor | None = None
 ) -> Transfer:
-    """A payload computed from logits, with the record of whether these were finite.
+    """Return a payload computed from logits, with the record of whether these were finite.
 
     Either the kernel that decoded them wrote `record`, or it is measured on `extremes`, the lowest and highest logits
     of each pixel. With neither they are known to be finite.
@@ -230,7 +230,7 @@ def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
 
 @cache
 def decision_level(threshold: float, *, double: bool) -> float:
-    """The largest float32 or float64 c that is not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
+    """Find the largest float32 or float64 c not above ln(t / (1 - t)): x > c decides sigmoid(x) > t for such x."""
     if threshold in (0.0, 1.0):
         return math.inf if threshold else -math.inf
     with localcontext(prec=50):

@@ -1,4 +1,4 @@
-"""Which tensors, devices and dtypes can cross, which values a dtype holds, and the conversion that loses none."""
+"""Decides which tensors, devices and dtypes can cross and which values a dtype holds, and converts without loss."""
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ def check_tensor(where: str, argument: str, tensor: object) -> Tensor:
 
 
 def _refusal(tensor: Tensor) -> tuple[str, str] | None:
-    """The kind of a tensor that has no dense values, and what to do; None for an ordinary one."""
+    """Name the kind of a tensor that has no dense values, and what to do; None for an ordinary one."""
     if tensor.is_nested:
         return "a nested tensor", "Convert its parts one by one (tensor.unbind()) or pad it: to_padded_tensor(0)."
     if tensor.is_quantized:
@@ -131,7 +131,7 @@ def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tenso
     if source == target:
         return tensor, None
     if source == torch.uint64:
-        remedy = "torch has no arithmetic for uint64: convert without dtype and go on in NumPy."
+        remedy = "torch has no arithmetic for uint64: convert without dtype and continue in NumPy."
         raise InputError(expected(where, "dtype", "to be uint64 for a uint64 tensor", str(target), remedy))
     if source.is_complex or target.is_complex:
         rule, remedy = f"to be {source} for a {source} tensor", "Pass tensor.real, tensor.imag or tensor.abs()."
@@ -144,7 +144,7 @@ def cast(where: str, tensor: Tensor, target: torch.dtype) -> tuple[Tensor, Tenso
 
 
 def _lost(tensor: Tensor, converted: Tensor) -> Tensor:
-    """Where `converted` differs from `tensor` by more than a float's rounding."""
+    """Mark where `converted` differs from `tensor` by more than a float's rounding."""
     source, target = tensor.dtype, converted.dtype
     if target == torch.bool:
         return (tensor != 0) & (tensor != 1)
@@ -163,6 +163,6 @@ def _lost(tensor: Tensor, converted: Tensor) -> Tensor:
 
 
 def comparable(tensor: Tensor) -> Tensor:
-    """The tensor in a dtype that torch can compare."""
+    """Return the tensor in a dtype that torch can compare."""
     tensor = tensor.to(WIDENED.get(tensor.dtype, tensor.dtype))
     return tensor.to(SIGNED.get(tensor.dtype, tensor.dtype))

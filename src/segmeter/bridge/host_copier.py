@@ -91,7 +91,7 @@ class CudaTransport:
 
 
 def open_transport(device: torch.device) -> Transport:
-    """The transport of a device."""
+    """Return the transport of a device."""
     return CudaTransport(device) if device.type == "cuda" else PlainTransport(device)
 
 
@@ -124,7 +124,7 @@ class PendingArray:
             self._sources = []
             return
         if not transfer.private and not transport.immediate:
-            self._sources = [payload.clone()]  # the caller may write to his tensor while the copy runs
+            self._sources = [payload.clone()]  # the caller may write to the tensor while the copy runs
         if transfer.record is not None:
             self._sources.append(transfer.record)
         targets = [transport.empty_like(source) for source in self._sources]

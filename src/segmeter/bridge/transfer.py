@@ -1,4 +1,4 @@
-"""A tensor packed on its device, ready to cross, with the record of the checks of its values.
+"""Represents a tensor that is packed on its device, ready to cross, with the record of the checks of its values.
 
 Checks must not make the host wait for the device, so they write six integers beside the payload. These cross on the
 same stream, and the host reads them when it takes the result.
@@ -81,7 +81,7 @@ def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
 
 
 def _bits(value: Tensor) -> Tensor:
-    """A 0-d integer, or the bits of a float, as int64, so that counts and values share one record."""
+    """Return a 0-d integer, or the bits of a float, as int64, so that counts and values share one record."""
     if not value.is_floating_point():
         return value.to(torch.int64)
     if value.dtype == torch.float64:
@@ -125,7 +125,7 @@ class Transfer:
             raise_if_bad(record.numpy(), self.rule, case_id)
 
     def good_rows(self, record: Tensor | None) -> int | None:
-        """Number of rows of the first axis before the first bad value; None if all are good."""
+        """Return the number of rows of the first axis before the first bad value; None if all are good."""
         if record is None or self.rule is None or int(record[0]) == 0:
             return None
         return int(record[3]) // math.prod(self.rule.shape[1:])

@@ -61,7 +61,9 @@ def run_command(command: str, argv: Sequence[str]) -> None:
 
 
 def _warn_of_repeats(overrides: Sequence[str]) -> None:
-    """Say which values count of keys with several, such as one in a variable of a script and one behind it."""
+    """Warn of keys with several values, such as one in a variable of a script and one after it, and name those that
+    count.
+    """
     given: dict[str, list[str]] = {}
     for line in overrides:
         given.setdefault(line.partition("=")[0].lstrip("+~"), []).append(line)
@@ -71,10 +73,10 @@ def _warn_of_repeats(overrides: Sequence[str]) -> None:
 
 
 def written_out(overrides: Sequence[str]) -> list[str]:
-    """Write out overrides that stand for others.
+    """Expand shorthand overrides.
 
-    They are `logger=[wandb,tensorboard]`, Hydra's spellings of `launch`, and `postprocess=FILE.yaml` with the file of
-    `segmeter tune`. The values of a file come first, so that the other overrides win.
+    Shorthand is `logger=[wandb,tensorboard]`, Hydra's spellings of `launch`, and `postprocess=FILE.yaml` with the file
+    of `segmeter tune`. The values of a file come first, so that the other overrides win.
 
     Raises
     ------
@@ -131,7 +133,7 @@ def _sweep(command: str, request: Request, jobs: list[tuple[Composed, Any]], typ
 
 
 def plugins_of(overrides: Sequence[str]) -> list[str]:
-    """The plugins of a command line, read from its text as they are imported before composing."""
+    """Read the plugins from the text of a command line, as they are imported before composing."""
     given = [line.partition("=")[2] for line in overrides if line.lstrip("+").startswith("plugins=")]
     return [name.strip(" '\"") for value in given for name in value.strip("[]").split(",") if name.strip()]
 
@@ -181,7 +183,7 @@ def _without_echoes(problems: list[str]) -> list[str]:
 
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
-    """Print the configuration, the last one of a sweep. Keys may still be unset."""
+    """Print the configuration; of a sweep, the last job's. Required keys may still be unset."""
     from segmeter.cli.config.reference import yaml_text
 
     problems: list[str] = []

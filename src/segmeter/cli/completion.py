@@ -18,7 +18,7 @@ from segmeter.errors import ConfigError
 INDEX = Path(__file__).with_name("completion.json")  # written by hatch_build.py
 _RUNS = ("checkpoint", "runs", "resume", "run")  # keys whose values are run folders
 
-# bash passes and expects only the part of a word after its last "=" or ":"
+# bash passes, and expects back, only the part of a word after its last "=" or ":"
 _BASH = """_segmeter() {
   local IFS=$'\\n' word="${COMP_LINE:0:COMP_POINT}"
   word="${word##* }"
@@ -66,7 +66,7 @@ def complete(arguments: Sequence[str]) -> None:
 
 
 def suggestions(line: str) -> list[str]:
-    """The completions of the last word of a command line."""
+    """Return the completions of the last word of a command line."""
     words = line.split()[1:]
     start = words.pop() if words and not line.endswith(" ") else ""
     if not words:
@@ -106,7 +106,7 @@ def _index(words: Sequence[str]) -> dict[str, Any]:
 
 
 def completion_index() -> dict[str, Any]:
-    """For each command its own keys and its groups, each with its options and their keys; a key has its choices."""
+    """Build the index: the keys and groups of each command, the options of each group, and the choices of each key."""
     from segmeter.cli.config.groups import PRESETS, ROOTS, groups_of, schemas_of
     from segmeter.cli.config.reference import keys_of, options_of, own_keys
     from segmeter.schema.declared import node_of
@@ -152,7 +152,7 @@ def _keys(known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
 
 
 def _group_keys(known: dict[str, Any], chosen: dict[str, str], group: str) -> dict[str, Any]:
-    """The keys of a group's chosen option, or of all its schemas where a file defines the option."""
+    """Return the keys of a group's chosen option, or of all its schemas where a file defines the option."""
     if group not in known["groups"]:
         return {}
     each = known["groups"][group]
@@ -181,7 +181,7 @@ def _values(command: str, known: dict[str, Any], words: Sequence[str], start: st
 
 
 def _runs(root: Path, command: str = "") -> list[str]:
-    """The run folders under a root, of one command or of all; newest first."""
+    """Return the run folders under a root, of one command or of all; newest first."""
     folders = [path.parent for path in root.glob(f"{command or '*'}/*/run.json")]
     return [str(folder) for folder in sorted(folders, key=lambda folder: folder.name, reverse=True)]
 

@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> None:
     _step("predict", checkpoint, f"input={_images()}", f"run.root={root}")
     sys.stdout.write(
         f"\nAll of it took {time.monotonic() - start:.0f} s.\n"
-        f"  figures   {evaluated / 'metrics.json'}\n"
+        f"  metrics   {evaluated / 'metrics.json'}\n"
         f"  overlays  {evaluated / 'overlays'}\n"
         f"  report    {evaluated / 'report.html'}\n"
     )
@@ -54,7 +54,7 @@ def _newest(folder: Path) -> Path:
 
 
 def _images() -> Path:
-    """The folder of the built-in images."""
+    """Return the folder of the built-in images."""
     from segmeter.data.config import CellsConfig
     from segmeter.data.verification.report import build_dataset
 

@@ -62,14 +62,14 @@ class Outcome:
 
     @classmethod
     def of(cls, job: Job, error: BaseException) -> "Outcome":
-        """The outcome of a job that ended with an error."""
+        """Return the outcome of a job that ended with an error."""
         problems, code = describe(error) if isinstance(error, Exception) else ([repr(error)], EXIT_FAULT)
         follows = 2 if isinstance(error, Interrupted) else int(isinstance(error, PeerError))
         return cls(job=job, problems=tuple(problems), exit_code=code, follows=follows)
 
     @classmethod
     def lost(cls, job: Job, more: str = "") -> "Outcome":
-        """The outcome of a job whose process died without returning one."""
+        """Return the outcome of a job whose process died without returning one."""
         return cls(job=job, problems=(_LOST + more,), exit_code=EXIT_FAULT)
 
 
@@ -85,7 +85,7 @@ class Task(Protocol):
 
 
 def joint(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of a job that several processes ran: the failure nearest to its cause, else the one with a value."""
+    """Return the outcome of a job of several processes: the failure nearest to its cause, else the one with a value."""
     failed = sorted((each for each in outcomes if each.exit_code), key=lambda each: each.follows)
     valued = [each for each in outcomes if each.value is not None]
     return [*failed, *valued, *outcomes][0]

@@ -183,7 +183,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
     from segmeter.evaluation.finished.pieces import read_pieces
 
     if config.shard is not None:
-        raise ConfigError("config: expected `shard` to be null where launch= shares out the cases, got a shard.")
+        raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")
     resumed = find_resumed(config, job, config.resume, holds="run.json")
     if resumed is not None and (resumed / NAME).is_file():  # merged before
         value: float | None = find_command(job.command)(here, job)

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Whether a thread still reads, or waits for other processes. Python would wait for it at exit."""
+    """Tell whether a thread still reads, or waits for other processes. Python would wait for it at exit."""
     return error is not None and (isinstance(error, LateError | PeerError) or _is_late(error.__cause__))
 
 

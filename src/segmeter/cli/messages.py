@@ -21,7 +21,7 @@ _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
 def describe(error: Exception) -> tuple[list[str], int]:
-    """The lines to print for an error, and the exit code."""
+    """Return the lines to print for an error, and the exit code."""
     if isinstance(error, SegmeterError):
         return condense(error.problems), error.exit_code
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in NEED_TORCH:

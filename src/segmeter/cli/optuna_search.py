@@ -97,13 +97,13 @@ def _run(
 
 
 def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
-    """The direction in which the score is better. For a metric that is not ours, the user has to set it."""
+    """Return the direction in which the score is better. For a metric that is not ours, the user has to set it."""
     if hasattr(config, "training"):
         key, metric = "training.monitor", config.training.monitor
     else:
         key, metric = "objective", config.objective or config.metrics.headline
     if key in space:
-        rule = "to be one figure in all trials, as figures of two kinds can't be compared"
+        rule = "to be one metric in all trials, as different metrics can't be compared"
         raise ConfigError(expected("config", key, rule, "several"))
     found = better(metric) or ("higher" if hasattr(config, "training") else None)  # as "auto" of a training is
     wanted = given if found is None else _DIRECTIONS[found]
@@ -115,7 +115,7 @@ def _direction(given: str | None, config: Any, space: Mapping[str, Any]) -> str:
 
 
 def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[str]]:
-    """The distribution of each searched key, and the overrides of every job."""
+    """Return the distribution of each searched key, and the overrides of every job."""
     space, fixed = {}, []
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
@@ -150,7 +150,7 @@ def _distribution(override: Override, kinds: Any) -> Any:
 
 
 def _last(sweep: Any) -> Any:
-    """The last value of a range, whose stop is excluded. Computed in decimals, as typed, to avoid rounding."""
+    """Return the last value of a range, whose stop is excluded. Computed in decimals, as typed, to avoid rounding."""
     start, stop, step = (Decimal(str(each)) for each in (sweep.start, sweep.stop, sweep.step))
     last = start + (math.ceil((stop - start) / step) - 1) * step
     return int(last) if last == int(last) else float(last)

@@ -127,7 +127,7 @@ def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> Non
 
 
 def settings(overrides: Sequence[str]) -> dict[str, str]:
-    """The value of each override by its key, as written; secrets are masked.
+    """Return the value of each override by its key, as written; secrets are masked.
 
     Examples
     --------
@@ -139,13 +139,13 @@ def settings(overrides: Sequence[str]) -> dict[str, str]:
 
 
 def varied(jobs: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """The keys whose values differ between jobs, in the order of the command line."""
+    """Return the keys whose values differ between jobs, in the order of the command line."""
     keys = dict.fromkeys(key for job in jobs for key in job)
     return tuple(key for key in keys if len({job.get(key) for job in jobs}) > 1)
 
 
 def job_name(number: int, values: Mapping[str, str]) -> str:
-    """The folder name of a job: its number, then the last part and value of each key that varies.
+    """Return the folder name of a job: its number, then the last part and value of each key that varies.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def read_sweep(folder: Path) -> list[SweepJob]:
 
 
 def best_job(jobs: Sequence[SweepJob]) -> SweepJob | None:
-    """The job with the best first result (highest or lowest, depending on its name), or None."""
+    """Return the job with the best first result (highest or lowest, depending on its name), or None."""
     objective = next(iter(_results(jobs)), None)
     scored = [job for job in jobs if objective is not None and job.result.get(objective) is not None]
     sign = -1.0 if better(objective) == "lower" else 1.0
@@ -239,5 +239,5 @@ def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
 
 
 def _results(jobs: Sequence[SweepJob]) -> list[str]:
-    """The names of all results, the first job's first."""
+    """Return the names of all results, the first job's first."""
     return list(dict.fromkeys(name for job in jobs for name in job.result))

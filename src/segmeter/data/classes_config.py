@@ -82,14 +82,17 @@ class ClassesConfig(Config, title="data"):
     """One [red, green, blue] per class, 0 to 255 each; null gives a default palette. There the first class is black if
     it is called background, other, void, ... or if the task is binary."""
     ignore_index: int | None = Field(None, ge=0, le=65535)
-    """The label of pixels that are excluded from loss and metrics; not a class. null: there is none."""
+    """The label of pixels that are excluded from loss and metrics. It is not a class. null: there is none."""
     label_map: dict[str, int] = Field(default_factory=dict)
-    """From a stored value or colour to a label: {0: 0, 255: 1} or {"128,64,0": 1}; {} takes stored values as labels."""
+    """The label of each stored value or colour: {0: 0, 255: 1} or {"128,64,0": 1}. {} takes stored values as labels."""
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before decoding; for files read line by line, in one tile."""
+    """Largest number of pixels or voxels of a file, checked before decoding. Of files read line by line, it limits one
+    tile.
+    """
     timeout_s: TimeoutSeconds = None
-    """The most seconds that reading a case may take, or each part of a large one. After that the run stops, and
-    `resume` continues it. null: no limit."""
+    """Time limit for reading a case, or one part of a large case. When it is exceeded, the run stops, and `resume` can
+    continue it. null sets no limit.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -189,7 +192,7 @@ def _by_colour(colours: tuple[Colour, ...], void: tuple[Colour, ...]) -> dict[st
 
 
 def _voc_colour(index: int) -> Colour:
-    """The colour of an index in the palette: its bits, by threes, are the highest bits of red, green and blue."""
+    """Return the colour of a palette's index: its bits, by threes, are the highest bits of red, green and blue."""
     red, green, blue = (
         sum((index >> (3 * step + channel) & 1) << (7 - step) for step in range(8)) for channel in range(3)
     )

@@ -69,8 +69,9 @@ class DataConfig(ClassesConfig, PlaceConfig):
     """For masks that hold class * divisor + object number, and the class alone where there is no object: 1000, as in
     Cityscapes' instanceIds. null: masks of objects hold the object numbers of one class."""
     instances: bool = False
-    """Whether masks hold object numbers, 0 being none. The task is then binary, and its class is what any object
-    covers; or masks hold class and object number, with `instance_divisor`."""
+    """Whether masks hold object numbers, 0 being none. The task is then binary: all objects are of one class. With
+    `instance_divisor`, masks hold class and object number.
+    """
     verify: Literal["cached", "always"] = "cached"
     """Whether the check at the start trusts what an earlier start found in files that are unchanged since."""
     level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
@@ -138,8 +139,9 @@ class FolderConfig(DataConfig):
     list_files: dict[str, str] = Field(default_factory=dict)
     """A list file per split, under the root, instead of those names: {train: mine.txt}."""
     val_fraction: CaseShare = 0.15
-    """Share of the cases for validation, at least one of a few. A case's split depends only on its name and
-    `split_seed`."""
+    """Share of the cases for validation, which is at least one case. A case's split depends only on its name and
+    `split_seed`.
+    """
     test_fraction: CaseShare = 0.15
     """Share of the cases for testing; the rest is for training."""
     nnunet: Path | None = None
@@ -155,7 +157,7 @@ class FolderConfig(DataConfig):
     """Neighbouring planes on each side that the network sees as further channels. At the ends the last plane repeats.
     """
     empty_planes: Annotated[float | None, Unit("planes without an object per plane with one")] = Field(0.5, ge=0)
-    """Most planes without an object that training takes per plane with one; null takes them all."""
+    """Largest number of planes without an object that training takes per plane with one; null takes them all."""
     sources: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
     """Several data sets of this layout as one: folders under the root, each with its weight, {day: 1, night: 3}.
     Weights decide the shares of the training samples; {} takes the root itself."""
@@ -266,8 +268,9 @@ class InstancesConfig(FolderConfig):
     instances: bool = True
     """Whether masks hold object numbers, 0 being none."""
     core_depth: Annotated[float | None, Unit("pixels")] = Field(2.0, gt=0, le=100)
-    """Where the core of an object begins, counted from its outermost pixels. The model learns to be sure in cores
-    alone, so that post-processing can tell objects that touch apart by them. null trains on plain masks."""
+    """Where the core of an object begins, counted from its outermost pixels. The model learns to be sure only in cores,
+    by which post-processing separates touching objects. null trains on plain masks.
+    """
 
 
 @DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")

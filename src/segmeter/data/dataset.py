@@ -62,9 +62,9 @@ class Dataset:
     rows_above
         TIFF images with more pixels are read line by line too.
     core_depth
-        If targets mark the cores of objects, as training wants them; see `mark_cores`.
+        Where cores of objects begin, if targets mark them for training; see `mark_cores`.
     source
-        What decided which cases belong to the split, for people to read.
+        How the cases of the split were chosen, in words.
     problems
         What is wrong with files that are not in any pair, one line each.
     weights
@@ -122,7 +122,7 @@ class Dataset:
         return frozenset(i for i, streamed in zip(candidates, found, strict=True) if streamed)
 
     def is_streamed(self, header: Header) -> bool:
-        """Whether an image is read line by line."""
+        """Tell whether an image is read line by line."""
         turned = self.orientation == "apply" and header.orientation != 1  # turning needs the whole image
         more = header.format == "tiff" and header.height * header.width > self.rows_above and not turned
         return self.streams and (header.streamed or more)

@@ -176,7 +176,9 @@ def thumbnail_step(height: int, width: int) -> int:
 
 
 class Thumbnail:
-    """Every n-th line and column of bands that come from top to bottom; `axis` is that of lines, from the end."""
+    """Collects every n-th line and column of bands, from top to bottom. `axis` counts from the end, and is that of
+    lines.
+    """
 
     def __init__(self, stride: int, axis: int) -> None:
         self._stride, self._axis = stride, axis

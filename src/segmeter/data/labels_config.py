@@ -22,8 +22,9 @@ class LabelsConfig(ClassesConfig):
     naming: ClassVar[str] = "Set data.classes=[background,cell], or data.num_classes=2."
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(500_000_000, ge=1)
-    """The most pixels or voxels of a file, checked before decoding; for a TIFF or Zarr read line by line, in one
-    tile."""
+    """Largest number of pixels or voxels of a file, checked before decoding. Of a TIFF or Zarr that is read line by
+    line, it limits one tile.
+    """
     nnunet: Path | None = None
     """A dataset.json of nnU-Net, or its folder. It defines classes, ignored value and regions (`metrics.groups`),
     unless you set them, and the ending of the files; others are skipped. Your classes may rename the labels, but not

@@ -53,7 +53,7 @@ class LabelModel(nn.Module):
         self.dtype = getattr(torch, label_dtype(self.spec.num_values - 1).name)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Labels of (B, H, W, C) images: (B, H, W), for multilabel (B, K, H, W)."""
+        """Predict labels of (B, H, W, C) images: (B, H, W), for multilabel (B, K, H, W)."""
         if len(self.members) == 1:  # labels are cropped, which are fewer bytes than logits
             return _cropped(self._decode(_padded_logits(self.members[0], images)), images)
         logits = (_cropped(_padded_logits(member, images).float(), images) for member in self.members)
@@ -124,7 +124,7 @@ def _export(model: LabelModel, stride: int, *, least: int, dtype: torch.dtype) -
 
 
 def _padded_logits(segmenter: Any, images: Tensor) -> Tensor:
-    """Logits of (B, H, W, C) images with the rows and columns that the network's stride adds."""
+    """Compute the logits of (B, H, W, C) images, with the rows and columns that the network's stride adds."""
     # a clone, as strides like those of channels_last would make the tracer tell sizes of 1 from all others
     padded = padded_by_indices(segmenter, images).permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
     logits: Tensor = segmenter.padded_logits(segmenter.normalise(padded))
@@ -151,7 +151,7 @@ def _padded(size: int, multiple: int, least: int) -> int:
 
 
 def _cropped(maps: Tensor, images: Tensor) -> Tensor:
-    """The part of maps (..., h, w) that belongs to the images."""
+    """Cut maps (..., h, w) to the images."""
     rows, columns = (torch.arange(size, device=images.device) for size in images.shape[1:3])
     return maps.index_select(-2, rows).index_select(-1, columns)
 
@@ -210,4 +210,4 @@ def _name_axes(model: Any) -> None:
         for axis in value.type.tensor_type.shape.dim:
             if axis.dim_param:
                 axis.dim_param = names.get(axis.dim_param, axis.dim_param)
-    del model.graph.value_info[:]  # sizes of inner values, in symbols that no longer stand anywhere
+    del model.graph.value_info[:]  # sizes of inner values, in symbols that are gone

@@ -44,7 +44,7 @@ class Agreement:
     widest: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields in values that JSON has, with the limits that they were held to."""
+        """Return the fields as JSON values, with the limits that they were compared with."""
         return {**asdict(self), "least_equal": LEAST_EQUAL, "near_tie": TIE}
 
 
@@ -118,7 +118,7 @@ def _dtype_of(cases: list[tuple[str, np.ndarray]]) -> str:
 
 
 def describe(checkpoint: Checkpoints, *, threshold: float, dtype: str, least: int) -> dict[str, Any]:
-    """The exported file's metadata: card, input, output and origin, in values that JSON has."""
+    """Return the exported file's metadata as JSON values: card, input, output and origin."""
     spec = checkpoint.card.spec
     return {
         "segmeter": __version__,

@@ -1,4 +1,4 @@
-"""Shares a job out among processes and machines: shards of cases, and the ranks of a training."""
+"""Divides a job among processes and machines: shards of cases, and the ranks of a training."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Splits cases into the batches that they are predicted in, and shares whole batches out among shards and processes."""
+"""Splits cases into the batches of a prediction, and divides whole batches among shards and processes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def split_batches(kinds: Sequence[Any], size: int) -> Iterator[range]:
 
 
 def own_batches(kinds: Sequence[Any], shard: Shard, size: int) -> tuple[list[int], list[int]]:
-    """The cases of every n-th batch, and the number of each one's batch.
+    """Return the cases of every n-th batch, and the number of each one's batch.
 
     Batches stay whole, as a network's outputs may differ in their last bits if an image is predicted among others.
 

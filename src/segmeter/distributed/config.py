@@ -26,7 +26,7 @@ class LocalConfig(LaunchConfig, title="launch"):
 
 @LAUNCHES.register("processes", builder="")
 class ProcessesConfig(LaunchConfig, title="launch"):
-    """Processes on this machine: a training averages its gradients over them, other commands share out their cases."""
+    """Processes on this machine: a training averages its gradients over them, other commands divide their cases."""
 
     name: str = "processes"
     devices: Annotated[int, Unit("processes")] = Field(2, ge=1, le=1024)
@@ -57,7 +57,7 @@ class DaskConfig(LaunchConfig, title="launch"):
 
 @LAUNCHES.register("slurm", builder="")
 class SlurmConfig(LaunchConfig, title="launch"):
-    """A SLURM job, by submitit. SIGUSR1 saves it ahead of the time limit; it is queued again and goes on."""
+    """A SLURM job, by submitit. SIGUSR1 saves it ahead of the time limit; it is queued again and continues."""
 
     name: str = "slurm"
     cluster: Literal["slurm", "local", "debug"] = "slurm"
@@ -79,6 +79,6 @@ class SlurmConfig(LaunchConfig, title="launch"):
     mem_gb: Annotated[int | None, Unit("GB")] = Field(None, ge=1)
     """Memory on each machine."""
     signal_delay_s: Annotated[int, Unit("seconds")] = Field(120, ge=1)
-    """How long before the time limit SIGUSR1 comes; enough to write a checkpoint."""
+    """How long before the time limit SIGUSR1 is sent; enough to write a checkpoint."""
     requeues: Annotated[int, Unit("times")] = Field(3, ge=0)
     """How often a job may reach its time limit and be queued again; preemption does not count."""

@@ -126,7 +126,7 @@ class World:
                 self._agree([_STOP, 0.0, 0.0], 0)
 
     def leave(self, patience: timedelta) -> None:
-        """Wait until every process is at its end: a launcher would wait for ever for one that hangs there.
+        """Wait until every process is at its end: a launcher would wait forever for one that hangs there.
 
         Rank 0 says when it has written all results. The others answer, as the store may be rank 0's and end with it.
 
@@ -260,7 +260,7 @@ def joined(place: Place | None, device: torch.device, limit_s: float | None) -> 
     Parameters
     ----------
     limit_s
-        Seconds that a process waits for the others before it fails; None waits for ever.
+        Seconds that a process waits for the others before it fails; None waits forever.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Shares a job out: which process of how many this is, and which part of the sorted cases `shard=2/7` takes."""
+"""Divides a job: finds which process of how many this is, and which part of the sorted cases `shard=2/7` takes."""
 
 import hashlib
 import os
@@ -51,12 +51,12 @@ def parse_shard(text: str) -> Shard:
 
 
 def describe_shard(shard: Shard, case_ids: Sequence[str]) -> dict[str, Any]:
-    """A shard's record: its place, the number of all cases of the whole run, and the hash of their names."""
+    """Describe a shard: its number, the number of all cases of the whole run, and the hash of their names."""
     return {"shard": str(shard), "cases": len(case_ids), "sha256": hash_names(case_ids)}
 
 
 def hash_names(case_ids: Sequence[str]) -> str:
-    """Sha256 over the sorted names of cases."""
+    """Hash the sorted names of cases."""
     return hashlib.sha256("\n".join(sorted(case_ids)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -74,12 +74,12 @@ def check_filled(shard: Shard, parts: int, what: str, remedy: str) -> None:
 
 
 def part_warning(shard: Shard, cases: int, whole: int) -> str:
-    """A line that says which part of the cases a job covers."""
+    """Write a line about the part of the cases that a job covers."""
     return f"shard {shard}: {cases} of {whole} cases; `segmeter merge` joins the shards."
 
 
 def note_shard(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """A mark for the metrics of a shard, so that nobody takes them for the whole run's."""
+    """Mark the metrics of a shard, so that nobody takes them for the whole run's."""
     return {"shard": identity["shard"]["shard"]} if "shard" in identity else {}
 
 

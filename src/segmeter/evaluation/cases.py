@@ -108,18 +108,18 @@ class CaseScorer:
         return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
 
     def _refuse_whole_maps(self, pair: MaskPair) -> None:
-        """Refuse, for a pair that is read in bands, everything that needs a whole map."""
+        """Refuse everything that needs a whole map for a pair that is read in bands."""
         needs = [f"metrics.measures: {measure.name}" for measure in self.metrics.measures]
         needs += ["data.instances"] if self.reading.instances else []
         needs += ["metrics.calibration"] if self.metrics.calibration else []
         needs += ["data.invalid"] if self.reading.spec.count_invalid else []
         if needs:
-            rule = "to be small enough for memory, as a larger one is read in bands and can only be counted"
+            rule = "to fit into memory, as a larger case is read in bands and can only be counted"
             remedy = f"Leave out {', '.join(needs)}, or cut it into tiles."
             raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
 
     def _undecided(self, pair: MaskPair, target: NDArray[Any], labels: NDArray[Any]) -> str:
-        """Every value is a valid label, so the prediction must contain the ignore value where the target does not."""
+        """Make the refusal of a prediction that contains the ignore value where the target does not."""
         spec = self.reading.spec
         pixels = int((spec.is_ignored(labels) & spec.valid(target)).sum())
         rule = "to hold a class wherever its reference does"
@@ -131,5 +131,5 @@ class CaseScorer:
 
 @cache
 def _room(processes: int) -> Room:
-    """The memory that all threads of this process share."""
+    """Return the memory that all threads of this process share."""
     return Room(processes=processes)

@@ -30,12 +30,12 @@ def drive(
     parts: Callable[[Report], None] | None = None,
     each: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
-    """Note every finished case in the manifest, in order.
+    """Record every finished case in the manifest, in order.
 
     Parameters
     ----------
     results
-        What became of each case that the manifest does not have yet.
+        The result of each case that the manifest lacks.
     what, total, parts
         As `segmeter.progress.track` shows them.
     each

@@ -72,8 +72,8 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     DataError
         A case has no target, or a file can't be read or changed since it was checked.
     ConfigError
-        The resumed run used another configuration, something needs a whole map that is larger than memory, or the cases
-        are dealt otherwise than when the model was trained.
+        The resumed run used another configuration, something needs a whole map that is larger than memory, or cases
+        were assigned to splits differently in training.
     RunError
         A prediction is not finite, or a file can't be written.
     """
@@ -122,7 +122,7 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
 def measure_prediction(
     metrics: MetricsConfig, measures: Sequence[Measure], spec: ClassSpec, prediction: Prediction, cleaned: Cleaned
 ) -> CaseRow:
-    """Measure a case after post-processing; its spacing is the configured one, or else that of its file.
+    """Measure a case after post-processing. Its spacing is the configured one, or else that of its file.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def predict(job: PredictionRun) -> int:
     Returns
     -------
     int
-        How many images are predicted in all.
+        The number of predicted images in all.
 
     Raises
     ------

@@ -72,7 +72,7 @@ def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec:
 def prefer_bands(
     dataset: Dataset, *, inference: InferenceConfig, export: ExportConfig, postprocess: PostprocessConfig
 ) -> Dataset:
-    """The same data set, which reads images that are run in tiles in bands, unless something needs a whole map.
+    """Return a data set that reads images which are run in tiles in bands, unless something needs a whole map.
 
     The labels are the same either way; it takes less memory.
     """
@@ -83,7 +83,7 @@ def prefer_bands(
 
 
 def large_cases(dataset: Dataset) -> frozenset[int]:
-    """The cases of more than `WHOLE_PIXELS`: several of them with their probabilities would fill the memory."""
+    """Find the cases of more than `WHOLE_PIXELS`, several of which, with their probabilities, would fill the memory."""
     headers = map_in_threads(dataset.header_of, range(len(dataset)))
     return frozenset(index for index, found in enumerate(headers) if found.height * found.width > WHOLE_PIXELS)
 

@@ -48,7 +48,7 @@ class RunManifest(Form):
     """The form of manifest.json."""
 
     identity: dict[str, Any]
-    cases: list[str] | dict[str, Any]  # of names to notes before schema 5
+    cases: list[str] | dict[str, Any]  # from names to records before schema 5
     state: str = ""
     results: dict[str, FileEntry] = Field(default_factory=dict)
     inputs: dict[str, str] = Field(default_factory=dict)
@@ -56,7 +56,7 @@ class RunManifest(Form):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """A finished case: its row if it was measured, the hash of its files, and whatever else a resumed run needs."""
+    """A finished case: its row if it was measured, the hash of its files, and all else that a resumed run needs."""
 
     case_id: str
     row: CaseRow | None = None
@@ -86,7 +86,7 @@ class Manifest:
         return manifest
 
     def add(self, entry: Entry) -> None:
-        """Note a finished case."""
+        """Record a finished case."""
         self._open.append(entry)
         if len(self._open) >= BATCH or time.monotonic() - self._written > SECONDS:
             self.flush()
@@ -133,7 +133,7 @@ class Manifest:
         return found
 
     def table(self, spec: ClassSpec) -> CaseTable:
-        """The rows of all finished cases, which are read from the journal when they are needed."""
+        """Return the rows of all finished cases, which are read from the journal on demand."""
         self.close()
         ids, sizes, ends = list[str](), list[int](), [0]
         for table, end in read_batches(self.folder):
@@ -149,7 +149,7 @@ class Manifest:
         return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
 
     def records(self) -> pa.Table:
-        """The id, the hash of the files and the record of each finished case."""
+        """Return the id, the hash of the files and the record of each finished case."""
         self.close()
         return _join(table for table, _ in read_batches(self.folder))
 
@@ -239,7 +239,7 @@ def read_batches(folder: Path) -> Iterator[tuple[pa.Table, int]]:
 
 
 def _read_batch(file: IO[bytes]) -> pa.Table | None:
-    """The next batch, or None if it is not complete."""
+    """Read the next batch, or return None if it is incomplete."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
@@ -255,7 +255,7 @@ def _read_batch(file: IO[bytes]) -> pa.Table | None:
 
 
 def _join(tables: Iterable[pa.Table]) -> pa.Table:
-    """Join the records of batches, of which there may be none."""
+    """Join the records of batches, if there are any."""
     nothing = pa.table({name: pa.array([], pa.string()) for name in _COLUMNS})
     return pa.concat_tables([nothing, *(table.select(_COLUMNS) for table in tables)])
 
@@ -287,18 +287,18 @@ def read_records(folder: Path) -> pa.Table:
 
 
 def hashes_of(records: pa.Table) -> dict[str, str]:
-    """Hash of the files of each case, by case id."""
+    """Return the hash of each case's files, by case id."""
     return dict(zip(records["case_id"].to_pylist(), records["sha256"].to_pylist(), strict=True))
 
 
 def parse_records(records: pa.Table) -> dict[str, dict[str, Any]]:
-    """The record of each case, by case id."""
+    """Return the record of each case, by case id."""
     texts = zip(records["case_id"].to_pylist(), records["record"].to_pylist(), strict=True)
     return {case_id: parse_json(Path(f"record of {case_id!r}"), text) for case_id, text in texts}
 
 
 def read_run_manifest(folder: Path) -> dict[str, Any]:
-    """The content of a run's manifest.json.
+    """Read a run's manifest.json.
 
     Raises
     ------

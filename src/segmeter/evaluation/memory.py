@@ -1,4 +1,4 @@
-"""Refuses work that can't fit into memory before it starts, and lets other work run side by side as far as it fits."""
+"""Refuses work that can't fit into memory before it starts, and lets other work run in parallel as far as it fits."""
 
 import math
 import threading
@@ -11,7 +11,7 @@ from segmeter.errors import InputError
 from segmeter.parallel import free_bytes
 
 _TABLES = 6  # of counts that are held at a time
-SMALL = 64 << 20  # bytes; below that, free memory is not looked up
+SMALL = 64 << 20  # bytes; for less, free memory is not looked up
 
 
 def check_memory(needed: int, *, what: str, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads the files of one pair onto one grid, whole or in bands of lines, and says which values are not labels."""
+"""Reads the files of one pair onto one grid, whole or in bands of lines, and names values that are not labels."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,7 +34,7 @@ _IN_BANDS = (".tif", ".tiff", ".zarr")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairMaps:
-    """The maps of a pair, with what its files say.
+    """The maps of a pair, with spacing and hash of its files.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class PairReader:
         }
 
     def look(self, pair: MaskPair) -> tuple[bool, int]:
-        """Whether a file of the pair is too large to be read whole, and the pixels of a map otherwise.
+        """Tell whether a file of the pair is too large to be read whole, and the pixels of a map otherwise.
 
         The pixels are those of the first file whose header states them: drawn outlines have none, and tiny files don't
         matter. If a header can't be read, reading the file will say why.
@@ -95,7 +95,7 @@ class PairReader:
             return False, 0
 
     def _stated_pixels(self, path: Path) -> int:
-        """Pixels by the header; the size of the file stands in for those of a volume, which is rarely packed."""
+        """Return the pixels by the header. For a volume, which is rarely packed, the file's size is taken instead."""
         size = path.stat().st_size
         if size < _LOOK_BYTES or path.is_dir() or volume_format(path) in OUTLINES:
             return 0
@@ -167,7 +167,7 @@ class PairReader:
         return found, spacing
 
     def problems(self, pair: MaskPair, stored: Sequence[tuple[Path, StoredMap]]) -> list[str]:
-        """One line for each file with a value that is not a label."""
+        """Write one line for each file with a value that is not a label."""
         problems: list[str] = []
         if self.reading.label_map:  # values were checked, and mapped, on reading
             return problems
@@ -204,7 +204,7 @@ class PairReader:
         return PairMaps(maps=maps, spacing=spacing, sha256=hash_together([stored.sha256 for _, stored in opened]))
 
     def _is_large(self, path: Path) -> bool:
-        """Whether a file holds one plane of more pixels than are decoded at once, in a format that is read in bands."""
+        """Tell whether a file has one plane, too large to be decoded at once, in a format that is read in bands."""
         reading = self.reading
         if path.suffix.lower() not in _IN_BANDS or reading.key is not None or reading.has_colours:
             return False
@@ -216,7 +216,7 @@ class PairReader:
 
     @contextmanager
     def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
-        """The labels of a file, and what is known of it; of a large file, the size stands in for its values."""
+        """Return the labels of a file, and its map; of a large file, a map of its size without the values."""
         if not self._is_large(path):
             found = read_map(path, self.reading)
             checked = self.reading.label_map
@@ -263,7 +263,7 @@ class PairReader:
     def _labels(
         self, paths: Sequence[Path], stored: Sequence[StoredMap], side: str
     ) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
-        """Labels of one side, and the numbers of their objects if its files hold those."""
+        """Return the labels of one side, and their object numbers if its files contain those."""
         reading = self._sides[side]
         values = np.stack([each.values for each in stored]) if reading.spec.is_multilabel else stored[0].values
         path = paths[0] if side == "references" else paths[-1]

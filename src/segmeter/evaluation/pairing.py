@@ -42,7 +42,7 @@ class MaskPair:
     """The files of one case: one of each for binary and multiclass, one per class for multilabel.
 
     `predictions` is empty if the case has no prediction. `case_id` is safe as a file name, `stem` is that of the files.
-    `image` is given if a measure looks at it.
+    `image` is given if a measure needs it.
     """
 
     case_id: str
@@ -179,7 +179,7 @@ def mask_files(folder: Path, role: str, spec: ClassSpec, ending: str, suffix: st
 
 
 def hash_pair(pair: MaskPair) -> str:
-    """Sha256 over the hashes of all files of a pair; "" if one is gone."""
+    """Hash the hashes of all files of a pair; "" if one is gone."""
     try:
         return hash_together([hash_map(path) for path in pair.files])
     except (OSError, DataError):
@@ -187,12 +187,12 @@ def hash_pair(pair: MaskPair) -> str:
 
 
 def hash_together(digests: Sequence[str]) -> str:
-    """Sha256 over the hashes of the files of a case."""
+    """Hash the hashes of the files of a case."""
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 def limit_of(pair: MaskPair, seconds: float | None) -> TimeLimit:
-    """The time limit for reading the files of a pair."""
+    """Return the time limit for reading the files of a pair."""
     return TimeLimit(seconds=seconds, case_id=pair.case_id, files=pair.files)
 
 

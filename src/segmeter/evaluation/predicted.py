@@ -106,7 +106,7 @@ def run_cases(
     probs: bool = False,
     see: Callable[[Prediction], None] = lambda prediction: None,
 ) -> None:
-    """Predict all cases after the first `done`, measure them, write their files, and note them in their order.
+    """Predict all cases after the first `done`, measure them, write their files, and record them in their order.
 
     Parameters
     ----------
@@ -126,10 +126,10 @@ def run_cases(
     DataError
         A file can't be read.
     RunError
-        A prediction is not finite, or a file can't be written. The cases before it are noted.
+        A prediction is not finite, or a file can't be written. The cases before it are recorded.
     """
     rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
-    in_full = probs or job.export.confidence  # otherwise they cross to the host in the dtype of their file
+    in_full = probs or job.export.confidence  # otherwise they are copied to the host in the dtype of their file
     dtype = "float32" if in_full else job.export.probs_dtype
     probs = job.export.needs_probs or probs or needs_probs(job.postprocess.steps)
     if job.resume and streamed.intersection(rest):
@@ -158,7 +158,9 @@ def _finish_all(
     measure: Measuring | None,
     see: Callable[[Prediction], None],
 ) -> Generator[Entry, None, None]:
-    """Finish predictions in threads, in their order; those that wait take at most ``export.queue_mb``, or one case."""
+    """Finish predictions in threads, in order. Waiting ones take at most ``export.queue_mb`` of memory, or are one
+    case.
+    """
     room = Room(job.export.queue_mb << 20)
 
     def held() -> Iterator[tuple[Prediction, int]]:
@@ -240,7 +242,7 @@ def _finished(
     *,
     kind: list[Any],
 ) -> Entry:
-    """Measure a case and write its files. `kind` is that of its image, which decides on batches."""
+    """Measure a case and write its files. `kind` is that of its image, by which batches are formed."""
     case_id, stages = prediction.sample.case_id, job.predictor.stages
     with stages.timed("measure"):
         row = None if measure is None else measure(prediction, cleaned)
@@ -256,7 +258,7 @@ class Spool:
     Parameters
     ----------
     folder
-        The folder of the file, which takes one or two bytes per pixel there, times K for multilabel.
+        The folder of the file, which takes one or two bytes per pixel, times K for multilabel.
     shape
         (H, W), multilabel (K, H, W).
     dtype
@@ -292,7 +294,7 @@ def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
     numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
     if isinstance(job.dataset, VolumeSet):
         if geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
-            said = "predictions: %s states no position, so that of %r is lost. export.labels_format=nifti keeps it."
+            said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."
             _LOG.warning(said, form, first)
         return
     lost = _lost_part(geometry, form, large=large) if job.export.labels or numbered else ""
@@ -304,7 +306,9 @@ def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
 
 
 def _lost_part(geometry: Geometry, form: str, *, large: bool) -> str:
-    """The part of an image's geometry that label maps of a format can't state, or ""; large ones are TIFF or Zarr."""
+    """Describe the part of an image's geometry that label maps of a format can't state, or return "". Large maps are
+    TIFF or Zarr.
+    """
     if form == "tiff" or (large and form != "zarr"):
         return ""
     if form == "png":

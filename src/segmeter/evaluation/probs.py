@@ -82,7 +82,7 @@ def measure_probs(
 def _read(
     scorer: CaseScorer, files: Mapping[str, Path], measured: Mapping[str, str], pair: MaskPair
 ) -> tuple[str, NDArray[Any], NDArray[Any], str]:
-    """The stem of a case, its target, and its probabilities with the sha256 of their file."""
+    """Return the stem of a case, its target, and its probabilities with the sha256 of their file."""
     path, reading = files[pair.stem], scorer.reading
     in_time = limit_of(pair, reading.timeout_s)
     most = reading.max_pixels * reading.spec.num_classes

@@ -98,7 +98,7 @@ def repair_files(job: CaseRun, records: Records) -> None:
 
 
 def find_damaged(records: Records, predictions: Path) -> dict[int, list[str]]:
-    """Find the files that are missing or changed since they were written: their names, by the index of their case."""
+    """Find the names of files that are missing or changed since they were written, by the index of their case."""
     found = {
         index: [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]
         for index, record in enumerate(records)

@@ -67,7 +67,7 @@ def find_spacing(
     """
     reference, shape = maps[0], maps[0].values.shape
     if wanted is None and all(each.geometry is NOWHERE and each.values.shape == shape for each in maps):
-        return UNKNOWN_SPACING  # pictures of one size are the rule
+        return UNKNOWN_SPACING  # the usual case: pictures of one size
     problems = [line for path, each in zip(paths, maps, strict=True) for line in _size(path, each, paths[0], reference)]
     if not problems:
         for path, each in zip(paths[1:], maps[1:], strict=True):
@@ -93,14 +93,14 @@ def find_spacing(
 
 
 def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:
-    """Doubts that the files leave: which of two geometries counts, and the axes' order if a side has no geometry."""
+    """Describe doubts that the files leave: which of two geometries counts, and the axes' order if a side has none."""
     lines = [each.geometry.note for each in maps if each.geometry.note]
     placed = [each.geometry.known for each in maps]
     ordered = maps[0].values.ndim == 3 or any(each.geometry.affine is not None for each in maps)
     if any(placed) and not all(placed) and ordered:
         lines.append("only some files say where they lie; the axes of the others are taken as (depth, height, width)")
         pairs = zip(maps[:references], maps[references:], strict=False)
-        turned = (  # more pixels agree with the axes reversed, where the size allows that
+        turned = (  # checked where the size allows it
             target.values.shape == target.values.shape[::-1]
             and np.count_nonzero(target.values == each.values.T) > np.count_nonzero(target.values == each.values)
             for target, each in pairs
@@ -137,14 +137,14 @@ class Spacings:
         return [expected("score", "spacing", "to have one unit in all cases, as distances are measured", found, remedy)]
 
     def warnings(self) -> list[str]:
-        """Lines for the user, each with its cases."""
+        """Return lines for the user, each with its cases."""
         lines = [f"{line} ({some(cases)})." for line, cases in sorted(self.noted.items())]
         if self.overridden:
             lines.append(f"metrics.spacing replaces another spacing in the files of cases ({some(self.overridden)}).")
         return lines
 
     def summary(self, *, missing: Sequence[str], extra: int) -> dict[str, Any]:
-        """The entries of metrics.json about the files: cases without a prediction, extra predictions, spacings."""
+        """Return the entries of metrics.json about files: cases without a prediction, extra predictions, spacings."""
         return {
             "missing_predictions": {"n": len(missing), "cases": list(missing)},
             "extra_predictions": extra,
@@ -158,7 +158,7 @@ class Spacings:
 
 
 def write_shape(shape: Iterable[int]) -> str:
-    """A size as messages show it."""
+    """Write a size for messages."""
     return " x ".join(map(str, shape))
 
 

@@ -1,4 +1,4 @@
-"""Settings for the files that are written for each case, and for the memory that the waiting arrays may take."""
+"""Declares the settings of the files that are written for each case, and the memory limit of waiting arrays."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -52,9 +52,9 @@ class ExportConfig(Config, title="export"):
     """Write predictions/instances/<case>, where post-processing makes instances: PNG where `labels_format` is "png" and
     there are at most 65535, else TIFF."""
     workers: Annotated[int, Unit("threads")] = Field(2, ge=1, le=MAX_WORKERS)
-    """Threads that write files."""
+    """Number of threads that write files."""
     queue_mb: Annotated[int, Unit("MiB")] = Field(256, ge=1)
-    """Largest amount of arrays that wait to be written; a single larger array waits alone."""
+    """Largest memory of arrays that wait to be written; a single larger array waits alone."""
 
     @property
     def picture_format(self) -> LabelsFormat:

@@ -106,7 +106,7 @@ def write_segmentation(
         found = _describe(highdicom, pydicom.sr.coding.Code, volume, meanings, images, number)
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, on attributes of images
         what = f"{type(error).__name__}: {error}"
-        rule = "to be images of which highdicom can make a segmentation"
+        rule = "to be images that highdicom can make a segmentation of"
         raise file_error(paths[0], "source", rule, what[:300], _REMEDY) from error
     found.SpecificCharacterSet = _UTF_8
     with atomic_write(target) as file:
@@ -163,7 +163,7 @@ def _paths(source: Any) -> list[Path]:
 
 
 def _meanings(codes: Any, spec: ClassSpec) -> dict[str, tuple[Code, Code]]:
-    """Category and type of each class, in the order of the classes."""
+    """Return category and type of each class, in the order of the classes."""
     given = {} if codes is None else codes
     known_kind(_WHERE, "codes", given, Mapping)
     strange = [name for name in given if name not in spec.names[1:]]
@@ -202,7 +202,7 @@ def _check(labels: Any, spec: Any, images: int) -> None:
 
 
 def series_of(path: Path) -> str:
-    """The SeriesInstanceUID of a DICOM image; DataError if the file is not one, or has none."""
+    """Return the SeriesInstanceUID of a DICOM image; DataError if the file is not one, or has none."""
     uid = _read(path).get("SeriesInstanceUID")
     if not uid:
         raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")

@@ -33,7 +33,7 @@ TILE = 256  # edge of TIFF tiles and Zarr chunks, pixels
 _PACKED = 1 << 22  # bytes of tiles that are compressed at a time
 COMPRESSIONS = {"deflate": "zlib", "zstd": "zstd"}  # our names -> tifffile's
 IGNORE_COLOUR: Colour = (224, 224, 224)
-UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should stand out
+UNUSED_COLOUR: Colour = (255, 0, 255)  # magenta: a value without a class should be noticed
 CENTIMETRE = 3  # TIFF's unit of resolutions
 _ASCII, _SHORT, _DOUBLE = 2, 3, 12  # TIFF's numbers of types
 _KEYS = 34735  # GeoTIFF's directory of keys, its only whole numbers
@@ -51,7 +51,7 @@ class LinesOf:
     Parameters
     ----------
     labels
-        (H, W), or (K, H, W) of which `plane` is one.
+        (H, W), or (K, H, W) with `plane` as one of its planes.
     dtype
         Holds every value.
     """
@@ -179,7 +179,7 @@ def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -
 
 
 def _resolution(geometry: Geometry) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Pixels per centimetre as fractions, of width and height, for readers that know no OME metadata."""
+    """Return pixels per centimetre as fractions, of width and height, for readers that know no OME metadata."""
     if geometry.spacing is None or geometry.unit is None:
         return None
     per = [10 / (edge * MILLIMETRES[geometry.unit]) for edge in geometry.spacing[:-3:-1]]
@@ -192,7 +192,7 @@ def _resolution(geometry: Geometry) -> tuple[tuple[int, int], tuple[int, int]] |
 
 
 def _geotiff_tags(geometry: Geometry) -> list[Field]:
-    """The GeoTIFF fields of a geometry."""
+    """Return the GeoTIFF fields of a geometry."""
     found: list[Field] = []
     for tag, value in geometry.geotiff:
         if isinstance(value, str):
@@ -204,7 +204,7 @@ def _geotiff_tags(geometry: Geometry) -> list[Field]:
 
 
 def _zarr_attributes(geometry: Geometry) -> dict[str, Any]:
-    """The attributes of a Zarr array (height, width) or (depth, height, width)."""
+    """Return the attributes of a Zarr array (height, width) or (depth, height, width)."""
     if geometry.spacing is None:
         return {}
     return {"spacing": list(geometry.spacing), **({"unit": geometry.unit} if geometry.unit else {})}
@@ -266,7 +266,7 @@ def encode_plane(labels: NDArray[Any], spec: ClassSpec) -> bytes:
 
 
 def palette_of(spec: ClassSpec) -> NDArray[np.uint16]:
-    """The palette of a uint8 label map for TIFF: (3, 256), 65535 is full. Entries are as in `encode_labels_png`."""
+    """Return the TIFF palette of a uint8 label map, (3, 256) up to 65535; entries as in `encode_labels_png`."""
     entries = np.frombuffer(_palette(spec.colours, spec.ignore_index, size=256), np.uint8).reshape(256, 3)
     return np.ascontiguousarray(entries.T.astype(np.uint16) * 257)
 
@@ -279,5 +279,5 @@ def _palette(colours: Sequence[Colour], ignore_index: int | None, *, size: int) 
 
 
 def class_folder(name: str) -> str:
-    """The folder of a class: its name if that can be a folder's, as data sets are read, or a safe form of it."""
+    """Return the folder of a class: its name, or a safe form of it if it can't be a folder's name."""
     return name if Path(name).name == name and not name.startswith(".") and name.isprintable() else safe_id(name)

@@ -17,7 +17,7 @@ Instances = NDArray[np.int32] | None
 
 
 def encode_geojson(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
-    """One feature per object, its outline along pixel edges, with its class and size.
+    """Write one feature per object: its outline along pixel edges, with its class and size.
 
     QuPath opens the file. Coordinates are pixels of the image, (x, y) from its top left corner, y down; they are not
     geographic.
@@ -54,7 +54,9 @@ def _feature(region: Region, spec: ClassSpec) -> dict[str, Any]:
 
 
 def encode_coco(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
-    """One entry per object as in COCO's result files: image, category (the label), box and compressed run lengths."""
+    """Write one entry per object as in COCO's result files: image, category (the label), box and compressed run
+    lengths.
+    """
     size = labels.shape[-2:]
     return json_bytes([_entry(case_id, region, size) for region in find_regions(labels, instances, spec)])
 
@@ -72,7 +74,7 @@ def _entry(case_id: str, region: Region, size: tuple[int, ...]) -> dict[str, Any
 
 
 def _runs(region: Region, size: tuple[int, ...]) -> list[int]:
-    """Run lengths of the whole image, column by column: outside and inside in turn, outside first."""
+    """Encode the whole image as run lengths, column by column: outside and inside in turn, outside first."""
     height, width = size
     rows, columns = region.box
     down, across = np.nonzero(region.mask.T)[::-1]  # in column order
@@ -103,7 +105,7 @@ def _digits(value: int) -> Iterator[str]:
 
 
 def encode_table(case_id: str, labels: Labels, instances: Instances, spec: ClassSpec) -> bytes:
-    """CSV with one row per object; columns and units as in `segmeter.postprocess.region_table`."""
+    """Write a CSV with one row per object; columns and units as in `segmeter.postprocess.region_table`."""
     content = io.StringIO()
     writer = csv.DictWriter(content, ("case_id", *COLUMNS), lineterminator="\n")
     writer.writeheader()

@@ -87,7 +87,7 @@ def _little(labels: NDArray[Any]) -> bytes:
 
 
 def _place(geometry: Geometry) -> NDArray[np.float64] | None:
-    """The affine of a volume in ITK's world (left, posterior, superior), from (i, j, k) to mm; None if unknown."""
+    """Return a volume's affine in ITK's world (left, posterior, superior), from (i, j, k) to mm; None if unknown."""
     return None if geometry.affine is None else FLIPS @ geometry.affine
 
 
@@ -100,7 +100,7 @@ def _numbers(values: NDArray[np.float64], gap: str = " ") -> str:
 
 
 def _millimetres(geometry: Geometry) -> str:
-    """Width, height and depth of a pixel in mm, which both formats mean; "" if they or their unit are unknown."""
+    """Write width, height and depth of a pixel in mm, as both formats mean; "" if they or their unit are unknown."""
     if geometry.spacing is None or geometry.unit is None:
         return ""
     return " ".join(repr(float(edge * MILLIMETRES[geometry.unit])) for edge in reversed(geometry.spacing))
@@ -145,7 +145,7 @@ def _state(header: Any, geometry: Geometry) -> None:
 def label_file(
     config: ExportConfig, labels: Any, spec: ClassSpec, locate: Locate
 ) -> tuple[str, Callable[[Path], None]]:
-    """The suffix of a label map, and the function that writes it, in the configured format or that of its image.
+    """Return the suffix of a label map and the function that writes it, in the configured format or that of its image.
 
     Maps that are read in bands are TIFF or Zarr.
     """

@@ -94,7 +94,7 @@ class Writer:
                 make_folder(path.parent)
                 write(path)
                 written[name] = describe_file(path)
-            except SegmeterError:  # its line stands alone, such as that of a link in the place of a folder
+            except SegmeterError:  # its message is complete, such as that of a link in place of a folder
                 raise
             except Exception as fault:
                 reason = (isinstance(fault, OSError) and fault.strerror) or f"{type(fault).__name__}: {fault}"
@@ -158,7 +158,7 @@ class Writer:
 
 
 def labels_dtype(config: ExportConfig, spec: ClassSpec) -> np.dtype[Any]:
-    """The dtype of exported label maps: uint8 unless a class or the ignored value is above 255.
+    """Return the dtype of exported label maps: uint8 unless a class or the ignored value is above 255.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def _rounded(probs: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 
 def _confidence(probs: NDArray[np.float32], labels: NDArray[Any], spec: ClassSpec) -> NDArray[np.float32]:
-    """The probability of the prediction, (H, W), or for multilabel (K, H, W) of present or absent, as predicted."""
+    """Return the probability of the prediction (H, W); for multilabel (K, H, W), of present or absent as predicted."""
     if spec.task == "multiclass":
         chosen = np.take_along_axis(probs, labels[None].astype(np.intp), axis=0)[0]
     else:

@@ -1,4 +1,4 @@
-"""Runs models over images, whole or in blended tiles, within memory, and hands on labels through `bridge`."""
+"""Runs models over images, whole or in blended tiles, within memory, and passes labels on through `bridge`."""
 
 import lazy_loader
 

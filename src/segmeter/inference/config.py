@@ -1,4 +1,4 @@
-"""How a model is run over images: whole or in tiles, once or flipped too, and in which precision."""
+"""Declares how a model is run over images: whole or in tiles, flipped too or not, and in which precision."""
 
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ class InferenceConfig(Config, title="inference"):
     """Edge of a square tile, a multiple of the network's stride (32 for most). With null, images of up to 16 million
     pixels are run whole, and larger ones in tiles of 512. An image no larger than a tile is run whole."""
     overlap: Annotated[float, Unit("share of a tile")] = Field(0.25, ge=0, le=0.9)
-    """How much of a tile its neighbour covers too, at least."""
+    """Smallest share of a tile that its neighbour covers too."""
     tile_batch: Annotated[int, Unit("tiles")] = Field(4, ge=1)
     """Tiles per forward pass."""
     blend: Blend = "gaussian"
@@ -40,6 +40,6 @@ class InferenceConfig(Config, title="inference"):
     """Images of one size per forward pass."""
 
     def tile_of(self, height: int, width: int) -> int | None:
-        """Edge of the tiles of an image, or None where it is run whole; the configuration alone decides it."""
+        """Return the edge of the tiles of an image, or None if it is run whole; only the configuration decides it."""
         tile = self.tile or (USUAL_TILE if height * width > WHOLE_PIXELS else None)
         return None if tile is None or max(height, width) <= tile else tile

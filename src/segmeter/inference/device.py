@@ -46,7 +46,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def count_gpus() -> int:
-    """The number of GPUs that this process sees."""
+    """Count the GPUs that this process sees."""
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
@@ -83,7 +83,7 @@ def _c_function(name: str) -> Callable[..., int] | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of torch or Python says that memory ran out, on a device or on the host."""
+    """Tell whether an error of torch or Python means that memory ran out, on a device or on the host."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
@@ -105,7 +105,7 @@ _REFUSED = {"cpu": ("float16", "bfloat16"), "mps": ("bfloat16", "float16")}  # a
 
 
 def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
-    """The dtype that `precision` means on `device`.
+    """Return the dtype that `precision` means on `device`.
 
     "auto" is bfloat16 if the device computes in it (a CPU with avx512_bf16 or amx_bf16, a GPU since Ampere),
     float16 on older GPUs, else float32.
@@ -126,7 +126,7 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
 
 
 def training_precision(device: torch.device, precision: Precision) -> Precision:
-    """The meaning of `precision` in training: "auto" is float32 on Intel CPUs that have bfloat16 but no AMX.
+    """Resolve `precision` for training: "auto" is float32 on Intel CPUs that have bfloat16 but no AMX.
 
     There a step takes a quarter to a third less time in float32. Inference keeps bfloat16, in
     which the labels of an image do not depend on how many others are in its batch.
@@ -137,7 +137,7 @@ def training_precision(device: torch.device, precision: Precision) -> Precision:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """The context for forward passes (and losses) on `device`; float32 is float32 on a GPU too, not TF32.
+    """Return the context for forward passes (and losses) on `device`; float32 is float32 on a GPU too, not TF32.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def without_tf32() -> Iterator[None]:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether a device computes in bfloat16 itself, rather than through float32."""
+    """Tell whether a device computes in bfloat16 itself, rather than through float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}

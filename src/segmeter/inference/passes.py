@@ -55,7 +55,7 @@ class Passes:
                 module.training = True
 
     def run(self, batch: Tensor, *, tile: int | None = None) -> Tensor:
-        """Logits of images, or of tiles of `tile` pixels, in as many passes as memory requires.
+        """Compute the logits of images, or of tiles of `tile` pixels, in as many passes as memory requires.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class Passes:
 
 
 def _advice(height: int, width: int, *, tile: int | None) -> str:
-    """The message if memory does not suffice for one image, or one tile of it."""
+    """Write the message for memory that does not suffice for one image, or one tile of it."""
     what, remedy = "one tile", f"Set inference.tile below {tile}"
     if tile is None:
         smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
@@ -140,7 +140,7 @@ View = tuple[bool, int]  # mirrored left-right or not, and then turned by quarte
 
 
 def choose_views(*, flips: bool, rotations: bool) -> tuple[View, ...]:
-    """The views that are averaged, the image itself first.
+    """List the views to average, the image itself first.
 
     Examples
     --------

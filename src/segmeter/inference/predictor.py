@@ -32,7 +32,7 @@ from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-_PIXELS = 1 << 23  # of a large image, after which freed memory is given back: seldom enough to cost next to nothing
+_PIXELS = 1 << 23  # of a large image, after which freed memory is returned to the system: seldom enough to cost little
 _LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
 
@@ -74,7 +74,7 @@ class Predictor:
         self._report = report
 
     def logits(self, images: Sequence[np.ndarray]) -> Tensor:
-        """Logits of images of one shape.
+        """Compute the logits of images of one shape.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class Predictor:
                     pixels = 0
 
     def _bands(self, image: LazyArray) -> Generator[Tensor, None, None]:
-        """Logits (num_channels, h, W) of an image from top to bottom, on the device."""
+        """Yield logits (num_channels, h, W) of an image from top to bottom, on the device."""
         height, width = image.shape[:2]
         if not height or not width:
             raise InputError(expected("Predictor", "image", "to have pixels", image.shape))
@@ -251,7 +251,7 @@ class Predictor:
             yield from tiled_bands(strips, run, grid=grid, tile_batch=self.config.tile_batch, on_tiles=self._report)
 
     def _strips(self, image: LazyArray, grid: Grid) -> Generator[Tensor, None, None]:
-        """The lines that each row of tiles adds, (C, h, W) on the device, while the next ones are being read."""
+        """Yield the lines that each row of tiles adds, (C, h, W) on the device, while the next ones are being read."""
 
         def read(span: tuple[int, int]) -> np.ndarray:
             with self.stages.timed("read"):

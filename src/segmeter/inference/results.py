@@ -85,17 +85,17 @@ class BandLoss:
             self._terms = terms if self._terms is None else self._terms + terms
 
     def terms(self) -> NDArray[np.float64] | None:
-        """The sum and the denominator of each part, (P, 2), of all bands; None if there were none."""
+        """Return sum and denominator of each part, (P, 2), of all bands; None if there were none."""
         return None if self._terms is None else to_numpy(self._terms)
 
 
 def sums_by_bands(loss: object) -> TypeGuard[AdditiveLoss]:
-    """Whether a loss is known to be a sum over pixels, so that its bands add up to that of the whole image."""
+    """Tell whether a loss is known to be a sum over pixels, so that its bands add up to that of the whole image."""
     return isinstance(loss, AdditiveLoss) and loss.adds_over_pixels
 
 
 class Outbox:
-    """Copies the results of each batch to the host while the device goes on; nothing waits until a case is taken.
+    """Copies the results of each batch to the host while the device continues; nothing waits until a case is taken.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class Outbox:
 
 
 def not_finite(case_id: str, image: NDArray[Any] | None = None) -> OverflowedError:
-    """The error for a case whose logits are NaN or infinite; it describes the image if that is at hand."""
+    """Make the error for a case whose logits are NaN or infinite; it describes the image if that is available."""
     values = "" if image is None else f"Its image has {image.dtype} values from {image.min():g} to {image.max():g}. "
     return OverflowedError(
         f"inference: the logits of case {case_id!r} hold NaN or infinity, so it has no labels. {values}An overflow "

@@ -84,7 +84,7 @@ def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
 
 
 def least_tile(stride: int, overlap: float) -> int:
-    """The smallest tile that overlaps its neighbours by `overlap` if all begin at multiples of the stride.
+    """Return the smallest tile that overlaps its neighbours by `overlap` if all begin at multiples of the stride.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Losses: each turns logits and a target into one number, on any device."""
+"""Computes losses: each turns logits and a target into one number, on any device."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Losses as sums and denominators, so that several batches give the loss and gradient of one large batch."""
+"""Splits losses into sums and denominators, so that several batches give the loss and gradient of one large batch."""
 
 import math
 from collections.abc import Iterator
@@ -99,13 +99,13 @@ class PixelMeanLoss(AdditiveLoss):
 class CoreLoss(AdditiveLoss):
     """A binary loss for objects plus half of one for their cores, which trains one logit to know both.
 
-    The logit of "core" is that of "object" less `SURE`, as in ordinal regression: the model has to be surer in cores
+    The logit of "core" is that of "object" minus `SURE`, as in ordinal regression: the model has to be surer in cores
     than elsewhere in objects. So the pixels of probability above ``sigmoid(SURE)`` are the cores.
 
     Parameters
     ----------
     loss
-        Takes logits (B, 1, H, W) and targets of 0, 1 and the ignored value. Ours also hold `CORE`.
+        Takes logits (B, 1, H, W) and targets of 0, 1 and the ignored value. Ours also contain `CORE`.
 
     References
     ----------
@@ -125,7 +125,7 @@ class CoreLoss(AdditiveLoss):
 
 
 def _levels(target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Targets of "object" and "core"; ignored pixels stay ignored."""
+    """Make the targets of "object" and "core"; ignored pixels stay ignored."""
     core, rest = target == CORE, target == 1
     return target.masked_fill(core, 1), target.masked_fill(rest, 0).masked_fill(core, 1)
 
@@ -157,11 +157,11 @@ class SumLoss(AdditiveLoss):
         return total
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The sums of all parts, times their weights."""
+        """Compute the sums of all parts, times their weights."""
         return torch.cat([self.weights[name] * part.sums(logits, target) for name, part in self._parts()])
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """The denominators of all parts."""
+        """Compute the denominators of all parts."""
         return torch.cat([part.denominators(target) for _, part in self._parts()])
 
     def _parts(self) -> Iterator[tuple[str, AdditiveLoss]]:
@@ -184,7 +184,7 @@ def nan_where(loss: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
 
 
 def loss_terms(loss: AdditiveLoss, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Sums and denominators of a batch side by side, (P, 2) of the widest float, on the device."""
+    """Put sums and denominators of a batch side by side, (P, 2) of the widest float, on the device."""
     wide = widest_float(logits.device)
     return torch.stack([loss.sums(logits, target).to(wide), loss.denominators(target).to(wide)], dim=1)
 

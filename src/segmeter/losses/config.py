@@ -1,4 +1,4 @@
-"""The losses that a configuration can name, with their options and ranges; torch is not imported here."""
+"""Declares the losses that a configuration can name, with their options and ranges, without importing torch."""
 
 from typing import Annotated, Literal
 
@@ -82,7 +82,7 @@ class DiceConfig(RegionLossConfig):
 
 @LOSSES.register("tversky", builder="segmeter.losses.region:build_tversky")
 class TverskyConfig(RegionLossConfig):
-    """Tversky loss (Salehi et al. 2017): Dice with a price each for false positives and false negatives."""
+    """Tversky loss (Salehi et al. 2017): Dice with separate prices for false positives and false negatives."""
 
     name: str = "tversky"
     alpha: float = Field(0.3, ge=0)

@@ -1,4 +1,4 @@
-"""Focal loss: the public functions, which mean the same whatever backend computes them.
+"""Defines the focal loss: the public functions, which mean the same whatever backend computes them.
 
 Letters: B batch, K classes, N... the spatial axes (H, W).
 """
@@ -67,13 +67,13 @@ class FocalLoss(AdditiveLoss):
         return self.mark(loss, bad)
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The sum over the elements, (1,), divided only by a normaliser that is a number."""
+        """Sum over the elements, (1,), and divide only by a normaliser that is a number."""
         total, bad = _compute(self.name, logits, target, self._placed()._replace(reduction="sum"))
         number = self.options.normalizer
         return self.mark(total if isinstance(number, str) else total / number, bad).view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
-        """The normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
+        """Return the normaliser of this target, (1,) of the widest float; 0 for a number, which does not add up."""
         return count_normalizer(target, self._placed()).view(1)
 
     def _placed(self) -> FocalOptions:
@@ -225,7 +225,7 @@ def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOpt
 
 
 def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions) -> bool:
-    """Whether a backend takes these. The compiled ones sum over hard labels and logits of at most 32 bits."""
+    """Tell whether a backend takes these. The compiled ones sum over hard labels and logits of at most 32 bits."""
     if backend not in ("numba", "triton"):
         return True
     summed = not options.elementwise and not options.label_smoothing
@@ -237,7 +237,7 @@ def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, options: Foc
 
 
 class _Fused(torch.autograd.Function):
-    """The sums with the closed-form gradient; it saves no tensor of the logits' size but the logits."""
+    """Computes the sums with the closed-form gradient; of tensors as large as the logits, only the logits are saved."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""The compiled loops of the focal loss on a CPU, which copy blocks of pixels into rows that fit the first-level cache.
+"""Compiles the focal loss's loops for a CPU, which copy blocks of pixels into rows that fit the first-level cache.
 
 Letters: k channel, p pixel within the block; e = exp(logit - largest logit); nll = -log p, q = 1 - p of the target.
 """
@@ -63,7 +63,7 @@ class Job(NamedTuple):
 
 @intrinsic  # type: ignore[untyped-decorator]
 def pointer(_: Any, address: Any) -> Any:
-    """An address as a pointer: torch's memory is used where it lies."""
+    """Turn an address into a pointer, so that torch's memory is used in place."""
     return types.voidptr(types.int64), lambda context, builder, signature, given: builder.inttoptr(
         given[0], context.get_value_type(signature.return_type)
     )
@@ -71,19 +71,19 @@ def pointer(_: Any, address: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def bits_of(_: Any, value: Any) -> Any:
-    """The int32 with the bits of a float32."""
+    """Return the int32 with the bits of a float32."""
     return types.int32(types.float32), lambda _, builder, __, given: builder.bitcast(given[0], ir.IntType(32))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def float_of(_: Any, bits: Any) -> Any:
-    """The float32 with the bits of an int32."""
+    """Return the float32 with the bits of an int32."""
     return types.float32(types.int32), lambda _, builder, __, given: builder.bitcast(given[0], ir.FloatType())
 
 
 @fused_part
 def exp(x: Any) -> Any:
-    """e^x for x <= 0; NaN stays NaN. numba's own calls a scalar function per element, which is no vector code."""
+    """Compute e^x for x <= 0; NaN stays NaN. numba's own calls a scalar function per element: no vector code."""
     rounded = x * LOG2E + ROUNDER
     n = rounded - ROUNDER
     r = x - n * LN2_HIGH - n * LN2_LOW
@@ -94,7 +94,7 @@ def exp(x: Any) -> Any:
 
 @fused_part
 def log(x: Any) -> Any:
-    """Natural logarithm of a normal x > 0, as `exp` with the coefficients of Cephes (S. Moshier)."""
+    """Compute ln(x) of a normal x > 0, like `exp` with the coefficients of Cephes (S. Moshier)."""
     bits = bits_of(x)
     exponent = (bits - SQRT_HALF) >> MANTISSA
     f = float_of(bits - (exponent << MANTISSA)) - ONE
@@ -106,14 +106,14 @@ def log(x: Any) -> Any:
 
 @fused_part
 def log1p(x: Any) -> Any:
-    """ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
+    """Compute ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
     whole = ONE + x
     return log(whole) + (x - (whole - ONE)) / whole
 
 
 @fused_part
 def log1p_unit(x: Any) -> Any:
-    """ln(1 + x) for 0 <= x <= 1, in a third of the operations of `log1p`."""
+    """Compute ln(1 + x) for 0 <= x <= 1, in a third of the operations of `log1p`."""
     tail = (((U9 * x + U8) * x + U7) * x + U6) * x + U5
     tail = (((tail * x + U4) * x + U3) * x + U2) * x + U1
     return x * (tail * x + ONE)
@@ -121,7 +121,7 @@ def log1p_unit(x: Any) -> Any:
 
 @fused_part
 def power(base: Any, gamma: Any, count: Any, out: Any) -> None:
-    """base^gamma for 0 <= base <= 1, by multiplication where gamma is 0 or 2, as it mostly is; 0^0 = 1."""
+    """Compute base^gamma for 0 <= base <= 1, by multiplication if gamma is 0 or 2, as it mostly is; 0^0 = 1."""
     if gamma == ZERO:
         for p in range(count):
             out[p] = ONE
@@ -167,7 +167,7 @@ def write_rows(job: Any, image: Any, start: Any, count: Any, rows: Any) -> None:
 
 @fused_part
 def class_of(label: Any, ignore: Any, labels: Any) -> Any:
-    """The class of a label, -1 where it is ignored, -2 where it is bad."""
+    """Return the class of a label, -1 if it is ignored, -2 if it is bad."""
     known = (label >= i32(0)) & (label < labels)
     return i32(-1) if label == ignore else label if known else i32(-2)
 

@@ -1,4 +1,5 @@
-"""The focal loss on a CPU: compiled loops that read the logits once per pass and need no memory but the gradient's.
+"""Computes the focal loss on a CPU by compiled loops, which read the logits once per pass and only allocate the
+gradient.
 
 Importing this module loads numba, so it is imported on the first large call.
 """

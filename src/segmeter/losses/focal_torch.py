@@ -1,4 +1,4 @@
-"""The focal loss's options, and its definition in plain torch, which takes soft targets and any device.
+"""Checks the focal loss's options, and defines it in plain torch, which takes soft targets and any device.
 
 Autograd differentiates it; the other backends are compared with it. Letters: B batch, K channels, N... the spatial
 axes.
@@ -94,7 +94,7 @@ def check_focal_options(where: str, task: Task, gamma: Any, alpha: Any, class_we
 
 
 def read_weights(where: str, weights: Any) -> torch.Tensor | None:
-    """Class weights as a dense float32 tensor, as the kernels read it; ConfigError where they are not numbers."""
+    """Return class weights as a dense float32 tensor, as the kernels read it; ConfigError if they are not numbers."""
     if weights is None:
         return None
     try:
@@ -127,7 +127,9 @@ def _check_class_weights(problems: Problems, weights: torch.Tensor | None, task:
 
 
 def count_normalizer(target: torch.Tensor, options: FocalOptions) -> torch.Tensor:
-    """The divisor of `focal_loss`, from the target alone: 0-d of the widest float, and 0 if it is a given number."""
+    """Return the divisor of `focal_loss`, from the target alone: 0-d of the widest float, and 0 if it is a given
+    number.
+    """
     wide, normalizer, weights = widest_float(target.device), options.normalizer, options.class_weights
     if not isinstance(normalizer, str):
         return torch.zeros((), dtype=wide, device=target.device)

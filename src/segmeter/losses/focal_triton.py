@@ -1,4 +1,4 @@
-"""The focal loss on a GPU: one kernel computes the sums or the gradient. Nothing here waits for the device.
+"""Computes the focal loss on a GPU: one kernel for the sums or the gradient. Nothing here waits for the device.
 
 A program holds a tile of pixels with all their channels in registers. The forward pass reads the logits once and writes
 three numbers per tile; the backward pass reads them once and writes the gradient once. The tiles' sums are added by a
@@ -54,7 +54,7 @@ def compute(
 
 
 def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dict[str, int]]:
-    """The grid, blocks of pixels by images, and the sides of a tile."""
+    """Return the grid, blocks of pixels by images, and the sides of a tile."""
     block_k = 1 << (channels - 1).bit_length()
     block_p = max(1, TILE // block_k)
     return (-(-pixels // block_p), images), {"BLOCK_P": block_p, "BLOCK_K": block_k}
@@ -80,7 +80,7 @@ def power(q, GAMMA: tl.constexpr):
 
 @triton.jit
 def softmax_terms(x, labels, k, channels, weight, GAMMA: tl.constexpr, BACKWARD: tl.constexpr):
-    """The loss [P, 1], or its slopes [P, K]; the sum of e leaves out the class, so that nothing cancels."""
+    """Return the loss [P, 1], or its slopes [P, K]; the sum of e leaves out the class, so that nothing cancels."""
     x = tl.where(k < channels, x, float("-inf"))
     delta = x - tl.max(x, axis=1, keep_dims=True)
     e, own = tl.exp(delta), k == labels
@@ -100,7 +100,7 @@ def softmax_terms(x, labels, k, channels, weight, GAMMA: tl.constexpr, BACKWARD:
 
 @triton.jit
 def sigmoid_terms(x, labels, negative, positive, GAMMA: tl.constexpr, BACKWARD: tl.constexpr):
-    """The loss of each element, or its slope; p, q and their logarithms need no subtraction."""
+    """Return the loss of each element, or its slope; p, q and their logarithms need no subtraction."""
     hot = labels == 1
     z = tl.where(hot, x, -x)
     e = tl.exp(-tl.abs(z))

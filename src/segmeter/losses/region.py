@@ -1,4 +1,4 @@
-"""Losses over whole regions: Dice, Tversky and focal Tversky from soft counts, and the Lovasz loss.
+"""Computes losses over whole regions: Dice, Tversky and focal Tversky from soft counts, and the Lovasz loss.
 
 Letters: B batch, K channels, N... the spatial axes.
 """
@@ -58,7 +58,7 @@ class RegionLoss(AdditiveLoss):
         raise NotImplementedError
 
     def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The loss of the batch, 0-d, or of each image, (B,)."""
+        """Compute the loss of the batch, 0-d, or of each image, (B,)."""
         return self.mark(*self.image_losses(logits, target))
 
     def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -66,7 +66,7 @@ class RegionLoss(AdditiveLoss):
         return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
 
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The loss of the batch, or the summed losses of its images, (1,)."""
+        """Return the loss of the batch, or the summed losses of its images, (1,)."""
         return self.losses(logits, target).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
@@ -227,7 +227,9 @@ class LovaszLoss(RegionLoss):
 
 
 def _extend(errors: torch.Tensor, hot: torch.Tensor) -> torch.Tensor:
-    """Lovasz extension of the Jaccard loss for each row: sorted errors, largest first, times its increments."""
+    """Compute the Lovasz extension of the Jaccard loss for each row: sorted errors, largest first, times its
+    increments.
+    """
     ordered, order = errors.sort(dim=-1, descending=True, stable=True)
     hits = hot.gather(-1, order)
     present = hits.sum(-1, keepdim=True)

@@ -19,7 +19,7 @@ SHARE_SLACK = 1e-5  # of a soft target that was interpolated in float32
 
 
 def check_common(problems: Problems, task: Any, ignore_index: Any) -> None:
-    """Note an unknown task, and an ignore_index that is not a whole number."""
+    """Report an unknown task, and an ignore_index that is not a whole number."""
     problems.one_of("task", task, TASKS)
     whole = ignore_index is None or (isinstance(ignore_index, int) and not isinstance(ignore_index, bool))
     problems.expect(whole, "ignore_index", "to be a whole number or None", ignore_index)
@@ -28,7 +28,7 @@ def check_common(problems: Problems, task: Any, ignore_index: Any) -> None:
 def check_number(
     problems: Problems, name: str, value: Any, low: float, high: float = math.inf, *, above: bool = False
 ) -> None:
-    """Note a number that is None or out of its range; see `Problems.in_range`."""
+    """Report a number that is None or out of its range; see `Problems.in_range`."""
     problems.expect(value is not None, name, "to be given", value)
     problems.in_range(name, value, low, high, above=above)
 
@@ -128,7 +128,7 @@ def refuse_bad_labels(
         ignored = "" if ignore_index is None else f" and ignore_index={ignore_index}"
         kind, rule = "labels", f"to hold 0 to {logits.shape[1] - 1 if softmax else 1}{ignored}"
     given = f"{len(places)} other {kind}, the first {values} at {first}"
-    hint = "0 and 255 are often a mask that wants dividing by 255." if 255 in values else ""
+    hint = "A mask of 0 and 255 has to be divided by 255." if 255 in values else ""
     raise InputError(expected(where, "target", rule, given, hint))
 
 
@@ -166,7 +166,7 @@ def valid_mask(target: torch.Tensor, ignore_index: int | None) -> torch.Tensor:
 
 
 def _holds(dtype: torch.dtype, label: int) -> bool:
-    """Whether the dtype can hold the label; torch would compare with a label that is wrapped round to fit."""
+    """Tell whether the dtype can hold the label; torch would wrap the label to fit, and compare with that."""
     if dtype == torch.bool:
         return label in (0, 1)
     limits = torch.iinfo(dtype)
@@ -174,17 +174,17 @@ def _holds(dtype: torch.dtype, label: int) -> bool:
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """Float64 for sums over many pixels, or float32 on an Apple GPU, which has no wider one."""
+    """Return float64 for sums over many pixels, or float32 on an Apple GPU, which has no wider one."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def widened(logits: torch.Tensor) -> torch.Tensor:
-    """The logits as float32, or unchanged if float64: in half precision every confident pixel would have loss 0."""
+    """Return the logits as float32, or unchanged if float64: in half precision confident pixels would have loss 0."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
 def with_pixel_stride(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """The tensor (B, K, N...) and its stride from pixel to pixel, or a dense copy where no single stride exists."""
+    """Return the tensor (B, K, N...) and its stride from pixel to pixel, or a dense copy if no single stride exists."""
     wide = [place for place in zip(tensor.shape[2:], tensor.stride()[2:], strict=True) if place[0] > 1]
     if any(outer != size * inner for (_, outer), (size, inner) in pairwise(wide)):
         return tensor.contiguous(), 1

@@ -45,7 +45,7 @@ def add_named(drawn: Any, table: Any, sums: Any) -> None:
         Changed.
     """
     resamples, words = drawn.shape
-    for word in range(words):  # the rows of the table that it names stay in the first-level cache
+    for word in range(words):  # its rows of the table stay in the first-level cache
         for place in range(resamples):
             named, part = drawn[place, word], 0.0
             for byte in range(8):
@@ -59,20 +59,21 @@ FINE_FROM = np.float32(2.0**-24).view(np.uint32)
 FINE_CODE = int(FINE_FROM >> np.uint32(23 - FINE))
 FINE_STEP = int(FINE_FROM >> np.uint32(23 - COARSE)) + 1  # the first fine one; step 0 is 0, step 1 reaches to 2**-132
 MIDDLE = FINE_STEP + 23 * 2**FINE  # the step of 0.5
-UNUSED = 74 * 2**COARSE  # steps that 1 - p, which is 0 or at least 2**-53, never falls in
+UNUSED = 74 * 2**COARSE  # steps that are never used, as 1 - p is 0 or at least 2**-53
 STEPS = 2 * MIDDLE + 1 - UNUSED
 
-BLOCK = 4096  # probabilities whose bits are looked at at a time: they stay in the first-level cache
+BLOCK = 4096  # probabilities handled at a time, so that they stay in the first-level cache
 
-NEAR = 1e-9  # bins: a product so near to a whole number may have been rounded across it
+NEAR = 1e-9  # of a bin: a product this close to a whole number may have been rounded across it
 
 
 @kernel
 def find_steps(probs: Array, steps: Array) -> None:
-    """Write the step (0 to STEPS - 1) of each probability: fine near 0 and near 1, where those of a model crowd.
+    """Write the step (0 to STEPS - 1) of each probability. Steps are fine near 0 and near 1, where a model's values
+    crowd.
 
-    A float64 probability is rounded up below 0.5, and its distance from 1 down above, so that it lies on the same side
-    of every step's end as before.
+    Below 0.5 a float64 probability is rounded up, and above, its distance from 1 is rounded down. So it stays on the
+    same side of every step's end.
     """
     near = np.empty(BLOCK, np.float32)
     bits = near.view(np.uint32)
@@ -96,10 +97,11 @@ def find_steps(probs: Array, steps: Array) -> None:
 
 
 def lower_ends() -> Array:
-    """Give the value that a probability of each step exceeds; below 0 for the lowest, which holds 0 alone.
+    """Return the value that a probability of each step exceeds. For the lowest step, which contains only 0, it is
+    negative.
 
-    Below 0.5 a step starts with a float32 p, so that the float32 before it is exceeded; from 0.5 on it is cut at
-    1 - q, which it does not reach.
+    Below 0.5 a step starts with a float32 p, so that the float32 before it is exceeded. From 0.5 on it is cut at 1 - q,
+    which it does not reach.
     """
     coarse = np.arange(FINE_STEP - 1, dtype=np.uint32) << np.uint32(23 - COARSE)
     coarse[0] = 1
@@ -114,7 +116,9 @@ def lower_ends() -> Array:
 
 @kernel
 def _find_bin(p: Any, edges: Array) -> int:
-    """The first bin whose upper edge is not below p; next to an edge the product is rounded, and the edge decides."""
+    """Return the first bin whose upper edge is not below p. Next to an edge the product is rounded, so the edge
+    decides.
+    """
     product = p * np.float64(edges.size - 1)
     place = int(math.ceil(product))  # noqa: RUF046 - an Any to mypy
     if not NEAR < place - product < 1 - NEAR:
@@ -145,8 +149,8 @@ def tally_plane(
 def tally_all(target: Array, probs: Array, void: int, counts: Array, confidence: Array, sums: Array) -> int:
     """Add the winners of probs (K, N) to `counts` (2, B), row 1 right, and `confidence` (B,).
 
-    `sums` (2,) gets the squared errors over all classes and the negative logarithms of what the target's class was
-    given; the result is how many of those were 0 and left out.
+    `sums` (2,) gets the squared errors over all classes and the negative logarithms of the target class's
+    probabilities. Probabilities of 0 are left out; their number is returned.
     """
     edges, impossible = np.arange(confidence.size + 1) / confidence.size, 0
     for i in range(target.size):

@@ -1,4 +1,4 @@
-"""Arrays of metrics: checks of pairs of maps, and arithmetic of numbers that may be undefined or infinite.
+"""Checks pairs of maps, and calculates with numbers that may be undefined or infinite.
 
 NaN is undefined and never counts as 0. Infinity is a failure, and no arithmetic turns it into NaN.
 """
@@ -20,21 +20,21 @@ FloatArray = NDArray[np.float64]
 
 
 def divide(numerator: NDArray[Any], denominator: NDArray[Any]) -> FloatArray:
-    """Numerator / denominator, NaN where the denominator is 0."""
+    """Divide; the ratio is NaN where the denominator is 0."""
     quotient = np.empty(np.broadcast(numerator, denominator).shape)
-    with np.errstate(divide="ignore", invalid="ignore"):  # to divide all and then replace some is twice as fast
+    with np.errstate(divide="ignore", invalid="ignore"):  # twice as fast as leaving out zeros first
         np.divide(numerator, denominator, out=quotient)
     np.copyto(quotient, np.nan, where=np.equal(denominator, 0))
     return quotient
 
 
 def mean_defined(values: FloatArray) -> FloatArray:
-    """Mean over the last axis of the values that are not NaN; NaN where there are none."""
+    """Average the values that are not NaN over the last axis; the mean is NaN where there are none."""
     return divide(np.nansum(values, axis=-1), (~np.isnan(values)).sum(axis=-1))
 
 
 def minus(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Subtract numbers of which some may be infinite: equal ones differ by 0, and none makes up a NaN.
+    """Subtract numbers that may be infinite: equal ones differ by 0, and only undefined ones give NaN.
 
     Examples
     --------
@@ -47,12 +47,12 @@ def minus(one: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def plain(value: Any) -> float | None:
-    """A float for JSON: NaN is None."""
+    """Return a float for JSON, where NaN is None."""
     return None if np.isnan(value) else float(value)
 
 
 def say(value: Any) -> float | str | None:
-    """A number for JSON where it may be infinite: NaN is None, infinity the text "inf" or "-inf".
+    """Return a number for JSON that may be infinite: NaN is None, infinity the text "inf" or "-inf".
 
     Examples
     --------
@@ -90,7 +90,7 @@ def check_maps(
 
 
 def known_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: str = "biuf") -> NDArray[Any]:
-    """The array that is given, of one of these kinds of dtype; InputError with the rule for anything else."""
+    """Return the given array if its dtype is of one of these kinds; otherwise raise InputError with the rule."""
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
@@ -103,7 +103,7 @@ def known_numbers(where: str, argument: str, given: Any, rule: str, *, kinds: st
 
 
 def without_channel(array: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Drop the channel axis of one binary map, (B, 1, H, W), where the other has none, (B, H, W); else as it is."""
+    """Drop the channel axis of one binary map, (B, 1, H, W), if the other map has none, (B, H, W)."""
     shapes = getattr(array, "shape", ()), getattr(other, "shape", ())
     return array[:, 0] if len(shapes[0]) > 2 and shapes[0] == (*shapes[1][:1], 1, *shapes[1][1:]) else array
 
@@ -171,14 +171,14 @@ def known_labels(
 
 
 def known_width(where: str, width: int | None, shape: tuple[int, ...], ratio: float, *, most: int) -> int:
-    """The width in pixels that is given, or that share of the diagonal."""
+    """Return the given width in pixels, or else that share of the diagonal."""
     if width is not None and not 1 <= (width := whole_number(where, "width", width)) <= most:
         raise InputError(expected(where, "width", f">= 1 and <= {most}", width))
     return share_of_diagonal(shape, ratio) if width is None else width
 
 
 def share_of_diagonal(shape: tuple[int, ...], ratio: float) -> int:
-    """A share of the diagonal in pixels, rounded half to even; at least 1."""
+    """Return a share of the diagonal in pixels, rounded half to even; at least 1."""
     return max(1, round(ratio * math.hypot(*shape)))
 
 
@@ -196,7 +196,7 @@ def find_status(in_target: object, in_prediction: object) -> Status:
 
 
 def union_box(first: NDArray[Any], second: NDArray[Any]) -> tuple[slice, ...]:
-    """Bounding box of the non-zero pixels of both maps; an empty box where both are empty."""
+    """Return the bounding box of the non-zero pixels of both maps; an empty box if both are empty."""
     box: list[slice] = []
     for axis in range(first.ndim):
         others = tuple(other for other in range(first.ndim) if other != axis)

@@ -1,4 +1,4 @@
-"""Segmentation networks that take any image size, and the checkpoints that hold them."""
+"""Builds segmentation networks that take any image size, and reads and writes their checkpoints."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The card of a model: what a checkpoint must record so that the model can be rebuilt and its output understood."""
+"""Defines the card of a model: everything that a checkpoint records to rebuild the model and interpret its output."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _FOREIGN = ("foreign", "output", "class_map", "resizes")
 
 
 def default_normalisation(in_channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation per channel for images in 0 .. 1: ImageNet's for three channels, else 0.5 and 0.25."""
+    """Return mean and deviation per channel for images in 0 .. 1: ImageNet's for three channels, else 0.5 and 0.25."""
     if in_channels == 3:
         return IMAGENET_MEAN, IMAGENET_STD
     return (0.5,) * in_channels, (0.25,) * in_channels
@@ -41,7 +41,7 @@ class ModelCard:
     class_pixels
         Pixels of each class in the training set, ignored ones excluded; empty where unknown.
     foreign
-        Whether others trained it. Only then the next three can differ from their defaults; no checkpoint holds them.
+        Whether others trained it. Only then can the next three differ from their defaults; no checkpoint records them.
     output
         Whether the model gives logits, labels, or instances: for each image the class and the object of every pixel.
     class_map
@@ -95,11 +95,11 @@ class ModelCard:
 
     @property
     def runs_whole(self) -> bool:
-        """Whether it takes whole images alone: resized tiles see other sizes, and labels can't be blended."""
+        """Whether it only takes whole images: resized tiles look different, and labels can't be blended."""
         return self.resizes or self.output != "logits"
 
     def to_dict(self) -> dict[str, Any]:
-        """The card as JSON values."""
+        """Return the card as JSON values."""
         kept = {key: value for key, value in vars(self).items() if key not in _FOREIGN}
         return {**kept, "spec": self.spec.model_dump()}
 
@@ -119,7 +119,7 @@ class ModelCard:
             mean=tuple(values["mean"]),
             std=tuple(values["std"]),
             clip=tuple((low, high) for low, high in values.get("clip", ())),
-            data=dict(values.get("data", {})),  # older checkpoints do not say it
+            data=dict(values.get("data", {})),  # older checkpoints lack it
             class_pixels=tuple(int(count) for count in values.get("class_pixels", ())),
         )
 

@@ -1,4 +1,4 @@
-"""The networks that a configuration can name, and the options of each; torch is not imported here."""
+"""Declares the networks that a configuration can name, and the options of each, without importing torch."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast

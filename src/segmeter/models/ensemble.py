@@ -37,7 +37,7 @@ class Ensemble(nn.Module):
         self.size_least = max(member.size_least for member in members)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Logits of the mean probabilities; see `Segmenter.forward`."""
+        """Return logits of the mean probabilities; see `Segmenter.forward`."""
         if len(self.members) == 1:
             logits: Tensor = self.members[0](image)
             return logits
@@ -80,7 +80,7 @@ def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tenso
     Parameters
     ----------
     logits
-        (B, N, H, W), of which softmax is taken.
+        (B, N, H, W), before softmax.
     class_map
         The class of each of the N channels.
     task
@@ -98,7 +98,7 @@ def merge_classes(logits: Tensor, class_map: Sequence[int], task: Task) -> Tenso
 
 
 def _log_parts(logits: Tensor, task: Task) -> list[Tensor]:
-    """Logarithms of the probabilities; for sigmoids also those of their complements."""
+    """Return logarithms of the probabilities; for sigmoids, also those of their complements."""
     logits = logits + (logits - logits)  # infinity becomes NaN
     if task == "multiclass":
         return [torch.log_softmax(logits, 1)]

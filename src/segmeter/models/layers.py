@@ -14,7 +14,7 @@ from torch.nn import functional
 from segmeter.models.config import Normalisation
 
 MOST_GROUPS = 32  # Wu and He 2018, arXiv:1803.08494
-LEAST_CHANNELS = 4  # of a group, where the layer has as many
+LEAST_CHANNELS = 4  # of a group, if the layer has as many
 
 # Along one axis: which of the 3 taps each of the 4 values of the transposed convolution's filter sums
 _SUMS = torch.tensor([[0.0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]])
@@ -47,7 +47,7 @@ def replace_norms(network: nn.Module, kind: Normalisation) -> nn.Module:
 
 
 def count_groups(channels: int) -> int:
-    """The largest divisor of `channels` up to 32 that leaves four channels or more in each group; else 1.
+    """Return the largest divisor of `channels` up to 32 that leaves four channels or more in each group; else 1.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     Raises
     ------
     ConfigError
-        The encoder is not known, does not go with this network or depth, or its pretrained weights can't be had.
+        The encoder is unknown, does not go with this network or depth, or its pretrained weights can't be loaded.
     CheckpointError
         The file in ``model.weights`` can't be read or does not fit.
     """
@@ -146,7 +146,7 @@ def _check_encoder(encoder: str) -> None:
 
 
 def _pretrained_names(encoder: str) -> list[str]:
-    """The weights that the library has for one of its own encoders: mostly imagenet."""
+    """List the weights that the library has for one of its own encoders, mostly imagenet."""
     return list(smp.encoders.encoders.get(encoder, {}).get("pretrained_settings", {}))
 
 
@@ -178,7 +178,7 @@ def pretrained_encoder(encoder: str, *, wanted: bool) -> Iterator[None]:
 
 
 def _reachable(endpoint: str) -> bool:
-    """Whether the host's name resolves; behind a proxy only the proxy can tell."""
+    """Tell whether the host's name resolves. Behind a proxy it is taken to, as only the proxy knows."""
     if getproxies() or "HF_ENDPOINT" in os.environ:
         return True
     address = urlparse(endpoint)
@@ -280,6 +280,6 @@ def _spread_channels(tensors: dict[str, Tensor], wanted: Mapping[str, Tensor]) -
 
 
 def _shares(wanted: Mapping[str, Tensor], fit: Fit) -> str:
-    """Tensors found for each part of the network, such as "122 of 122 tensors of encoder"."""
+    """Count the tensors found for each part of the network, such as "122 of 122 tensors of encoder"."""
     every, found = (Counter(name.partition(".")[0] for name in names) for names in (wanted, fit.matched))
     return ", ".join(f"{found[part]} of {count} tensors of {part}" for part, count in every.items())

@@ -19,14 +19,14 @@ _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
 class Segmenter(nn.Module):
-    """A network with the scaling, normalisation and padding that its images need, so it takes them as they are stored.
+    """A network with the scaling, normalisation and padding of its images, so that it takes them as they are stored.
 
     Parameters
     ----------
     network
         Takes (B, C, H, W) float and gives (B, num_channels, H, W). Its attributes `size_multiple` (default 32) and
-        `size_least` (default 1), where it has them, say which heights and widths it takes, and `downsample` (default 1)
-        how many times smaller the image is that it is given.
+        `size_least` (default 1), if it has them, give the heights and widths that it takes. `downsample` (default 1) is
+        how many times smaller it sees images.
     card
         Normalisation, channels and classes.
     """
@@ -49,7 +49,7 @@ class Segmenter(nn.Module):
         self.register_buffer("limits", limits, persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Logits of a batch of images.
+        """Compute the logits of a batch of images.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class Segmenter(nn.Module):
         return self.padded_logits(padded)[..., :height, :width]
 
     def padded_logits(self, image: Tensor) -> Tensor:
-        """Logits of a normalised image whose height and width are multiples of `size_multiple`, at its own size."""
+        """Compute the logits of a normalised image whose height and width are multiples of `size_multiple`."""
         logits: Tensor
         if self.downsample == 1:
             logits = self.network(image)
@@ -81,7 +81,7 @@ class Segmenter(nn.Module):
         return functional.interpolate(logits, scale_factor=float(self.downsample), mode="bilinear")
 
     def logits_at_network_size(self, image: Tensor) -> Tensor:
-        """Logits of a batch that is already as small as the network sees it, at that size; see `forward`."""
+        """Compute the logits of a batch that is already as small as the network sees it, at that size."""
         self._check(image)
         height, width = image.shape[-2:]
         multiple, least = self.size_multiple // self.downsample, self.size_least // self.downsample

@@ -37,25 +37,25 @@ class Checkpoints:
 
     @property
     def sha256(self) -> str:
-        """Hash of the weights; of several, over their hashes in the given order."""
+        """Hash of the weights; of several checkpoints, over their hashes in the given order."""
         if len(self.members) == 1:
             return self.members[0].sha256
         return hashlib.sha256(" ".join(member.sha256 for member in self.members).encode()).hexdigest()
 
     @property
     def class_pixels(self) -> NDArray[np.int64] | None:
-        """Pixels per class, (K,), of the training set; None where unknown, or where the members differ."""
+        """Pixels per class, (K,), of the training set; None if unknown, or if the members differ."""
         known = {member.card.class_pixels for member in self.members}
         counts = known.pop()
         return np.array(counts, np.int64) if counts and not known else None
 
     @property
     def folders(self) -> list[Path]:
-        """The folders of our own checkpoints; a model that others trained has none where we may write."""
+        """The folders of our own checkpoints; a model that others trained has none for us to write to."""
         return [member.folder for member in self.members if isinstance(member, Checkpoint)]
 
     def facts(self) -> dict[str, Any]:
-        """The entries of run.json about these checkpoints."""
+        """Return the entries of run.json about these checkpoints."""
         folders = [
             known_place(member.folder) if isinstance(member, Checkpoint) else member.folder for member in self.members
         ]
@@ -88,7 +88,7 @@ def read_checkpoints(
     Parameters
     ----------
     told
-        What the configuration says of a model that others trained.
+        The configuration's card of a model that others trained.
     spec
         The data's classes, to which its classes are mapped; None takes those of its card.
 

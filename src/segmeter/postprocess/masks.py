@@ -143,7 +143,7 @@ def grow_by_sides(mask: Mask) -> Mask:
 
 
 def box_around(mask: Mask, reach: int) -> tuple[slice, ...]:
-    """The smallest box with the whole mask in it, `reach` pixels wider on each side; the mask is not empty."""
+    """Return the smallest box with the whole mask in it, `reach` pixels wider on each side; the mask is not empty."""
     every = range(mask.ndim)
     spans = [np.flatnonzero(mask.any(axis=tuple(other for other in every if other != axis))) for axis in every]
     return tuple(slice(max(0, int(span[0]) - reach), int(span[-1]) + reach + 1) for span in spans)

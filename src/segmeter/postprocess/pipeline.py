@@ -116,7 +116,7 @@ class Bands:
         self._reach = sum(reach_of(config, spec) or 0 for config in steps)
         self._height = height
         self._held: LabelArray | None = None
-        self._top = self._done = 0  # the first line that is held, and the first that was not returned yet
+        self._top = self._done = 0  # the first line that is kept, and the first that was not returned yet
         self.changed = {name: 0 for name, _ in self._steps}
         self.instances: InstanceArray | None = None
 
@@ -142,12 +142,12 @@ class Bands:
 
 
 def needs_probs(steps: Sequence[Any]) -> bool:
-    """Whether a step works on the probabilities of a prediction beside its labels."""
+    """Tell whether a step works on the probabilities of a prediction in addition to its labels."""
     return any(isinstance(step, CoresConfig) for step in steps)
 
 
 def reach_of(config: Any, spec: ClassSpec) -> int | None:
-    """How many lines away a step looks; None if it may depend on the whole map.
+    """Return how many lines away a step looks; None if it may depend on the whole map.
 
     An opening or closing looks twice its radius far, and so does each class on the result of the one before. Without
     `fill`, an opening gives pixels to the nearest class, however far away that is.
@@ -161,7 +161,7 @@ def reach_of(config: Any, spec: ClassSpec) -> int | None:
 
 
 def unbounded_steps(steps: Sequence[Any], spec: ClassSpec) -> list[str]:
-    """Names of the steps that need the whole map."""
+    """Name the steps that need the whole map."""
     return [config.name for config in steps if reach_of(config, spec) is None]
 
 

@@ -302,7 +302,7 @@ def _reserve(size: int, what: str) -> Iterator[None]:
 
 
 def _fits(size: int) -> bool:
-    """Whether there is room, or room can be made."""
+    """Tell whether there is room, or room can be made."""
     global _left
     if _left >= size:
         _left -= size

@@ -1,4 +1,4 @@
-"""The columns of a page's table of cases: everything that a finished run knows of each case.
+"""Lays out the columns of a page's table of cases: everything that a finished run knows about each case.
 
 A column of the page is a table column, a filter, a histogram and an axis, so that a new kind of score needs no script.
 """
@@ -49,7 +49,7 @@ def case_columns(
     further: Sequence[CaseColumn] = (),
     cells: CellLists | None = None,
 ) -> list[CaseColumn]:
-    """Lay out everything that is known of each case, the most important first.
+    """Lay out everything that is known about each case, the most important first.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def _measure(metric: str, region: str, values: NDArray[Any], summary: Mapping[st
 
 
 def slice_key(by: str) -> str:
-    """The key of the column that has the slice of each case by one fact."""
+    """Return the key of the column that has the slice of each case by one fact."""
     return f"slice/{by}"
 
 

@@ -1,4 +1,4 @@
-"""Packs what a page knows of its cases into one compressed block, which scripts read as typed arrays.
+"""Packs a page's facts about its cases into one compressed block, which scripts read as typed arrays.
 
 A column is one value per case: a table column, a filter, a histogram and an axis of the page, without further code
 there. The lists of a confusion matrix's cells say which cases are behind each confusion.

@@ -1,4 +1,4 @@
-"""Shows a comparison on terminals and in pull requests, with the lines that stand below its tables everywhere.
+"""Shows a comparison on terminals and in pull requests, and writes the lines below its tables everywhere.
 
 Every difference is new minus base.
 """
@@ -19,7 +19,7 @@ _HEADINGS = {
 
 
 def print_comparison(result: Mapping[str, Any], *, file: IO[str] | None = None) -> None:
-    """Print what was required, the ranking, and what differs.
+    """Print requirements, ranking and differences.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def markdown_summary(result: Mapping[str, Any]) -> str:
 
 
 def gate_lines(result: Mapping[str, Any]) -> list[str]:
-    """A line for each requirement that is not met."""
+    """Write a line for each requirement that is not met."""
     entries = result["gate"]["requirements"]
     return [requirement_line(one, units=_units(result)) for one in entries if one["outcome"] != "pass"]
 
@@ -72,7 +72,7 @@ def order_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def notes(result: Mapping[str, Any]) -> list[str]:
-    """Facts that must stand beside the differences."""
+    """List the facts that belong beside the differences."""
     resampling, units = result["bootstrap"], _units(result)
     lines = [
         f"convention {result['convention']}",
@@ -94,7 +94,7 @@ def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
     Examples
     --------
     >>> entry = {"require": "mean_iou >= base", "margin": 0.01, "margin_ci95": [-0.02, 0.04], "outcome": "unknown",
-    ...          "reason": "the interval holds the bound", "n_units": 30, "n_units_needed": 270,
+    ...          "reason": "the interval contains the bound", "n_units": 30, "n_units_needed": 270,
     ...          "difference": 0.01, "change": "better"}
     >>> requirement_line(entry).partition("; ")[2]
     'new minus base +0.0100 better; about 270 cases like these would tell'

@@ -137,7 +137,7 @@ def _plan_notes(rows: Sequence[Mapping[str, Any]], units: str) -> list[str]:
 def _plan_charts(
     rows: Sequence[Mapping[str, Any]], aim: str, result: Mapping[str, Any], units: str
 ) -> list[tuple[str, Chart]]:
-    """The law of the first score, for the whole data set and as the mean over cases."""
+    """Draw the law of the first score, for the whole data set and as the mean over cases."""
     told = [row for row in rows if row["score"] == rows[0]["score"] and row["slice"] is None and row[aim] is not None]
     curves, marks = list[Curve](), dict[str, float]()
     for row, colour in zip(told, COLOURS[0::2], strict=False):
@@ -183,7 +183,7 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
     words = f"{len(every)} settings by {title(result['by'])} ({_KINDS[result['kind']]}), {result['n_cases']} cases"
     table = Table(heads=heads, rows=rows, names=names, title=f"{words} of split {result['split']}")
     notes = [
-        f"gain over the usual setting {signed(result['gain'])}, of which choosing makes {signed(result['optimism'])}: "
+        f"gain over the usual setting {signed(result['gain'])}, less {signed(result['optimism'])} from choosing: "
         f"corrected {signed(result['corrected_gain'])} {interval(result['gain_ci95'])}",
         f"{title(result['by'])} of the chosen setting, corrected for choosing: {number(result['score'])} "
         f"{interval(result['score_ci95'])}",
@@ -197,7 +197,9 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
 
 
 def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
-    """The score along the key with most numbers, a curve for each combination of the others, the chosen one's first."""
+    """Draw the score along the key with most numbers, a curve for each combination of the others, the chosen one's
+    first.
+    """
     every, chosen = result["settings"], result["settings"][result["chosen"]]
     numbers = {key: {one["values"][key] for one in every if _is_float(one["values"][key])} for key in chosen["values"]}
     key = max(numbers, key=lambda name: len(numbers[name]))

@@ -1,4 +1,4 @@
-"""The tables of a comparison: requirements, the ranking, and differences of runs, new minus base, also by slice."""
+"""Lays out a comparison's tables: requirements, ranking, and differences of runs, new minus base, also by slice."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ LinkOf = Callable[..., str | None]  # of the cases of two runs by a score, and p
 
 
 def no_link(*_: Any, **__: Any) -> None:
-    """The link of a table that stands on no page."""
+    """Return no link, for a table outside of pages."""
 
 
 def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) -> dict[str, Table]:

@@ -64,14 +64,14 @@ class Chart:
     horizontal: dict[str, float] = field(default_factory=dict)
 
     def svg(self) -> str:
-        """The chart as one SVG element, with every text escaped."""
+        """Write the chart as one SVG element, with every text escaped."""
         shapes = "".join(shape.svg() for shape in self._shapes())
         box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         label = escape(f"{self.y_label} by {self.x_label}")
         return f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{label}">{shapes}</svg>'
 
     def png(self) -> bytes:
-        """The chart as a PNG, twice as many pixels on each side, on white."""
+        """Draw the chart as a PNG, with twice as many pixels on each side, on white."""
         image = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white")
         draw = ImageDraw.Draw(image, "RGBA")
         for shape in self._shapes():
@@ -81,7 +81,7 @@ class Chart:
         return content.getvalue()
 
     def _shapes(self) -> list["_Line | _Text"]:
-        """Everything on the chart, the lowest first."""
+        """Yield everything on the chart, the lowest first."""
         xs = [x for curve in self.curves for x, _ in (*curve.points, *curve.dots)] + list(self.vertical.values())
         ys = [y for curve in self.curves for _, y in (*curve.points, *curve.dots)] + list(self.horizontal.values())
         ys += [end for curve in self.curves for _, *ends in curve.band for end in ends]
@@ -210,7 +210,7 @@ class _Text:
 
 
 def _axis(low: float, high: float, ends: tuple[float, float], *, log: bool) -> Callable[[float], float]:
-    """A function from values to places between two ends."""
+    """Return a function from values to places between two ends."""
     scale = math.log if log else float
     first, span = scale(low), scale(high) - scale(low)
 
@@ -222,7 +222,7 @@ def _axis(low: float, high: float, ends: tuple[float, float], *, log: bool) -> C
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round values between two others."""
+    """Return round values between two others."""
     if not high > low:
         return [low]
     raw = (high - low) / _MOST_TICKS
@@ -232,7 +232,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """The values 1, 2 and 5 times powers of ten between two others, or only the powers if these are many."""
+    """Return 1, 2 and 5 times powers of ten between two values, or only the powers if these are many."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1, 2, 5) if len(powers) <= 4 else (1,)
     return [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]

@@ -1,4 +1,4 @@
-"""The rows and texts that tables and pages show, computed from metrics.json. Undefined is "n/a", never 0."""
+"""Computes the rows and texts of tables and pages from metrics.json. Undefined is "n/a", never 0."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -85,14 +85,14 @@ def metric_title(metric: str) -> str:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """The score that a run is judged by; runs of older versions don't record it."""
+    """Return the score that a run is judged by; runs of older versions don't record it."""
     task, names = summary.get("task", "multiclass"), summary.get("classes", ())
     objects = (names[1] if task == "binary" else MEAN) in summary.get("measures", {}).get("pq", {})
     return choose_headline(task, names, objects=objects, given=summary.get("headline_score"))
 
 
 def score_row(summary: Mapping[str, Any], score: str) -> dict[str, Any]:
-    """A score over the data set and as the mean over cases, each with its interval; None where there is no such value.
+    """Return a score over the data set and as the mean over cases, each with its interval; None if it does not exist.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def classes(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _overlap(summary: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores of a class or a group, over the data set and as the means over cases."""
+    """Return the scores of a class or a group, over the data set and as means over cases."""
     row = {score: entry.get(score) for score in (*SCORES, "support")}
     row |= {f"mean_{score}": mean_of_cases(score_row(summary, f"{score}/{name}")) for score in ("iou", "dice")}
     return row | {"name": name, "ci95": (entry.get("ci95") or {}).get("iou")}

@@ -1,4 +1,4 @@
-"""Shows an agreement between readers, of `segmeter agree`: the tables and the words of its terminal and its page."""
+"""Lays out the tables and words of `segmeter agree` for its terminal and its page."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _OBJECTIONS = (
     "The intervals tell how much depends on the choice of cases, not on the choice of readers: other readers may agree "
     "otherwise.",
     "These cases and sites only: cases that are read twice are often the difficult ones.",
-    "The majority of all holds the reader's own vote; only the rest's does not.",
+    "The majority of all includes the reader's own vote; that of the rest does not.",
     "A model that learned from several readers averages them, and may agree with each more than they do with each "
     "other. That makes it no better than a reader.",
 )
@@ -37,7 +37,7 @@ def show_agreement(result: Mapping[str, Any]) -> Shown:
 
 
 def verdicts(result: Mapping[str, Any]) -> list[str]:
-    """State who stands apart, and for each model whether it is further from the readers than they from each other."""
+    """State who stands apart, and whether each model is further from the readers than they are from each other."""
     contrasts, lines = result["scores"][result["headline"]]["contrast"], []
     if any(name in contrasts for name in result["readers"]):
         told = ", ".join(result["apart"])
@@ -68,7 +68,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
         "contrast: agreement with the others, minus the agreement of the others among each other; 0 if all are alike",
     ]
     if len(result["readers"]) < 3:
-        lines.append("two readers: neither has a majority, a contrast, or can be told to stand apart")
+        lines.append("two readers: there is no majority and no contrast, so neither can be told to stand apart")
     elif len(result["readers"]) ** (1.0 - resampling["n_units"]) >= CERTAIN:  # the smallest p-value
         lines.append(f"{resampling['n_units']} {units}: too few to tell anyone apart, whatever the difference")
     shares = {kind: share for kind, share in result["tied"].items() if share}
@@ -93,7 +93,7 @@ def _with_ends(entry: Mapping[str, Any] | None) -> str:
 
 
 def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    """The mean score of each pair, the darker the better the agreement."""
+    """Lay out the mean score of each pair; the darker, the better the agreement."""
     names, matrix = _names(result), entry["matrix"]
     known = [one["mean"] for row in matrix.values() for one in row.values() if isinstance(one["mean"], float)]
     low, high = min(known, default=0.0), max(known, default=0.0)
@@ -111,7 +111,7 @@ def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> 
 
 
 def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    """Readers, then models: agreement with both majorities, and the contrast."""
+    """Lay out readers, then models: agreement with both majorities, and the contrast."""
     rows, apart = [], []
     for place, name in enumerate(_names(result)):
         found = entry["contrast"].get(name)

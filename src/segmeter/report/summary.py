@@ -1,4 +1,4 @@
-"""The tables of a finished evaluation, for terminals, notebooks and its page."""
+"""Lays out the tables of a finished evaluation, for terminals, notebooks and its page."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -87,7 +87,7 @@ def render_summary(summary: Mapping[str, Any]) -> str:
 
 
 def small_print(summary: Mapping[str, Any]) -> list[str]:
-    """Lines that belong below the tables."""
+    """Return the lines below the tables."""
     rows = figures.conventions(summary)
     differing = [f"{row['name']} differs from ours: {row['differs']}" for row in rows if row["differs"]]
     return [*differing, *figures.refused(summary), *figures.on_lines(figures.notes(summary))]
@@ -111,7 +111,7 @@ def _scores(summary: Mapping[str, Any]) -> Table:
 
 
 def _classes(summary: Mapping[str, Any]) -> Table:
-    """Scores of each class and group: over the data set, and as mean over cases with its standard deviation."""
+    """Lay out scores of each class and group: over the data set, and as mean over cases with its standard deviation."""
     rows = [*figures.classes(summary), *figures.groups(summary)]
     if len(rows) <= MOST_CLASSES:
         return Table.of(_CLASSES, rows, strong=())
@@ -125,9 +125,9 @@ def group_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def shown_measures(summary: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
-    """Rows of the measures that lead, and how many are left to the files.
+    """Return the leading rows of the measures, and how many are left to the files.
 
-    With more than ten rows, those of single classes give way to their means.
+    With more than ten rows, single classes are left out in favour of their means.
     """
     rows = figures.measures(summary)
     if len(rows) <= MOST_ROWS:

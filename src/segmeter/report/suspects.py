@@ -98,7 +98,7 @@ def show_label_next(result: Mapping[str, Any]) -> Shown:
     ]
     table = Table(heads=["rank", "image", f"{result['by']} (nats)", "distance"], rows=rows, names=2, strong=())
     disagreement = result["by"] == "disagreement"
-    single = "one set of probabilities: its entropy can't tell what the model could learn from noise it can't"
+    single = "one set of probabilities: its entropy can't tell apart what the model could learn and mere noise"
     return Shown(
         tables=[table],
         rest="images in label_next.json and on the page.",

@@ -1,4 +1,4 @@
-"""One model of a table for everything that people read: terminals, Markdown, notebooks and pages.
+"""Defines one model of a table for everything that people read: terminals, Markdown, notebooks and pages.
 
 The table of a result is declared once, as columns over its rows. Names in it are data, and no renderer reads them as
 markup.
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-MOST_ROWS = 10  # that a reader takes in at a glance; files have the rest
+MOST_ROWS = 10  # rows that a reader takes in at a glance; files have the rest
 WIDTH = 80  # of plain text, columns; tables with longer names are wider
 PAGE = 9  # `spare` of columns that only pages have room for
 _ENDLESS = 100_000  # wider lines than the terminal's are better than numbers that are cut
@@ -26,7 +26,7 @@ _PLAIN = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n")  # as SIMPL
 
 
 class Cell(str):
-    """A text with what a page has beside it: the value that it is sorted by, and a link to the cases behind it."""
+    """A text with its additions on a page: the value that it is sorted by, and a link to the cases behind it."""
 
     value: Any
     link: str | None
@@ -119,7 +119,7 @@ class Table:
         return replace(self, heads=heads, rows=rows, spares=spares, names=sum(i < self.names for i in kept))
 
     def first(self, most: int, rest: str) -> "Table":
-        """Keep the first rows, and say where the rest is; `rest` names what the rows are, in the plural."""
+        """Keep the first rows, and say where the rest is; `rest` names the rows, in the plural."""
         left = len(self.rows) - most
         if left <= 0:
             return self
@@ -197,7 +197,7 @@ class Printer:
 
 
 def _widths(table: Table) -> list[int]:
-    """The columns that each column of a table takes; the words of a head stand above one another."""
+    """Return the width of each column of a table; the words of a head are stacked."""
     words = [max(map(cell_len, printable(head).split() or [""])) for head in table.heads]
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(words)
     return [
@@ -207,7 +207,7 @@ def _widths(table: Table) -> list[int]:
 
 
 def _width(table: Table, *, wrapped: bool) -> int:
-    """The columns that a table takes with the least width of its names, which are `wrapped` on a terminal."""
+    """Return the width of a table with the least width of its names, which are `wrapped` on a terminal."""
     widths = _widths(table)
     for i in range(table.names):
         words = [cell_len(word) for row in table.rows for word in printable(row[i]).split()]
@@ -237,5 +237,5 @@ def escape_markdown(text: str) -> str:
 
 
 def html_of(tables: Sequence[Table], lines: Sequence[str]) -> str:
-    """Tables and the small print below them, as one HTML text."""
+    """Join tables and the small print below them to one HTML text."""
     return str(Markup().join(table.html() for table in tables) + Markup("<p>{}</p>").format(escape("; ".join(lines))))

@@ -61,7 +61,7 @@ class Node:
 
     @property
     def choice(self) -> Registry | None:
-        """The components of which a value here chooses one."""
+        """The components that a value here chooses from."""
         return REGISTRIES.get(self.schema.get("component", ""))
 
     @property
@@ -120,7 +120,7 @@ class Node:
         return next((str(node.schema["unit"]) for node in self.parts if "unit" in node.schema), "")
 
     def group(self, values: Any) -> "Node | None":
-        """The node that holds the keys at this place; `values` choose it if there are several."""
+        """Return the node with the keys at this place; `values` choose it if there are several."""
         if self.choice:
             model = self.choice.schema_of(values)
             return None if model is None else node_of(model)
@@ -165,7 +165,7 @@ class Node:
 
 @cache
 def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """The docstrings below the attributes of a module's classes, by class; none without its source."""
+    """Read the docstrings below the attributes of a module's classes, by class; none without its source."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):  # typed into a console, or built in
@@ -191,7 +191,7 @@ def _number(value: float) -> str:
 
 @cache
 def node_of(model: type[BaseModel]) -> Node:
-    """The node of a whole schema."""
+    """Return the node of a whole schema."""
     schema = json_schema_of(model)
     return Node(schema, schema.get("$defs", {}))
 
@@ -224,7 +224,7 @@ class _Documented(GenerateJsonSchema):
 
 
 def known_keys(node: Node, values: Any, prefix: str = "") -> Iterator[str]:
-    """Every key of a schema, with those of the components that the values choose."""
+    """Yield every key of a schema, with those of the components that the values choose."""
     for name, key in node.keys.items():
         yield f"{prefix}{name}"
         if inner := key.group(item_of(values, name)):
@@ -232,7 +232,7 @@ def known_keys(node: Node, values: Any, prefix: str = "") -> Iterator[str]:
 
 
 def item_of(value: Any, part: int | str) -> Any:
-    """The item or attribute of a value, or `MISSING`."""
+    """Return the item or attribute of a value, or `MISSING`."""
     if isinstance(value, Mapping):
         return value.get(part, value.get(int(part), MISSING) if str(part).isdigit() else MISSING)
     if isinstance(value, list | tuple) and isinstance(part, int):
@@ -241,7 +241,7 @@ def item_of(value: Any, part: int | str) -> Any:
 
 
 def show(value: Any) -> str:
-    """A value as YAML writes it, except that text is quoted; cut if it is very long."""
+    """Write a value as YAML does, except that text is quoted; very long values are cut."""
     if value is None or isinstance(value, bool):
         text = {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, list | tuple):
@@ -254,5 +254,5 @@ def show(value: Any) -> str:
 
 
 def text_of(choice: Any) -> str:
-    """A listed value as it is typed: text without quotes."""
+    """Write a listed value as it is typed: text without quotes."""
     return choice if isinstance(choice, str) else show(choice)

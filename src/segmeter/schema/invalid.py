@@ -91,7 +91,7 @@ def problems_by_key(
 
 
 def required(key: str, where: str = "config") -> str:
-    """The line for a key that has no default and was not set."""
+    """Write the line for a key that has no default and was not set."""
     return f"{where}: `{key}` is required. Set {key}=VALUE."
 
 
@@ -106,10 +106,10 @@ def _broken(spot: _Spot, cause: Exception | None, given: Any, where: str, typed:
 
 def _remedy(node: Node, given: Any, typed: str | None) -> str:
     words, text = [text_of(choice) for choice in node.choices], show(given) if typed is None else typed
-    if "string" in node.kinds and isinstance(given, bool | int | float) and (not words or text in words):
-        return "Write it in quotes." if typed is None else f"Quote it twice, once for the shell: \"'{text}'\"."
     if isinstance(given, str | int | float) and any(arm.items for arm in node.arms):
         return close_name(str(given), words) if words else "Write [a,b]."
+    if "string" in node.kinds and isinstance(given, bool | int | float) and (not words or text in words):
+        return "Write it in quotes." if typed is None else f"Quote it twice, once for the shell: \"'{text}'\"."
     if any(arm.value for arm in node.arms):
         return "Write {key: value}." if typed is None else "Write {key: value}, in quotes: a shell splits at braces."
     return close_name(str(given), words)

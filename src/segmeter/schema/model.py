@@ -1,4 +1,5 @@
-"""The base of every configuration: a frozen pydantic model, whose types, ranges, units and docstrings are its schema.
+"""Defines the base of every configuration: a frozen pydantic model whose types, ranges, units and docstrings are its
+schema.
 
 Whatever you read about a key anywhere (help, messages, reference, editors) is derived from these declarations.
 """
@@ -180,7 +181,7 @@ class Config(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     def replace(self, **changes: Any) -> Self:
-        """The same configuration with some values changed, checked as a whole."""
+        """Return the same configuration with some values changed, checked as a whole."""
         return type(self)(**{**dict(self), **changes})
 
     __replace__ = replace
@@ -206,7 +207,7 @@ class Config(BaseModel):
 
 
 def _leaves(hint: Any) -> Iterator[Any]:
-    """The scalar types, models and types of literals within a type."""
+    """Yield the scalar types, models and types of literals within a type."""
     if get_origin(hint) is Literal:
         yield from map(type, get_args(hint))
     elif hasattr(hint, "__metadata__"):  # Annotated
@@ -238,17 +239,17 @@ def _not_a_choice() -> NoReturn:
 
 
 def title(schema: type[BaseModel]) -> str:
-    """The word that begins the lines about a schema's keys: its title, or its class's name."""
+    """Return the word that begins the lines about a schema's keys: its title, or its class's name."""
     return schema.model_config.get("title") or schema.__name__
 
 
 def as_plain(value: Any) -> Any:
-    """Turn a configuration, tuples and paths into what YAML and JSON can say."""
+    """Turn a configuration, tuples and paths into values that YAML and JSON have."""
     return to_jsonable_python(value)
 
 
 def defaults(schema: type[BaseModel]) -> dict[str, Any]:
-    """The plain values that a schema starts from: required ones are "???", and a component is left out.
+    """Return the plain values that a schema starts from: required ones are "???", and a component is left out.
 
     Examples
     --------

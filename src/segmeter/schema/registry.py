@@ -1,4 +1,4 @@
-"""Components by name, each with its schema and builder, so that a configuration chooses one without naming code."""
+"""Registers components by name, with schema and builder, so that a configuration chooses one without naming code."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ class Registry:
         Parameters
         ----------
         name
-            What the configuration says, for example ``loss=focal``.
+            The name in the configuration, for example ``loss=focal``.
         builder
             Called as ``builder(config, **context)``; "module:function" is imported on first use.
 
@@ -57,15 +57,15 @@ class Registry:
         return add
 
     def names(self) -> list[str]:
-        """The registered names, sorted."""
+        """List the registered names, sorted."""
         return sorted(self._entries)
 
     def schema(self, name: str) -> type[BaseModel]:
-        """The schema of `name`; ConfigError with the nearest name where there is none."""
+        """Return the schema of `name`; ConfigError with the nearest name if there is none."""
         return self._entry(name)[0]
 
     def schema_of(self, values: Any) -> type[BaseModel] | None:
-        """The schema that a configuration's values choose, or None if they choose none."""
+        """Return the schema that a configuration's values choose, or None if they choose none."""
         name = name_of(values)
         return self.schema(name) if name in self._entries else None
 
@@ -92,6 +92,6 @@ REGISTRIES: dict[str, Registry] = {}  # by group; in a JSON Schema {"component":
 
 
 def name_of(values: Any) -> str:
-    """The name in the values of a component, which may also be written alone."""
+    """Return the name in the values of a component, which may also be written alone."""
     name = values.get("name") if isinstance(values, Mapping) else getattr(values, "name", values)
     return name if isinstance(name, str) else ""

@@ -38,7 +38,7 @@ Table = list[tuple[float, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed:
-    """A verified checkpoint to go on from, with its state."""
+    """A verified checkpoint to continue from, with its state."""
 
     checkpoint: Checkpoint
     state: dict[str, Any]
@@ -86,7 +86,9 @@ class Checkpoints:
             raise InputError(f"{self.folder}: can't be written ({error.strerror}). Give another run.root.") from error
 
     def rank(self, score: float | None, step: int) -> bool:
-        """Enter a score in the table and return whether it is the best. NaN never enters; the older one wins a tie."""
+        """Enter a score in the table, and return whether it is the best. NaN never enters, and the older score wins a
+        tie.
+        """
         if score is None or math.isnan(score):
             return False
         sign = -1.0 if self.highest else 1.0
@@ -181,7 +183,7 @@ class Checkpoints:
         """
         resumed = self.peek(say=_LOG.warning)
         self._adopt(resumed, self._names())
-        _LOG.info("resume: going on from %s", resumed.checkpoint.folder)
+        _LOG.info("resume: continuing from %s", resumed.checkpoint.folder)
         return resumed
 
     def peek(self, say: Callable[..., None] = _LOG.debug) -> Resumed:
@@ -205,7 +207,7 @@ class Checkpoints:
         raise CheckpointError([f"{self.folder}: {found} to resume from. Start a new run (resume=null).", *damaged])
 
     def _adopt(self, resumed: Resumed, names: list[str]) -> None:
-        """Take over the table, and rename newer checkpoints, whose names the coming ones need."""
+        """Restore the table of the best, and rename newer checkpoints, whose names are needed again."""
         self.saved = resumed.checkpoint.folder.name
         self.table = [(score, name) for score, name in resumed.state["table"]]
         for name in names[names.index(self.saved) + 1 :]:
@@ -214,7 +216,7 @@ class Checkpoints:
         self.table = [entry for entry in self.table if (self.folder / entry[1]).is_dir()]
         self._tabled_before = {name for _, name in self.table}
         self._link(self.saved, self.table)
-        self._prune(self.table)  # finishes what a killed process was about to remove
+        self._prune(self.table)  # a killed process was about to remove these
 
     def _link(self, last: str, table: Table) -> None:
         point(self.folder / LAST, last)
@@ -224,7 +226,7 @@ class Checkpoints:
             remove(self.folder / BEST)
 
     def _names(self) -> list[str]:
-        """Names of all checkpoints, oldest first. Of one step, the validated one is newer."""
+        """List the names of all checkpoints, oldest first. Of one step, the validated one is newer."""
         found = [match for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
         return [match[0] for match in sorted(found, key=lambda match: (int(match[1]), match[2] is None))]
 
@@ -240,7 +242,7 @@ class Checkpoints:
 
 
 def step_name(step: int, *, unvalidated: bool = False) -> str:
-    """Name of the checkpoint after `step` steps.
+    """Name the checkpoint after `step` steps.
 
     Examples
     --------
@@ -259,7 +261,7 @@ def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def snapshot(value: Any) -> Any:
-    """Copy nested containers and their tensors, each on its device. On a GPU the copies are queued, not waited for.
+    """Copy nested containers and their tensors, each on its device. On a GPU the copies are queued, and nothing waits.
 
     Parameters
     ----------

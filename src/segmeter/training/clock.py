@@ -40,7 +40,7 @@ class Limits:
         return min(self._last_steps().values(), default=math.inf)
 
     def _last_steps(self) -> dict[str, int]:
-        """The last step by each limit in steps or epochs, by how the user would write the limit."""
+        """Return the last step by each limit in steps or epochs, under the limit as the user would write it."""
         limits: dict[str, int] = {}
         if self.config.steps is not None:
             limits[f"steps={self.config.steps}"] = self.config.steps
@@ -60,7 +60,7 @@ class Limits:
         return reached[0] if reached else ""
 
     def progress(self, step: int, seconds: float) -> float:
-        """The part of the run that is over, 0 to 1, by the limit that is nearest to its end.
+        """Return the part of the run that is over, 0 to 1, by the limit that ends it first.
 
         Parameters
         ----------
@@ -74,11 +74,11 @@ class Limits:
         return min(1.0, max(step / self.last_step, in_time))
 
     def epochs(self, step: int) -> float:
-        """Passes over the data after `step` steps."""
+        """Return the passes over the data after `step` steps."""
         return step * self.config.accumulate / self.batches_per_epoch
 
     def validation_due(self, step: int) -> bool:
-        """Whether step number `step` is the first to complete another validation interval."""
+        """Tell whether step number `step` is the first to complete another validation interval."""
         every = self.config.validate_every
         if every is None or step == 0:
             return False
@@ -113,7 +113,7 @@ class Counts:
 
 
 class Throughput:
-    """A stopwatch for training steps. It stands still during validations and saves."""
+    """A stopwatch for training steps. It pauses during validations and saves."""
 
     def __init__(self) -> None:
         self.whole = Counts()  # everything that was read
@@ -123,7 +123,7 @@ class Throughput:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a block that is no training step; the stopwatch stands still for it."""
+        """Time a block that is no training step; the stopwatch pauses meanwhile."""
         self.hold()
         start = time.perf_counter()
         try:
@@ -136,18 +136,18 @@ class Throughput:
         self._recent += Counts(images, 0.0, waited)
 
     def run(self) -> None:
-        """Go on, unless it runs already."""
+        """Run, unless it runs already."""
         if self._since is None:
             self._since = time.perf_counter()
 
     def hold(self) -> None:
-        """Stand still until `run`."""
+        """Pause until `run`."""
         if self._since is not None:
             self._recent.spent += time.perf_counter() - self._since
             self._since = None
 
     def read(self) -> tuple[Counts, dict[str, float]]:
-        """The counts since the last reading, and the seconds of each stage."""
+        """Return the counts since the last reading, and the seconds of each stage."""
         self.hold()
         seen, self._recent = self._recent, Counts()
         self.whole += seen
@@ -156,7 +156,7 @@ class Throughput:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """The most memory that the process has used so far: torch's on a GPU, otherwise all of it."""
+    """Return the most memory that the process has used so far: torch's on a GPU, otherwise all of it."""
     used = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_bytes()
     return round(used / 1e6, 1)
 

@@ -16,7 +16,7 @@ OPTIMIZERS = Registry("optimizer")
 SCHEDULES = Registry("schedule")
 LOGGERS = Registry("logger")
 
-AUTO, LOSS = "auto", "loss"  # the loss is the only score of a validation of which less is better
+AUTO, LOSS = "auto", "loss"  # the loss is the only score of a validation that is better if lower
 MONITORS = ("mean_iou", "mean_dice", "pixel_accuracy", LOSS)
 CLASS_MONITORS = ("iou", "dice")  # of a class: iou/car
 MAX_LR = 10.0  # far above what any optimizer here survives; catches a slip such as 1e30
@@ -32,12 +32,12 @@ _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\
 
 
 def parse_duration(text: str | float) -> float:
-    """Read a length of time, in seconds.
+    """Read a duration, in seconds.
 
     Raises
     ------
     ConfigError
-        It is not a positive length of time.
+        It is not a positive duration.
 
     Examples
     --------
@@ -56,13 +56,13 @@ def parse_duration(text: str | float) -> float:
 
 
 def monitors(spec: ClassSpec, *, objects: bool = False) -> list[str]:
-    """Every score that a validation computes, and that `training.monitor` may name."""
+    """List every score that a validation computes, and that `training.monitor` may name."""
     of_classes = [f"{kind}/{name}" for kind in CLASS_MONITORS for name in spec.names]
     return [*MONITORS, *of_classes, *([choose_headline(spec.task, spec.names, objects=True)] if objects else [])]
 
 
 def find_monitor(monitor: str, spec: ClassSpec, *, objects: bool = False) -> str:
-    """The score that `training.monitor` means; by default PQ if validation matches `objects`. Others: ConfigError."""
+    """Return the score that `training.monitor` means, by default PQ if validation matches `objects`."""
     if monitor == AUTO:
         return choose_headline(spec.task, spec.names, objects=objects)
     known = monitors(spec, objects=objects)
@@ -84,7 +84,7 @@ class TrainingConfig(Config, title="training"):
     steps: Annotated[int | None, Unit("steps")] = Field(None, ge=1)
     """Limit: updates of the weights, or null."""
     time_budget: str | int | None = None
-    """Limit: length of time, validation included: 12m, 1h30m, or a number of seconds; or null."""
+    """Limit: duration, validation included, such as 12m, 1h30m or a number of seconds; or null."""
     batch_size: Annotated[int, Unit("images"), Field(ge=1, le=65536)] | Literal["auto"] = 8
     """Images per forward pass; "auto" chooses it by the samples' size and the device."""
     plan: bool = False
@@ -100,16 +100,19 @@ class TrainingConfig(Config, title="training"):
     """Number format of the forward pass; "auto" is bfloat16 if the hardware has it (on Intel's CPUs only with AMX, as
     it is slower without). float32 never means TF32."""
     max_skipped: Annotated[int, Unit("steps")] = Field(50, ge=1)
-    """float16: how many updates may be skipped in a row, as their gradient is not finite, until the run stops."""
+    """With float16, the number of updates in a row that may be skipped, as their gradient is not finite, before the run
+    stops.
+    """
     channels_last: bool = True
-    """Memory layout with the channels last: faster on CPUs and GPUs alike."""
+    """Whether the memory layout has the channels last, which is faster on CPUs and GPUs."""
     compile: Literal["auto", True, False] = "auto"
-    """Whether torch compiles the network; "auto" only does for long runs on a GPU."""
+    """Whether torch compiles the network; "auto" does so only for long runs on a GPU."""
     freeze_encoder: Annotated[int, Unit("steps")] = Field(0, ge=0)
     """Steps at the start in which a pretrained encoder does not change, running statistics included."""
     freeze_norm: Literal["encoder", "all"] | None = None
-    """Keep the running statistics of batch norm as they were at the start: in the encoder, in the whole network, or
-    nowhere (null)."""
+    """Where the running statistics of batch norm stay as they were at the start: in the encoder, in the whole network,
+    or nowhere (null).
+    """
     ema: float | None = Field(None, gt=0, le=0.99999)
     """Decay of the moving average of the weights, or null. The average is then validated and saved."""
     validate_every: int | None = Field(1, ge=1)
@@ -136,13 +139,15 @@ class TrainingConfig(Config, title="training"):
     save_minutes: Annotated[float | None, Unit("minutes")] = Field(15.0, gt=0)
     """Longest time without a checkpoint, or null."""
     stall_minutes: Annotated[float | None, Unit("minutes")] = Field(30.0, gt=0)
-    """How long a process waits for those that it trains with, in a step or a validation, before it fails. null waits
-    for ever."""
+    """How long a process waits in a step or a validation for those that it trains with, before it fails. null waits
+    forever.
+    """
     log_every: Annotated[int, Unit("steps")] = Field(20, ge=1)
     """Steps between two lines of history.jsonl."""
     overfit_batches: Annotated[int | None, Unit("batches")] = Field(None, ge=1, le=64)
-    """Train on the first few batches alone, again and again without augmentation, and validate on their samples. A
-    model that can't fit them has a fault. null trains on all data."""
+    """Number of first batches to train on alone, again and again without augmentation, and to validate on. A model that
+    can't fit them has a fault. null trains on all data.
+    """
     profile_steps: Annotated[int, Unit("steps")] = Field(0, ge=0, le=1000)
     """Steps that torch's profiler records after the first 3; its table and trace are in profile/."""
     deterministic: bool = False

@@ -26,8 +26,8 @@ from segmeter.training.data.cases import Cases
 from segmeter.training.optimizers import check_freezing
 
 CONTENTS = "data.json"  # in the run's folder: the hash of every file of the data
-# These keys change how fast or how often, never what is learned; everything else must be the same on resuming.
-# Moved or unverified data are compared by their contents.
+# These keys change how fast or how often something happens, never what is learned. All others must be the same on
+# resuming. Moved or unverified data are compared by their contents.
 FREE = (
     *("training.workers", "training.cache_gb", "training.keep", "training.save_minutes", "training.log_every"),
     *("training.max_skipped", "training.pictures", "training.profile_steps", "training.stop_at"),
@@ -74,7 +74,7 @@ class TrainSettings:
     planned_steps: int = 0
 
     def monitor(self, spec: ClassSpec) -> str:
-        """The score that decides which checkpoint is best."""
+        """Return the score that decides which checkpoint is best."""
         return find_monitor(self.training.monitor, spec, objects=bool(self.steps))
 
 
@@ -98,7 +98,7 @@ class TrainData:
     augment: Augmentation | None = None
 
     def name(self, number: int) -> str:
-        """The case of a sample's number; the numbers of later turns of an epoch go on behind those of the first."""
+        """Return the case of a sample's number; later turns of an epoch continue the numbers of the first."""
         return self.train_cases.case_ids[number % len(self.train_cases)]
 
 
@@ -131,7 +131,7 @@ class TrainJob:
     folder
         The run's folder; `checkpoints/` and `history.jsonl` go there. No other run may use it.
     resume
-        Go on from the newest whole checkpoint in `folder`; it is an error if there is none.
+        Continue from the newest whole checkpoint in `folder`; it is an error if there is none.
     world
         The processes that train together.
     draw, draw_batch
@@ -216,7 +216,7 @@ def check_job(job: TrainJob) -> torch.device:
 
 
 def identify(job: TrainJob) -> dict[str, Any]:
-    """Everything that decides what is learned, as plain values by "group.key"; compared on resuming."""
+    """Collect everything that decides what is learned, as plain values by "group.key", to compare on resuming."""
     settings, card = job.settings, job.model.segmenter.card
     device, training = pick_device(settings.device), settings.training
     dtype = pick_dtype(device, training_precision(device, training.precision))  # "auto" depends on the device
@@ -267,7 +267,7 @@ def _covered(key: str, allowed: tuple[str, ...]) -> bool:
 
 
 def _contents(data: TrainData) -> dict[str, dict[str, str]]:
-    """The sha256 of every file, by split and name."""
+    """Return the sha256 of every file, by split and name."""
     splits = {"train": data.train_cases, "val": data.val_cases}
     return {name: dict(cases.contents()) for name, cases in splits.items() if cases is not None}
 

@@ -1,4 +1,4 @@
-"""Everything that changes while learning: weights, their average, the optimizer, the loss scale and random generators.
+"""Holds everything that changes while learning: weights, their average, optimizer, loss scale and random generators.
 
 `step.update` takes the steps; this module builds the parts that it uses, saves them and puts them back.
 """
@@ -31,7 +31,7 @@ from segmeter.training.config import OPTIMIZERS, SCHEDULES, TrainingConfig
 from segmeter.training.job import TrainJob
 from segmeter.training.optimizers import Freezing, set_lr
 
-# Shorter runs do not win back the minute or so that it takes to compile both passes of a U-Net
+# Shorter runs don't win back the minute that it takes to compile both passes of a U-Net
 AUTO_COMPILE_STEPS = 2000
 AUTO_COMPILE_SECONDS = 600.0
 
@@ -114,7 +114,7 @@ class Learner:
         return float(lr)
 
     def state(self) -> dict[str, Any]:
-        """Everything that `load` needs beside the published weights."""
+        """Return everything that `load` needs in addition to the published weights."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict() if self.scaler else None,
@@ -150,13 +150,13 @@ class Learner:
         if self.scaler and state:
             self.scaler.load_state_dict(dict(state))
         elif self.scaler:
-            _LOG.warning("resume: the run had no loss scale so far; float16 starts to search for one")
+            _LOG.warning("resume: the run had no loss scale so far; the search for that of float16 starts")
         elif state:
             _LOG.warning("resume: the loss scale of float16 is dropped, as this precision needs none")
 
 
 def build_scaler(device: torch.device, precision: Precision) -> GradScaler | None:
-    """A scaler of the loss for float16, where the smallest gradients would be lost otherwise."""
+    """Make a scaler of the loss for float16, as the smallest gradients would be lost without it."""
     return GradScaler(device.type) if pick_dtype(device, precision) is torch.float16 else None
 
 
@@ -175,7 +175,7 @@ def seed_everything(seed: int) -> None:
 
 
 def capture_rng(device: torch.device) -> dict[str, Any]:
-    """The state of every generator, as the tensors, numbers and lists that a checkpoint may hold."""
+    """Return the state of every generator, as tensors, numbers and lists, which a checkpoint may contain."""
     version, words, gauss = random.getstate()
     legacy: Any = np.random.get_state()  # noqa: NPY002
     name, key, *rest = legacy

@@ -64,7 +64,7 @@ def _plain(value: Any) -> Any:
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """The numbers of a row by flat names, such as "val/mean_iou", without its step."""
+    """Return the numbers of a row by flat names, such as "val/mean_iou", without its step."""
     flat = flatten(row, separator="/").items()
     kept = {name: value for name, value in flat if isinstance(value, int | float) and not isinstance(value, bool)}
     return {name: value for name, value in kept.items() if name != "step"}
@@ -90,7 +90,7 @@ class Loggers:
     folder
         The run's.
     step
-        The step that the run goes on from; 0 for a new run.
+        The step that the run continues from; 0 for a new run.
     settings
         The run's configuration as plain values, without secrets.
     """
@@ -117,7 +117,7 @@ class Loggers:
                 give(logger)
             except Exception as error:  # of a network, a disk, or another's library
                 if not self._missed[name]:
-                    _LOG.warning("logger: %s failed at step %d (%s); training goes on", name, step, _line(error))
+                    _LOG.warning("logger: %s failed at step %d (%s); training continues", name, step, _line(error))
                 self._missed[name] += 1
 
     def close(self, outcome: Outcome) -> None:
@@ -132,7 +132,7 @@ class Loggers:
 
 
 def build_none(config: NoLoggerConfig, *, folder: Path, step: int, settings: Mapping[str, Any]) -> None:
-    """Build no logger: history.jsonl is written anyway."""
+    """Build no logger, as history.jsonl is always written."""
 
 
 class TensorBoardLogger:
@@ -167,7 +167,7 @@ class WandbLogger:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when it is imported
         self._wandb = wandb = _import("wandb")
         make_folder(folder / "wandb")
-        # what it collects by itself holds the command line and the environment, secrets included
+        # what it collects by itself includes the command line and the environment, with secrets
         off = ("disable_code", "disable_git", "silent", "x_disable_meta", "x_disable_stats", "x_disable_machine_info")
         try:
             self._run = wandb.init(
@@ -239,7 +239,7 @@ class MlflowLogger:
 
 
 def _mlflow_name(name: str) -> str:
-    """The name with "_" for every character that MLflow refuses."""
+    """Replace every character that MLflow refuses in a name by "_"."""
     return re.sub(r"[^\w./: -]", "_", name)
 
 

@@ -1,4 +1,4 @@
-"""Optimizers, learning rate schedules and frozen parts: how the weights change in a step.
+"""Builds optimizers, learning rate schedules and frozen parts, which decide how the weights change in a step.
 
 Nothing here asks the device for a number, so a GPU never waits.
 """
@@ -104,7 +104,7 @@ def update_weights(optimizer: Optimizer, *, clip_norm: float | None, scaler: Gra
 
 
 def _fused_step(optimizer: Any, norm: Tensor, divisor: Tensor | None) -> None:
-    """Hand the divisor and "do not step" to the optimizer in the way that torch's own GradScaler does."""
+    """Pass the divisor and "do not step" to the optimizer in the way that torch's own GradScaler does."""
     optimizer.grad_scale = None if divisor is None else divisor.float()
     optimizer.found_inf = (~norm.isfinite()).to(torch.float32)
     try:
@@ -150,7 +150,7 @@ def _cosine(start: float, end: float, part: float) -> float:
 
 
 def find_encoder(model: nn.Module) -> nn.Module | None:
-    """The encoder of a segmenter or of a network, or None if it has no part of this name."""
+    """Find the encoder of a segmenter or of a network; None if it has no part of this name."""
     found = getattr(getattr(model, "network", model), "encoder", None)
     return found if isinstance(found, nn.Module) else None
 

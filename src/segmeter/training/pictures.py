@@ -1,4 +1,4 @@
-"""Pictures of a training run: the first batch, and a few cases of each validation, always the same ones.
+"""Draws the pictures of a training run: the first batch, and a few cases of each validation, always the same ones.
 
 validation/step-00001234/<case>.png     each complete from its first moment
 """
@@ -88,11 +88,11 @@ def _tolerant(failed: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        _LOG.warning("training: %s (%s); training goes on", failed, reason)
+        _LOG.warning("training: %s (%s); training continues", failed, reason)
 
 
 def choose_cases(case_ids: Sequence[str], count: int) -> frozenset[str]:
-    """The `count` cases that are drawn of all validation cases, evenly spread."""
+    """Return the `count` cases that are drawn of all validation cases, evenly spread."""
     return frozenset(case_ids[index] for index in spread_evenly(len(case_ids), count))
 
 

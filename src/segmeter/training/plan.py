@@ -61,11 +61,11 @@ class TrainPlan:
 
     @property
     def overrides(self) -> list[str]:
-        """The values that were filled in, as written on the command line."""
+        """Return the filled-in values as written on the command line."""
         return [f"{key}={_written(value)}" for key, value in self.chosen.items()]
 
     def filled(self, **groups: dict[str, object]) -> "TrainPlan":
-        """The plan with more values filled in."""
+        """Return the plan with more values filled in."""
         chosen = {f"{group}.{key}": value for group, keys in groups.items() for key, value in keys.items()}
         return replace(
             self,
@@ -110,7 +110,7 @@ def plan_training(
             changes["data"]["samples_per_epoch"] = EPOCH_BATCHES * int(batch)
         if device == "cpu" and training.unlimited:
             changes["training"]["time_budget"] = CPU_BUDGET
-    volumes = getattr(data, "planes", None) is not None  # of whose planes few may hold a rare class
+    volumes = getattr(data, "planes", None) is not None  # few of their planes may contain a rare class
     if augment.balance is None and (volumes or (training.plan and crop.crop is not None)):
         changes["augment"]["balance"] = BALANCE
     return TrainPlan(training=training, data=data, augment=augment).filled(**changes)
@@ -194,22 +194,22 @@ def _lighten(
 
 
 def _share(pixels: int, factor: float) -> float:
-    """The share of a step's time that is left if its pixels are multiplied by the factor."""
+    """Return the share of a step's time that remains if its pixels are multiplied by the factor."""
     return (factor * pixels + UPDATE_PIXELS) / (pixels + UPDATE_PIXELS)
 
 
 def _pixels_within(pixels: int, share: float) -> float:
-    """The pixels of a step that takes this share of the time, not below 0."""
+    """Return the pixels of a step that takes this share of the time, not below 0."""
     return max(0.0, share * (pixels + UPDATE_PIXELS) - UPDATE_PIXELS)
 
 
 def _sample(augment: AugmentConfig, seen: DataReport) -> tuple[int, int]:
-    """Height and width of a sample; the largest image's if they are not cropped."""
+    """Return height and width of a sample; those of the largest image if nothing is cropped."""
     return augment.crop if isinstance(augment.crop, tuple) else max(seen.sizes, default=(1, 1))
 
 
 def _shrink(side: int, factor: float) -> int:
-    """A smaller edge of a crop, a multiple of the networks' stride and at least `LEAST_SIDE` pixels."""
+    """Return a smaller edge of a crop, a multiple of the networks' stride and at least `LEAST_SIDE` pixels."""
     return min(side, max(LEAST_SIDE, int(side * factor) // CROP_STEP * CROP_STEP))
 
 

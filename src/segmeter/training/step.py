@@ -1,4 +1,4 @@
-"""One training step, from its batches to the averaged weights: augment, forward, loss, backward, clip, step, average.
+"""Does one training step, from batches to averaged weights: augment, forward, loss, backward, clip, step, average.
 
 `update` is the step itself. The rest prepares it, times it for a plan, and ends a run whose loss or gradient is not
 finite (`DivergenceGuard`).
@@ -41,7 +41,7 @@ _LESS = "Set a smaller training.batch_size (with training.accumulate for the sam
 
 
 def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> tuple[Tensor, Tensor, float]:
-    """Take the ordered step; return its loss and norm of the gradient, both on the device, and its learning rate."""
+    """Take the ordered step; return its loss and gradient norm, both on the device, and its learning rate."""
     lr = learner.begin(order.step, order.progress)
     first = job.data.name(int(batches[0].indices[0]))
     with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
@@ -95,7 +95,7 @@ def prepare(stack: ExitStack, job: TrainJob, device: torch.device) -> StopSignal
 
 
 def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Callable[[int], float]) -> Batches:
-    """The batches from a step on, prepared ahead. `progress` is how far the run is at a step, 0 to 1."""
+    """Yield the batches from a step on, prepared ahead. `progress` is how far the run is at a step, 0 to 1."""
     training, augment = job.settings.training, job.data.augment
     return Batches(
         job.data.source,
@@ -108,7 +108,7 @@ def open_batches(job: TrainJob, device: torch.device, *, step: int, progress: Ca
 
 
 def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
-    """Seconds of a warm training step on this machine, as busy as it is now, and the loss of the first step.
+    """Time a warm training step on this machine, as busy as it is now; also return the loss of the first step.
 
     A copy of the model takes a step to warm up, which compiles kernels and may take ten times as long. Two to five more
     are timed, and their lower median counts, as another program may hold up one of them. Waiting for batches counts.
@@ -181,7 +181,7 @@ class DivergenceGuard:
         self._taken.append(taken)
 
     def read(self) -> None:
-        """Read the losses and norms of all noted steps.
+        """Read the losses and norms of all recorded steps.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class DivergenceGuard:
 
     @property
     def newest(self) -> float:
-        """The newest loss that was read, NaN without any."""
+        """Return the newest loss that was read; NaN without any."""
         return self._losses[-1] if self._losses else math.nan
 
     def take(self) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class DivergenceGuard:
         return found | ({"skipped_updates": skipped} if self.scaled else {})
 
     def state(self) -> dict[str, Any]:
-        """The plain values that `load` needs."""
+        """Return the plain values that `load` needs."""
         return {"losses": self._losses, "norms": self._norms, "skipped": self._skipped, "in_a_row": self._in_a_row}
 
     def load(self, state: dict[str, Any]) -> None:

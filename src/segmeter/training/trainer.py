@@ -1,4 +1,4 @@
-"""The training loop, from the first batch to the last checkpoint. One step is one update of the weights.
+"""Runs the training loop, from the first batch to the last checkpoint. One step is one update of the weights.
 
 `Trainer` takes batches, updates the weights (see `step.update`), logs, validates, saves, and stops at a limit or a
 signal. `follow` does the same in the other processes of a run.
@@ -37,7 +37,7 @@ FEWER = 0.8  # of the steps that the user was last told: a lower forecast is wor
 
 
 def train(job: TrainJob) -> TrainResult:
-    """Train until the first limit is reached, or go on with a run that was stopped.
+    """Train until the first limit is reached, or continue a run that was stopped.
 
     On the CPU a run that is stopped and resumed, anywhere and any number of times, ends with the same bits as one
     that is not. A time budget is the exception, as it follows the clock.
@@ -106,12 +106,12 @@ def follow(job: TrainJob) -> None:
 
 
 def check_resumed(job: TrainJob) -> None:
-    """Refuse to go on with another training, before anything of it is changed; raises as `train` does."""
+    """Refuse to continue another training, before anything of it is changed; raises as `train` does."""
     check_same(job, open_checkpoints(job).peek().state["identity"])
 
 
 def open_checkpoints(job: TrainJob) -> Checkpoints:
-    """The checkpoints of a job's folder, ranked by its monitor."""
+    """Open the checkpoints of a job's folder, ranked by its monitor."""
     training = job.settings.training
     highest = job.settings.monitor(job.model.segmenter.card.spec) != LOSS
     return Checkpoints(job.folder / "checkpoints", keep=training.keep, highest=highest)
@@ -147,7 +147,7 @@ class Trainer:
         self.validator = Validator(job, learner, step=self.step, show=self._show, stop=stop)
 
     def go(self, batches: Batches) -> TrainResult:
-        """Step until the end. Whatever is due after a step is done before the next one."""
+        """Step until the end. Everything due after a step is done before the next one."""
         if self.due:
             self._validate()
         reason = self._reason()
@@ -189,7 +189,7 @@ class Trainer:
             self.shown["train"] = f", loss {self.guard.newest:.4f}"
 
     def _forecast(self) -> None:
-        """Warn when the time budget will hold far fewer steps than the plan, or the last warning, said."""
+        """Warn if the time budget will hold far fewer steps than the plan or the last warning promised."""
         spent = self.progress(self.step)
         expected = int(self.step / spent) if spent >= FORECAST_FROM else math.inf
         if expected < FEWER * self.told:
@@ -290,7 +290,7 @@ class Trainer:
         raise Interrupted(message, exit_code=self.stop.exit_code)
 
     def _reason(self) -> str:
-        """The reason why the run is over, or an empty string."""
+        """Return the reason why the run is over, or an empty string."""
         limit = self.limits.reached(self.step, self.seconds + self.reserve)
         patience, target, best = self.config.patience, self.config.stop_at, self.checkpoints.best
         if target is not None and best and (best[0] >= target if self.checkpoints.highest else best[0] <= target):
@@ -319,11 +319,11 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """The seconds spent on the run, including earlier processes."""
+        """Return the seconds spent on the run, including earlier processes."""
         return self._before + time.monotonic() - self._start
 
     def progress(self, step: int) -> float:
-        """How far the run is at a step, 0 to 1. Only a time budget makes this depend on the clock."""
+        """Return how far the run is at a step, 0 to 1. Only a time budget makes this depend on the clock."""
         return self.limits.progress(step, self.seconds + self.reserve)
 
     def _write(self, metrics: dict[str, Any]) -> None:

@@ -193,7 +193,7 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
 def _predict(
     predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World, *, probs: bool
 ) -> Iterator[tuple[int, Prediction, NDArray[np.int64]]]:
-    """Each case of this process with its index and counts.
+    """Yield each case of this process with its index and counts.
 
     Cases that are larger than memory come last, with reduced pictures in place of their maps.
     """
@@ -242,7 +242,7 @@ def _without_mask(case_id: str) -> DataError:
 
 
 def name_scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:
-    """The scores that a run is followed by, each under its name in `config.monitors`."""
+    """Compute the scores that a run is followed by, each under its name in `config.monitors`."""
     named = {name: float(getattr(overlap, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
     for kind, values in (("iou", overlap.iou), ("dice", overlap.dice)):
         named |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)}
@@ -265,7 +265,7 @@ def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: Cla
 
 
 def _name_objects(scored: Sequence[Scored], spec: ClassSpec) -> dict[str, float]:
-    """PQ over the objects of all cases under the name of its headline, if objects were matched."""
+    """Compute PQ over the objects of all cases, under the name of its headline, if objects were matched."""
     counts = [each.objects for each in scored if each.objects is not None]
     if not counts:
         return {}
@@ -280,11 +280,11 @@ class Validator:
     Parameters
     ----------
     step
-        The step that the run goes on from.
+        The step that the run continues from.
     show
         Called after each case with the progress of the validation, in words.
     stop
-        Asked after each case; a signal gives the validation up. It also hears the signals of other processes.
+        Asked after each case; a signal ends the validation. It also hears the signals of other processes.
     """
 
     def __init__(
@@ -333,7 +333,7 @@ class Validator:
         return found, self._pictures.save(shown, step)
 
     def settle(self) -> None:
-        """After the save, let the other processes finish a validation that was given up here."""
+        """After the save, let the other processes finish a validation that was cut short here."""
         if self._given_up is not None:
             self._job.world.gather(self._given_up)
             self._given_up = None

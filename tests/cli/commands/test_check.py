@@ -2,13 +2,16 @@
 
 import json
 import os
+from functools import partial
 
 import numpy as np
 import pytest
 
-from segmeter.cli.main import main
 from segmeter.data.verification import cache as verified
+from tests.cli.sharded import run
 from tests.data.crafted import make_folder, noise, put
+
+check = partial(run, "check")
 
 DATA = ["data=folder", "data.task=binary", "data.classes=[background,cell]"]
 
@@ -18,14 +21,6 @@ def _apart(tmp_path, monkeypatch):
     monkeypatch.setenv("SEGMETER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(verified, "SETTLED_SECONDS", -60.0)
     monkeypatch.setenv("COLUMNS", "200")
-
-
-def check(*arguments: str) -> int:
-    try:
-        main(["check", *arguments])
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
 
 
 def row(text: str, name: str) -> list[str]:

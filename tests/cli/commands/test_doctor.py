@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from segmeter.cli.commands import doctor
-from segmeter.errors import ConfigError, RunError
+from segmeter.errors import RunError
 from segmeter.provenance import hardware, versions
 
 
@@ -47,13 +47,6 @@ def test_a_library_that_breaks_when_it_is_used_is_named(name, remedy, monkeypatc
     assert problems(capsys) == (f"doctor: {found}",)
 
 
-def test_an_error_without_words_is_still_named(monkeypatch):
-    def use():
-        raise ImportError
-
-    assert doctor._import_problem("torch", use) == "torch does not work: ImportError: no reason given."
-
-
 def test_a_folder_that_can_not_be_written_is_named_with_the_remedy(monkeypatch, capsys):
     monkeypatch.chdir("/proc/self")
     (line,) = problems(capsys)
@@ -68,8 +61,3 @@ def test_what_is_missing_and_what_is_broken_is_said_at_once(monkeypatch, capsys)
         "doctor: torchvision does not work.",
         "doctor: numpy is missing. Install segmeter again.",
     )
-
-
-def test_it_takes_no_arguments():
-    with pytest.raises(ConfigError, match=r"^doctor: expected no arguments, got 'a b'\.$"):
-        doctor.run_doctor(["a", "b"])

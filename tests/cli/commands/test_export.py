@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-import torch
 from PIL import Image
 
 from segmeter.cli.commands import export
@@ -19,14 +18,6 @@ from tests.cli.sharded import make_checkpoint, run
 from tests.data.crafted import THREE, noise, put
 
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

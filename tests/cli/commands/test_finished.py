@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn
 from segmeter.metrics.summary.summarise import summarise
+from tests.cli.sharded import run as main_code
 from tests.data.crafted import BINARY
 
 CODE = "import sys; from segmeter.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
@@ -94,10 +96,7 @@ def test_what_says_the_opposite_is_printed_and_a_prefix_groups_the_cases(
     ids=["prefix", "suggested", "expression", "table", "path"],
 )
 def test_clusters_are_given_without_ado(
-    cluster: str,
-    units: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: str, units: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_cells(tmp_path / "one", iou=0.9, quality=0.2)
@@ -111,17 +110,7 @@ def test_clusters_are_given_without_ado(
     assert json.loads(written.read_text())["bootstrap"]["n_units"] == units
 
 
-def test_runs_of_other_cases_end_with_2_and_leave_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_run(tmp_path / "one", wrong=1)
-    make_run(tmp_path / "two", wrong=1, cases=5)
-    with pytest.raises(SystemExit) as leaving:
-        main(["compare", "runs=[one,two]"])
-    assert leaving.value.code == 2
-    assert "1 missing from 'two': c5" in capsys.readouterr().err
-    assert not Path("runs").exists()
+BOTH = "runs=[one,two]"
 
 
 @pytest.mark.parametrize(
@@ -131,10 +120,17 @@ def test_runs_of_other_cases_end_with_2_and_leave_no_folder(
         (["runs=[one,nowhere]"], "which has none"),
         (["runs=[one,one]"], "twice"),
         ([], "`runs` is required"),
-        (["runs=[one,two]", "metrics.bootstrap=0"], "expected `metrics.bootstrap` to be an integer >= 1"),
-        (["runs=[one,two]", "metrics.measures=[instances]"], "expected `metrics.measures` to be empty"),
+        (["runs=[one,other]"], "1 missing from 'other': c5"),
+        ([BOTH, "metrics.bootstrap=0"], "expected `metrics.bootstrap` to be an integer >= 1"),
+        ([BOTH, "metrics.measures=[instances]"], "expected `metrics.measures` to be empty"),
+        ([BOTH, "rank_by=mean_dcie"], "Did you mean 'mean_dice'?"),
+        (
+            [BOTH, "metrics.cluster=prefix:_"],
+            "to find its separator in every case id ('prefix:_'), got 6 without: 'c0'",
+        ),
+        ([BOTH, "metrics.cluster=t.csv:patient"], "to name a table, got t.csv"),
+        ([BOTH, "metrics.cluster=prefix"], "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or"),
     ],
-    ids=["one", "no run", "same", "none", "no bootstrap", "measures"],
 )
 def test_bad_requests_are_refused(
     arguments: list[str],
@@ -144,49 +140,16 @@ def test_bad_requests_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    make_run(tmp_path / "one", wrong=1)
+    for name, cases in (("one", 6), ("two", 6), ("other", 5)):
+        make_run(tmp_path / name, wrong=1, cases=cases)
     with pytest.raises(SystemExit) as leaving:
         main(["compare", *arguments])
-    assert leaving.value.code == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [
-        ("rank_by=mean_dcie", "Did you mean 'mean_dice'?"),
-        ("metrics.cluster=prefix:_", "to find its separator in every case id ('prefix:_'), got 6 without: 'c0', 'c1'"),
-        ("metrics.cluster=t.csv:patient", "to name a table, got t.csv"),
-        (
-            "metrics.cluster=prefix",
-            "to be prefix:SEPARATOR, prefix:NUMBER, pair, TABLE.csv:COLUMN, or",
-        ),
-    ],
-)
-def test_bad_ways_to_compare_are_refused(
-    argument: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_run(tmp_path / "one", wrong=1)
-    make_run(tmp_path / "two", wrong=2)
-    with pytest.raises(SystemExit) as leaving:
-        main(["compare", "runs=[one,two]", argument])
     assert leaving.value.code == 2
     assert message in capsys.readouterr().err
     assert not Path("runs").exists()
 
 
-def call(*arguments: object) -> int:
-    """The exit code of `segmeter report`."""
-    try:
-        main(["report", *map(str, arguments)])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
+call = partial(main_code, "report")
 
 
 @pytest.fixture

@@ -108,6 +108,7 @@ def test_check_warns_of_a_model_that_does_better_with_red_and_blue_swapped(tmp_p
     assert "are swapped" not in caplog.text
 
 
+@pytest.mark.slow
 def test_an_exported_file_is_evaluated_as_its_checkpoint():
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

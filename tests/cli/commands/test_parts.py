@@ -10,12 +10,7 @@ import pytest
 import torch
 
 from segmeter.cli.commands import _parts
-from segmeter.cli.commands._parts import (
-    keep_threads,
-    model_card,
-    open_device,
-    take_shard,
-)
+from segmeter.cli.commands._parts import keep_threads, model_card, open_device, take_shard
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.data.config import CamvidConfig
 from segmeter.data.verification.report import build_dataset, check_dataset
@@ -127,21 +122,10 @@ def test_what_a_table_of_slices_holds_decides_results(tmp_path):
     assert run_identity(sliced, FACTS, CPU) != first
 
 
-def test_threads_decide_the_results_of_a_cpu_alone():
-    assert run_identity(evaluated(), FACTS, CPU)["threads"] == torch.get_num_threads()
-    found = run_identity(evaluated(), FACTS, torch.device("cuda:1"))
-    assert (found["device"], "threads" in found) == ("cuda:1", False)
-
-
 def test_a_command_without_a_loss_has_an_identity_without_one():
     groups = {name: {} for name in ("data", "inference", "export", "postprocess", "report")}
     config = PredictConfig(checkpoint=Path("net"), input=Path("images"), launch={"name": "local"}, **groups)
     assert not {"loss", "metrics"} & set(run_identity(config, FACTS, CPU))
-
-
-def test_without_a_shard_the_data_set_stays_whole(tmp_path):
-    data = build_dataset(folder(make_folder(tmp_path)), split="all")
-    assert take_shard(data, None, batch_size=2) == (data, None, {})
 
 
 def test_a_shard_is_every_nth_batch_and_says_of_what_it_is_a_part(tmp_path, caplog):

@@ -49,12 +49,6 @@ def test_a_run_without_images_leaves_the_figures_and_imports_no_torch(tmp_path: 
     assert record["references"] == str(tmp_path / "references")
 
 
-def test_images_give_overlays_of_the_worst_cases() -> None:
-    assert run("score", *FOLDERS, *FAST, "images=images", "report.overlays=1", "report.worst=1") == 0
-    assert [path.name for path in (run_folder() / "overlays").iterdir()] == ["c.png"]
-    assert "data:image" in (run_folder() / "report.html").read_text()
-
-
 def test_folders_may_have_blanks_and_umlauts_and_no_home_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, "/proc/none")
@@ -154,21 +148,13 @@ def test_volumes_leave_the_same_folder_with_one_slice_drawn(monkeypatch: pytest.
 
     draw = finished.draw_picture
     monkeypatch.setattr(
-        finished,
-        "draw_picture",
-        lambda *given, **named: (titles.append(named["title"]), draw(*given, **named))[1],
+        finished, "draw_picture", lambda *given, **named: (titles.append(named["title"]), draw(*given, **named))[1]
     )
     assert run("score", *VOLUMES) == 0
     assert sorted(titles) == ["a, slice 2 of 4", "b, slice 2 of 4"]
     assert {path.name for path in run_folder().iterdir()} >= RECORDS | {"report.html", "overlays", "manifest.json"}
     summary = json.loads((run_folder() / "metrics.json").read_text())
     assert summary["spacing"]["sources"] == {"NIfTI header": 2}
-
-
-def test_a_spacing_that_replaces_the_files_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    make_volumes()
-    assert run("score", *VOLUMES, "metrics.spacing=[1,1,1]", "report.overlays=0", "report.html=false") == 0
-    assert "metrics.spacing replaces another spacing in the files of cases (2: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
@@ -185,16 +171,3 @@ def test_binary_and_multilabel_from_the_command_line(task: str) -> None:
     assert summary["task"] == task
     matrices = summary["confusion_matrices"] if task == "multilabel" else [summary["confusion_matrix"]]
     assert [np.sum(matrix) for matrix in matrices] == [600] * len(folders)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.instances=true", "`data.instances` to be false but for a binary task without label map"),
-        ("workers=-1", "expected `workers` to be an integer >= 0"),
-        ("data.key=x", ""),
-    ],
-)
-def test_keys_of_volumes_are_checked(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code = run("score", *FOLDERS, *FAST, override, "report.html=false")
-    assert (code, message in capsys.readouterr().err) == (2 if message else 0, True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from segmeter.cli.main import main
 from segmeter.metrics.config.metrics import MEASURES
+from tests.cli.sharded import run as code_of
 from tests.data.crafted import put
 
 RUN = ["score", "predictions=predictions", "references=references", "data.num_classes=2", "data.task=binary"]
@@ -52,14 +52,6 @@ def _two_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         put(tmp_path / "predictions" / f"{name}.png", np.roll(target, shift, 1))
 
 
-def run(*arguments: str) -> int:
-    try:
-        main([*RUN, *arguments])
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
-
-
 def measures() -> dict[str, Any]:
     (folder,) = Path("runs/score").iterdir()
     found: dict[str, Any] = json.loads((folder / "metrics.json").read_text())["measures"]
@@ -67,7 +59,7 @@ def measures() -> dict[str, Any]:
 
 
 def test_bare_names_take_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("metrics.measures=[surface,boundary]") == 0
+    assert code_of(*RUN, "metrics.measures=[surface,boundary]") == 0
     assert measures()["hd95"]["class_1"]["mean"] == 3.5
     assert set(measures()) == {"hd", "hd95", "hd95_pooled", "assd", "masd", "nsd@1", "boundary_iou"}
     shown = capsys.readouterr().out
@@ -79,7 +71,10 @@ def test_bare_names_take_the_defaults(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_options_and_spacing_reach_the_measure() -> None:
-    assert run("metrics.measures=[{name: surface, tolerances: [4, 10], penalty: inf}]", "metrics.spacing=[1, 2]") == 0
+    assert (
+        code_of(*RUN, "metrics.measures=[{name: surface, tolerances: [4, 10], penalty: inf}]", "metrics.spacing=[1, 2]")
+        == 0
+    )
     assert measures()["hd"]["class_1"]["mean"] == 7.0
     assert measures()["nsd@10"]["class_1"]["mean"] == 1.0
     assert measures()["nsd@4"]["class_1"]["mean"] < 1.0
@@ -89,7 +84,7 @@ def test_a_custom_measure_comes_in_by_a_plugin(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "area_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
     try:
-        assert run("plugins=[area_plugin]", "metrics.measures=[{name: area, unit: 0.5}]") == 0
+        assert code_of(*RUN, "plugins=[area_plugin]", "metrics.measures=[{name: area, unit: 0.5}]") == 0
     finally:
         MEASURES._entries.pop("area", None)
         sys.modules.pop("area_plugin", None)
@@ -113,21 +108,21 @@ def test_a_custom_measure_comes_in_by_a_plugin(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(override: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(override) == 2
+    assert code_of(*RUN, override) == 2
     errors = capsys.readouterr().err
     assert message in errors
     assert "Traceback" not in errors
 
 
 def test_a_measure_without_its_brackets_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("metrics.measures=surface") == 2
+    assert code_of(*RUN, "metrics.measures=surface") == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "`metrics.measures` to be a list, each a measure: aji, " in line
     assert "got 'surface'. Write [a,b]." in line
 
 
 def test_a_cluster_that_no_case_matches_is_refused_before_a_run_begins(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("metrics.cluster='^(patient\\d+)'") == 2
+    assert code_of(*RUN, "metrics.cluster='^(patient\\d+)'") == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "metrics: expected `cluster` to match every case id ('^(patient\\d+)'), got 2 without: 'a'" in line
     assert not Path("runs").exists()

@@ -138,15 +138,6 @@ def test_what_can_not_be_drawn_is_said(cases, change, line):
     assert any(line in problem for problem in error.value.problems), error.value.problems
 
 
-def test_every_image_that_does_not_fit_has_its_line(cases):
-    job = scored(cases)
-    for name in "ab":
-        put(cases / f"images/{name}.png", noise(5, 6))
-    with pytest.raises(DataError) as error:
-        draw_cases(job, images_of(cases), DRAWN.replace(overlays=-1))
-    assert len(error.value.problems) == 2
-
-
 def test_an_image_volume_of_another_depth_is_refused(tmp_path):
     volume = noise(4 * 20, 30, None).reshape(4, 20, 30) % 3
     for side in ("references", "predictions"):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from segmeter.cli.main import main
+from tests.cli.sharded import run as code_of
 from tests.data.crafted import noise, put
 
 SCORE = ["score", "predictions=predictions", "references=references", "data.num_classes=3", "metrics.bootstrap=100"]
@@ -26,14 +26,6 @@ def _cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         put(tmp_path / "predictions" / f"case{seed:02}.png", np.where(wrong, 0, target).astype(np.uint8))
         lines.append(f"case{seed:02},{'south' if seed % 2 else 'north'}")
     (tmp_path / "cases.csv").write_text("\n".join(lines) + "\n")
-
-
-def code_of(*arguments: str) -> int:
-    try:
-        main(arguments)
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
 
 
 def test_slices_are_printed_and_kept_and_objects_have_their_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,10 +84,7 @@ def test_images_that_changed_are_seen_when_a_run_is_resumed(tmp_path: Path, caps
     [
         (SLICED, "to have a value of ward for every case, got 1 without: 'case12'"),
         (["metrics.slice_by=[object_size/class_1]"], "Add content to metrics.measures."),
-        (
-            ["metrics.slice_by=[brightness]", "metrics.measures=[content]"],
-            "Use segmeter eval, or score with images=",
-        ),
+        (["metrics.slice_by=[brightness]", "metrics.measures=[content]"], "Use segmeter eval, or score with images="),
         (["metrics.slices=cases.txt", "metrics.slice_by=[ward]"], ".csv, .tsv, .parquet"),
         (["metrics.slice_by=[wrad]", "metrics.slices=cases.csv"], "Did you mean 'ward'?"),
     ],

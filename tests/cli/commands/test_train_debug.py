@@ -5,7 +5,6 @@ import json
 import pytest
 from PIL import Image
 
-from segmeter.cli.help import help_text
 from segmeter.cli.main import main
 from segmeter.records import read_json_lines
 
@@ -59,16 +58,3 @@ def test_profile_leaves_a_table_and_a_trace(debug):
     folder, out = debug("profile", "training.steps=5", "training.profile_steps=2")
     assert f"profile   {folder / 'profile' / 'table.txt'}" in out
     assert (folder / "profile" / "trace.json").is_file()
-
-
-def test_the_help_names_the_presets_and_says_what_each_is_for():
-    assert "\n  debug        fast, overfit, profile\n" in help_text("train")
-    text = " ".join(help_text("train", ["debug"]).split())
-    assert "overfit One batch, unchanged, again and again: says whether the model can fit it." in text
-    assert "profile Ten steps under torch's profiler" in text
-
-
-def test_an_unknown_preset_is_refused_with_the_nearest(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "debug=overfitt"])
-    assert "to be one of fast, overfit, profile, got 'overfitt'. Did you mean 'overfit'?" in capsys.readouterr().err

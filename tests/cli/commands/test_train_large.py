@@ -39,10 +39,3 @@ def test_zarr_folders_are_trained_on_and_validated_as_eval_measures_them(command
     summary = json.loads((newest("runs/eval") / "metrics.json").read_bytes())
     assert summary["dataset"]["mean_iou"] == pytest.approx(found["mean_iou"], abs=1e-12)
     assert summary["loss"]["dataset"] == pytest.approx(found["loss"], rel=1e-6)
-
-
-def test_zarr_folders_can_be_checked(command, capsys):
-    main(["check", *command, "splits=[train,val]"])
-    out = capsys.readouterr().out
-    assert "100 x 120" in out or "109 x 120" in out
-    assert "cases per fold" in out

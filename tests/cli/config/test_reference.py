@@ -1,17 +1,7 @@
 import pytest
 
 from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, schemas_of
-from segmeter.cli.config.reference import (
-    as_yaml,
-    keys_of,
-    option,
-    options_of,
-    own_keys,
-    parts_of,
-    preset_summary,
-)
-from segmeter.data.config import FolderConfig
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.cli.config.reference import as_yaml, keys_of, option, options_of, own_keys, preset_summary
 from segmeter.schema.declared import node_of
 
 
@@ -36,12 +26,6 @@ def test_a_key_is_completed_by_its_words():
     assert keys["training.deterministic"].completions == ["true", "false"]
     assert keys["training.compile"].completions == ["auto", "true", "false"]
     assert keys["loss.gamma"].completions == []
-
-
-def test_a_key_without_default_is_required():
-    keys = {key.path: key for key in keys_of(node_of(FolderConfig), {})}
-    assert keys["root"].default == "(required)"
-    assert keys["root"].completions == "path"
 
 
 def test_the_keys_of_a_command_leave_out_its_groups():
@@ -83,7 +67,3 @@ def test_a_preset_is_summed_up_by_its_comment(tmp_path):
     folder.mkdir()
     (folder / "own.yaml").write_text("# @package _global_\n# For a quick look.\nseed: 1\n")
     assert preset_summary("experiment", "own", [tmp_path]) == "For a quick look."
-
-
-def test_lists_of_components_are_found():
-    assert [key for key, _ in parts_of(MetricsConfig)] == ["measures"]

@@ -72,13 +72,6 @@ def test_runs_are_compared_by_draws_and_by_the_measures_that_they_have(metrics, 
     assert made(CompareConfig, COMPARE).metrics.bootstrap == 10
 
 
-def test_what_must_be_given_is_said_all_at_once():
-    with pytest.raises(ConfigError) as error:
-        ScoreConfig(data={"num_classes": 2})
-    missing = {line.split("`")[1] for line in error.value.problems}
-    assert missing == {"predictions", "references", "metrics", "report", "launch"}, "with the groups, which Hydra gives"
-
-
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True])
 def test_a_seed_is_one_that_every_generator_takes(seed):
     line = problem_of(ScoreConfig, SCORE | {"seed": seed})

@@ -17,16 +17,8 @@ def test_names_that_look_alike_are_no_secrets(name):
 
 
 def test_values_are_masked_at_any_depth_and_nothing_else():
-    values = {
-        "logger": [{"token": "x", "url": "https://me:pw@host/a"}],
-        "gamma": 2,
-        "token": None,
-    }
-    assert mask(values) == {
-        "logger": [{"token": MASK, "url": f"https://{MASK}@host/a"}],
-        "gamma": 2,
-        "token": None,
-    }
+    values = {"logger": [{"token": "x", "url": "https://me:pw@host/a"}], "gamma": 2, "token": None}
+    assert mask(values) == {"logger": [{"token": MASK, "url": f"https://{MASK}@host/a"}], "gamma": 2, "token": None}
     assert mask_override("+logger={api_key: x}") == f"+logger={MASK}"
 
 

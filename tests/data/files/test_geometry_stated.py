@@ -2,12 +2,10 @@
 
 import json
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nibabel
 import numpy as np
 import pytest
 import tifffile
@@ -100,8 +98,7 @@ def geometry(path: Path) -> Geometry:
 
 
 @pytest.mark.parametrize(
-    ("writer", "unit"),
-    [pytest.param(w, u, id=f"{w.__name__}-{u}") for w in WRITERS for u in UNITS if can_name(w, u)],
+    ("writer", "unit"), [pytest.param(w, u, id=f"{w.__name__}-{u}") for w in WRITERS for u in UNITS if can_name(w, u)]
 )
 def test_a_unit_is_understood_in_every_format(writer: Writer, unit: str, tmp_path: Path) -> None:
     found = geometry(writer(tmp_path, (3.0, 0.5, 0.25), unit))
@@ -158,11 +155,6 @@ def test_without_a_unit_there_is_a_spacing_by_the_formats_own_rule(writer: Write
     assert (found.spacing, found.unit) == ((3.0, 0.5, 0.25), rule.get(writer))  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("units", [3, ["um"], {"z": "um"}, [1, 2, 3]], ids=str)
-def test_units_of_zarr_attributes_that_are_no_names_are_refused(units: Any, tmp_path: Path) -> None:
-    assert "expected `unit`" in geometry(zarr_attributes(tmp_path, (3.0, 0.5, 0.25), units)).spacing_problem
-
-
 def test_imagejs_own_rules(tmp_path: Path) -> None:
     """No depth is a depth of 1; 72 per inch is a picture without a scale; two units are none."""
     options: dict[str, Any] = {"imagej": True, "photometric": "minisblack"}
@@ -193,14 +185,6 @@ def test_resolution_tags_alone_are_for_printing_and_say_so(tmp_path: Path) -> No
     tifffile.imwrite(tmp_path / "a.tif", VOLUME[0], resolution=(300, 300), resolutionunit="INCH")
     found = geometry(tmp_path / "a.tif")
     assert (found.spacing, found.source) == (None, "none (resolution tags are for printing)")
-
-
-def test_ome_metadata_that_is_in_another_file_is_no_unknown_spacing(tmp_path: Path) -> None:
-    path = ome_tiff(tmp_path, (3.0, 0.5, 0.25), "mm")
-    with tifffile.TiffFile(path) as tiff:
-        xml = re.sub("<Image .*</Image>", "<BinaryOnly MetadataFile='a.ome.xml'/>", tiff.ome_metadata or "", flags=re.S)
-    tifffile.imwrite(path, VOLUME, photometric="minisblack", metadata=None, description=xml)
-    assert "expected `OME metadata` to describe one picture, got 0 pictures" in geometry(path).spacing_problem
 
 
 def affine_of(found: Geometry) -> list[float]:
@@ -268,12 +252,6 @@ def test_other_transformations_are_refused_by_name(step: dict[str, Any], level: 
     assert "expected `coordinateTransformations` to be scales and translations" in found.spacing_problem
 
 
-@pytest.mark.parametrize("edge", [0, -1, math.nan])
-def test_a_scale_of_the_whole_picture_is_checked_too(edge: float, tmp_path: Path) -> None:
-    found = multiscales(tmp_path, [SCALE], [{"type": "scale", "scale": [1, edge, 1, 1]}])
-    assert "`spacing` to be a finite number > 0 along every axis" in found.spacing_problem
-
-
 def test_attributes_and_ome_metadata_must_say_one_spacing(tmp_path: Path) -> None:
     for name, spacing, problem in (("a", [3000, 500, 250], False), ("b", [3, 0.5, 0.3], True)):
         path = ome_zarr(tmp_path / name, (3.0, 0.5, 0.25), "um")
@@ -282,36 +260,6 @@ def test_attributes_and_ome_metadata_must_say_one_spacing(tmp_path: Path) -> Non
         assert bool(found.spacing_problem) is problem
         if problem:
             assert "(3, 0.5, 0.3) um there and (3, 0.5, 0.25) um in OME metadata" in found.spacing_problem
-
-
-def nifti_forms(path: Path, *, sform: int, qform: int, shift: float) -> Geometry:
-    """Both forms of a header, the second moved along x; written by nibabel."""
-    image = nibabel.Nifti1Image(VOLUME.T, None)
-    first = np.diag([0.25, 0.5, 3.0, 1.0])
-    second = first.copy()
-    second[0, 3] = shift
-    image.set_sform(first, sform)
-    image.set_qform(second, qform)
-    image.header.set_xyzt_units("mm")
-    nibabel.save(image, path)
-    return geometry(path)
-
-
-def test_two_forms_of_one_space_must_agree(tmp_path: Path) -> None:
-    path = tmp_path / "a.nii"
-    assert nifti_forms(path, sform=1, qform=1, shift=0.06).place_problem == ""  # under a quarter of 0.25
-    found = nifti_forms(path, sform=1, qform=1, shift=5.0)
-    assert "expected `origin` of qform and sform to agree, as both are of the space with code 1" in found.place_problem
-    assert found.place_problem.endswith("Set the code of the wrong one to 0.")
-
-
-def test_forms_of_two_spaces_may_differ_and_say_so(tmp_path: Path) -> None:
-    found = nifti_forms(tmp_path / "a.nii", sform=4, qform=1, shift=5.0)
-    assert (found.place_problem, found.spacing) == ("", (3.0, 0.5, 0.25))
-    assert found.note == "the NIfTI sform, space 4 (MNI 152), is taken; the qform, space 1 (scanner), differs"
-    assert np.array_equal(found.affine, nibabel.load(tmp_path / "a.nii").affine)
-    for codes in ({"sform": 4, "qform": 0}, {"sform": 0, "qform": 1}):
-        assert nifti_forms(tmp_path / "a.nii", **codes, shift=5.0).note == ""
 
 
 @pytest.mark.parametrize("names", [("c", "y", "x"), ("t", "y", "x"), ("x", "y", "z"), ("channel", "y", "x")])
@@ -327,14 +275,3 @@ def test_axes_that_are_named_and_are_not_depth_height_width_are_refused(names: t
     for path in sorted(tmp_path.iterdir()):
         with pytest.raises(DataError, match=rf"expected `axes` to be \(depth, height, width\).*got {', '.join(names)}"):
             read_map(path, READING)
-
-
-def test_zarr_3_without_attributes_is_whole(tmp_path: Path) -> None:
-    zarr.create_array(str(tmp_path / "a.zarr"), data=VOLUME)
-    file = tmp_path / "a.zarr" / "zarr.json"
-    note = json.loads(file.read_text())
-    del note["attributes"]
-    file.write_text(json.dumps(note))
-    assert np.array_equal(read_map(tmp_path / "a.zarr", READING).values, VOLUME)
-    file.write_text(json.dumps({**note, "attributes": None}))
-    assert geometry(tmp_path / "a.zarr").spacing is None

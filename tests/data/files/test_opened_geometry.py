@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
-from PIL import Image
 
 from segmeter.data.files.opened import read_geometry
-from segmeter.errors import DataError
 
 IMAGE = np.zeros((64, 48, 3), np.uint8)
 UTM = "WGS 84 / UTM zone 33N|"
@@ -118,23 +116,3 @@ def test_spacing_of_the_level_of_ome_zarr(tmp_path, axes, level):
     group.attrs["ome"] = {"version": "0.5", "multiscales": [entry]}
     found = read_geometry(tmp_path / "a.zarr", level=level)
     assert (found.spacing, found.unit) == ((0.5 * 2**level, 0.25 * 2**level), "um")
-
-
-def test_a_spacing_that_can_not_be_used_is_a_problem(tmp_path):
-    array = zarr.create_array(str(tmp_path / "a.zarr"), data=IMAGE[..., 0])
-    array.attrs["spacing"] = [0.0, 1.0]
-    found = read_geometry(tmp_path / "a.zarr")
-    assert not found.known
-    assert "spacing" in found.spacing_problem
-
-
-def test_other_files_say_nothing(tmp_path):
-    Image.fromarray(IMAGE).save(tmp_path / "a.png", dpi=(300, 300))
-    tifffile.imwrite(tmp_path / "b.tif", IMAGE, photometric="rgb", resolution=(300, 300), resolutionunit=2)
-    assert not any(read_geometry(tmp_path / name).known for name in ("a.png", "b.tif"))
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    (tmp_path / "a.tif").write_bytes(b"II*\0\x08\0\0\0")
-    with pytest.raises(DataError, match=r"a\.tif"):
-        read_geometry(tmp_path / "a.tif")

@@ -32,13 +32,6 @@ def test_the_transform_of_a_geotiff_is_rasterios(tmp_path):
     assert (found.crs, found.nodata, found.spacing, found.unit) == ("EPSG:32633", 7.0, (0.5, 0.75), "m")
 
 
-def test_a_system_of_the_users_own_has_no_code(tmp_path):
-    library("rasterio")
-    own = "+proj=laea +lat_0=47 +lon_0=13 +x_0=5 +y_0=7 +ellps=WGS84 +units=m"
-    write_geotiff(tmp_path / "a.tif", draw_mask(), crs=own)
-    assert values(tmp_path / "a.tif").geometry.crs == ""
-
-
 def test_degrees_are_no_length(tmp_path):
     write_geotiff(tmp_path / "a.tif", draw_mask(), west=13.0, crs="EPSG:4326")
     found = values(tmp_path / "a.tif").geometry
@@ -164,12 +157,6 @@ def test_a_file_that_names_no_unit_says_so(tmp_path):
     found = with_keys(tmp_path / "a.tif")
     assert (found.spacing, found.unit) == ((4.0, 2.0), None)
     assert "names no unit of length" in found.note
-
-
-def test_a_tiff_without_such_tags_has_no_place(tmp_path):
-    tifffile.imwrite(tmp_path / "a.tif", draw_mask())
-    found = values(tmp_path / "a.tif").geometry
-    assert (found.affine, found.crs, found.nodata) == (None, "", None)
 
 
 @pytest.mark.parametrize("text", ["-1.#QNAN", "", "none", "1,0", "0 0 0"])

@@ -10,18 +10,7 @@ from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
 from tests.data.crafted import put
 from tests.data.formats_written import NAMES
-from tests.data.masks.exported import (
-    OBJECTS,
-    READING,
-    SPEC,
-    blocks,
-    brush,
-    pack_brush,
-    parts_of,
-    polygon,
-    region,
-    task,
-)
+from tests.data.masks.exported import OBJECTS, READING, SPEC, blocks, brush, pack_brush, parts_of, polygon, region, task
 
 
 @pytest.mark.parametrize("repeat", [True, False])

@@ -10,13 +10,7 @@ from PIL import Image
 from segmeter.data.labels_config import LabelsConfig
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError, InputError
-from segmeter.evaluation.decisions.agree import (
-    AgreeJob,
-    agree,
-    find_cases,
-    masks_of_run,
-    name_readers,
-)
+from segmeter.evaluation.decisions.agree import AgreeJob, agree, find_cases, masks_of_run, name_readers
 from segmeter.evaluation.decisions.config import AgreeKeys
 from segmeter.metrics.config.metrics import MetricsConfig
 from tests.data.crafted import BINARY, THREE

@@ -9,12 +9,7 @@ import pytest
 from segmeter.data.config import FolderConfig
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.decisions.held_out import open_held_out
-from segmeter.evaluation.decisions.suspects import (
-    COCO,
-    OUTLINES,
-    Suspects,
-    find_in_runs,
-)
+from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, Suspects, find_in_runs
 from tests.data.crafted import put
 
 NAMES = ("a", "b", "c", "d")

@@ -56,13 +56,6 @@ def test_the_difference_is_that_of_the_summaries(tmp_path: Path) -> None:
     assert "Only 2 independent units" in result["bootstrap"]["warning"]
 
 
-def test_a_run_against_its_copy_differs_nowhere(tmp_path: Path) -> None:
-    result = compare([make_run(tmp_path / "one"), make_run(tmp_path / "two")], FEW)
-    (pair,) = result["metrics"]["mean_iou"]["pairs"]
-    assert pair["dataset_difference"] == 0.0
-    assert pair["wilcoxon_p"] == pair["wilcoxon_p_holm"] == 1.0
-
-
 CELLS = ClassSpec(task="binary", names=("ground", "cell"), colours=((0, 0, 0), (255, 255, 255)))
 TWO = [1, 1, 1, 1, 0, 1, 1, 1, 1]  # two objects of 4 pixels, one apart
 MERGED = [1] * 9  # IoU 8 / 9, and no object overlaps another by more than half

@@ -166,6 +166,14 @@ def test_predictions_are_joined(tmp_path):
     assert list(parse_records(read_records(tmp_path / "merged"))["b"]["files"]) == ["labels/b.png"]
 
 
+def test_predictions_that_shards_share_must_agree(tmp_path):
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    again, other = predicted(tmp_path / "again", 2, {"b": b"B"}), predicted(tmp_path / "other", 2, {"b": b"C"})
+    check_merge(job_of([*halves, again], tmp_path / "merged", metrics=None))
+    with pytest.raises(InputError, match=r"to agree on the cases that they share, got 1: b in 2 and other\.$"):
+        check_merge(job_of([*halves, other], tmp_path / "merged", metrics=None))
+
+
 def test_a_prediction_that_changed_is_named(tmp_path):
     halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
     changed = halves[1] / "predictions" / "labels" / "b.png"
@@ -176,14 +184,6 @@ def test_a_prediction_that_changed_is_named(tmp_path):
         f"merge: expected `runs` to have their predictions as they were written, got 1: {changed}."
     )
     assert read_run_manifest(tmp_path / "merged")["state"] == "running"
-
-
-def test_other_numbers_of_threads_are_warned_of(tmp_path, caplog):
-    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
-    job = job_of(halves, tmp_path / "merged", metrics=None)
-    one, other = (replace(p, identity={**p.identity, "threads": n}) for p, n in zip(job.pieces, (1, 2), strict=True))
-    merge(replace(job, pieces=[one, other]))
-    assert "merge: the runs computed with 1, 2 threads: last bits may differ" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["predictions", "predictions/labels", "predictions/labels/a.png"])

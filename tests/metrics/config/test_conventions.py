@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from segmeter.metrics.measures.protocol import CaseMaps
 from segmeter.metrics.summary.conventions import score_maps_under
-from tests.differential.peers import load, quiet
+from tests.differential.peers import load
 from tests.metrics.build import class_spec
 
 PLANES = ("2-D", (26, 33), (1.0, 1.0)), ("2-D spaced", (26, 33), (0.7, 1.9)), ("3-D", (9, 14, 12), (2.5, 1.0, 0.8))
@@ -60,29 +60,6 @@ def test_mmseg(cases):
     iou = np.nanmean([common / (target + mask - common) for common, target, mask in areas])
     dice = np.nanmean([2 * common / (target + mask) for common, target, mask in areas])
     assert_figures(scored("mmseg", cases), {"mean_iou": iou, "mean_dice": dice})
-
-
-def test_monai(cases):
-    torch, metrics = pytest.importorskip("torch"), load("monai.metrics")
-
-    def one_hot(labels):
-        return torch.from_numpy(np.stack([labels == k for k in range(3)])[None].astype(np.float32))
-
-    def of(metric, **options):
-        for maps in cases:
-            metric(one_hot(maps.labels), one_hot(maps.target), **options)
-        return float(metric.aggregate())
-
-    spacing = {"spacing": cases[0].spacing}
-    with quiet():
-        expected = {
-            "mean_iou": of(metrics.MeanIoU()),
-            "mean_dice": of(metrics.DiceMetric()),
-            "hd95": of(metrics.HausdorffDistanceMetric(percentile=95), **spacing),
-            "assd": of(metrics.SurfaceDistanceMetric(symmetric=True), **spacing),
-            f"nsd@{TOLERANCE:g}": of(metrics.SurfaceDiceMetric([TOLERANCE] * 2), **spacing),
-        }
-    assert_figures(scored("monai", cases), expected)
 
 
 def test_brats(cases):

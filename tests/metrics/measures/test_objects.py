@@ -5,12 +5,7 @@ import pytest
 
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.config.measures import (
-    AjiConfig,
-    AveragePrecisionConfig,
-    InstancesConfig,
-    SizesConfig,
-)
+from segmeter.metrics.config.measures import AjiConfig, AveragePrecisionConfig, InstancesConfig, SizesConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.objects import find_objects
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case

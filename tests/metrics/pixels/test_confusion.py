@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix as reference_matrix
-from sklearn.metrics import multilabel_confusion_matrix
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
@@ -110,15 +109,6 @@ def test_chunks_of_a_huge_map_add_up(monkeypatch):
     whole = confusion_matrix(target, labels, num_classes=4, ignore_index=255)
     monkeypatch.setattr(module, "_CHUNK", 777)
     np.testing.assert_array_equal(confusion_matrix(target, labels, num_classes=4, ignore_index=255), whole)
-
-
-def test_multilabel_counts_equal_scikit_learn():
-    rng = np.random.default_rng(3)
-    target, labels = (rng.integers(0, 2, (3, 50, 41), dtype=np.uint8) for _ in range(2))
-    counts = multilabel_counts(target, labels)
-    expected = multilabel_confusion_matrix(target.reshape(3, -1).T, labels.reshape(3, -1).T)
-    np.testing.assert_array_equal(counts, expected)
-    assert counts.dtype == np.int64
 
 
 def test_multilabel_leaves_ignored_pixels_out_of_their_class_only():

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import brier_score_loss, log_loss
+from sklearn.metrics import log_loss
 
 from segmeter.errors import InputError
 from segmeter.metrics.probabilities.calibration import Calibration, calibration
@@ -72,20 +72,6 @@ def test_multiclass_equals_scikit_learn_and_a_loop(dtype, bins):
     assert scores.classwise_ece == pytest.approx(np.mean(eces), rel=1e-9)
 
 
-def test_binary_equals_scikit_learn_and_two_channels():
-    target, probs = softmax_case(1, num_classes=2, dtype=np.float64)
-    one = calibration(target, probs[1], num_classes=2, task="binary")
-    two = calibration(target, np.stack([1 - probs[1], probs[1]]), num_classes=2)
-    flat = probs[1].ravel()
-    assert one.brier == pytest.approx(brier_score_loss(target.ravel(), flat), rel=1e-12)
-    assert one.nll == pytest.approx(log_loss(target.ravel(), flat), rel=1e-12)
-    assert two.brier == pytest.approx(2 * one.brier, rel=1e-12)
-    assert two.nll == pytest.approx(one.nll, rel=1e-12)
-    assert two.top_label.ece == pytest.approx(one.top_label.ece, rel=1e-12)
-    assert two.classwise[1].ece == one.classwise[0].ece
-    assert len(one.classwise) == len(one.sweeps) == 1
-
-
 def test_multilabel_planes_are_decisions_of_their_own():
     target, probs = softmax_case(2, num_classes=3)
     planes = np.stack([target == k for k in range(3)]).astype(np.uint8)
@@ -108,11 +94,6 @@ def test_0_and_1_fall_in_bins_and_0_for_what_is_there_is_infinitely_bad():
     assert wrong.nll == math.inf
     assert wrong.n_impossible == 1
     assert wrong.classwise[0].mce == 1.0
-
-
-def test_a_bin_holds_its_upper_end():
-    scores = calibration(np.array([1, 1, 1]), np.array([0.5, 0.25, 0.2500001]), num_classes=2, task="binary", bins=4)
-    assert scores.classwise[0].counts.tolist() == [1, 2, 0, 0]
 
 
 @pytest.mark.parametrize("bins", [*range(1, 31), 41, 100, 997])

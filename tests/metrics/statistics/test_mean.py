@@ -34,9 +34,7 @@ def test_infinite_values_leave_no_finite_mean():
 
 
 @pytest.mark.parametrize(
-    "values",
-    [[], [[0.5]], "abc", ["a"], [None, 1.0], [1j], 5, [[1], [1, 2]], np.ma.masked_array([1.0])],
-    ids=str,
+    "values", [[], [[0.5]], "abc", ["a"], [None, 1.0], [1j], 5, [[1], [1, 2]], np.ma.masked_array([1.0])], ids=str
 )
 def test_what_is_no_number_per_case_is_refused(values):
     with pytest.raises(InputError, match="mean_interval: expected `values` to be one number per case"):

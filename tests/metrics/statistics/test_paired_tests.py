@@ -27,15 +27,6 @@ def test_wilcoxon_of_three_gains_by_hand():
     assert result.exact
 
 
-@pytest.mark.parametrize("n", [8, 50, 51, 400])
-def test_wilcoxon_equals_scipy(n):
-    first, second = pair(n, 0.2, seed=n)
-    result = wilcoxon(first, second)
-    method = "exact" if n <= 50 else "approx"
-    assert result.p_value == pytest.approx(stats.wilcoxon(first, second, method=method).pvalue, rel=1e-12)
-    assert result.exact == (n <= 50)
-
-
 def test_wilcoxon_drops_equal_pairs_and_approximates_ties():
     first, second = np.array([1.0, 2, 3, 4, 5, 6, 7]), np.array([1.0, 1, 2, 3, 4, 8, 7])
     result = wilcoxon(first, second)  # differences 0 1 1 1 1 -2 0
@@ -108,24 +99,6 @@ def test_sign_flip_counts_sums_as_equal_that_only_rounding_tells_apart():
     # 0.23, 0.07, -0.07 and -0.16, but for their last bits: no sum is smaller than 0.07
     assert abs(first - second)[1] != abs(first - second)[2]
     assert sign_flip(first, second).p_value == 1
-
-
-def test_sign_flip_by_sampling_agrees_with_scipy():
-    first, second = pair(40, 0.35, seed=3)
-    ours = sign_flip(first, second, resamples=20_000, seed=1)
-    reference = stats.permutation_test(
-        (first, second),
-        lambda a, b, axis: (a - b).mean(axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=20_000,
-        rng=np.random.default_rng(0),
-    )
-    assert not ours.exact
-    # both estimate one p: a difference has a standard error of sqrt(2 p (1 - p) / 20000); four of them
-    assert 0.001 < reference.pvalue < 0.5
-    error = (2 * reference.pvalue * (1 - reference.pvalue) / 20_000) ** 0.5
-    assert abs(ours.p_value - reference.pvalue) < 4 * error
 
 
 def test_sign_flip_never_gives_0_and_repeats_for_a_seed():

@@ -60,11 +60,7 @@ def pixel_cases(*pairs):
 
 
 FOUND = dot((4, 2), (4, 3)), dot((4, 3), (4, 4))  # one of three pixels in common; each surface is 0 and 1 away
-SCENES = {
-    "both_empty": (dot(), dot()),
-    "prediction_empty": (dot((2, 2)), dot()),
-    "target_empty": (dot(), dot((2, 2))),
-}
+SCENES = {"both_empty": (dot(), dot()), "prediction_empty": (dot((2, 2)), dot()), "target_empty": (dot(), dot((2, 2)))}
 EMPTY = {  # convention: IoU, Dice, HD95 of the class in each scene, over cases of which the other is FOUND
     "nnunet": {"both_empty": (NAN, NAN), "prediction_empty": (0, 0), "target_empty": (0, 0)},
     "medpy": {"both_empty": (1, NAN, NAN), "prediction_empty": (0, 0, INF), "target_empty": (0, 0, INF)},

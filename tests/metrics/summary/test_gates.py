@@ -71,7 +71,7 @@ def test_what_is_within_chance_cannot_be_told_and_the_cases_needed_are_named():
     lost = -only(worse, "mean_iou >= base")["margin"]
     entry = only(worse, f"mean_iou >= base - {lost * 1.02:.6f}")
     low, _ = entry["margin_ci95"]
-    assert (entry["outcome"], entry["reason"]) == ("unknown", "the interval holds the bound")
+    assert (entry["outcome"], entry["reason"]) == ("unknown", "the interval contains the bound")
     reach = (entry["margin"] - low) / entry["margin"]
     assert entry["n_units_needed"] == int(np.ceil(40 * reach**2)) > 40
 

@@ -81,12 +81,6 @@ def test_ignored_pixels_belong_to_no_class_of_either_map(num_classes, void):
     assert found.counts.sum() == target.size
 
 
-def test_bool_masks_are_classes_0_and_1():
-    target, labels = (one == 1 for one in random_maps((30, 30), 2))
-    found = boundary_iou(target, labels, num_classes=2, width=2)
-    assert found.iou[1] == published(target, labels, 2)
-
-
 @pytest.mark.parametrize(
     ("shape", "width"), [((1024, 1024), 29), ((480, 640), 16), ((10, 10), 1), ((15, 20), 1), ((60, 45), 2)], ids=str
 )

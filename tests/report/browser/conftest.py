@@ -13,13 +13,9 @@ from segmeter.classes import ClassSpec
 from segmeter.cli.sweep import SweepJob, write_sweep
 from segmeter.evaluation.finished.compare import compare
 from segmeter.files import write_json
-from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.config.measures import ErrorTypesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix, multilabel_counts
-from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
 from segmeter.report.page.runs import write_index
@@ -27,14 +23,8 @@ from segmeter.report.pictures.layers import draw_layers, write_layers
 from segmeter.report.pictures.objects import Objects
 
 from ..conftest import HOSTILE, HOSTILE_IDS
-from .looks import FRAME
-
-NAMES = ("ground", "tree", "car", "lamp")
-COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
-SPEC = ClassSpec(task="multiclass", names=NAMES, colours=COLOURS, ignore_index=255)
-PICTURED = 20
-NAME = "<img src=x onerror=alert(8)>"  # of a class
-TENS = r"-(\d)"  # slices of ten cases each
+from .made import COLOURS, NAME, SPEC, TENS, draw_case, make_run, write_run
+from .tab import Tab
 
 
 @pytest.fixture(scope="session")
@@ -64,54 +54,6 @@ def windows(chromium):
     yield window
     for context in made.values():
         context.close()
-
-
-class Tab:
-    """An open page, and what went wrong in it: scripts that failed, and what was refused or said in a dialog."""
-
-    def __init__(self, window, address, *, refused):
-        self.page, self.faults = window.new_page(), []
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("console", lambda said: self.log(said) if said.type == "error" and not refused else None)
-        self.page.on("dialog", lambda dialog: (self.faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        self.page.goto(address)
-        if self.page.locator("#data, #history").count():  # which a script shows
-            self.page.locator("html[data-ready=yes]").wait_for(state="attached")
-        self.page.evaluate(FRAME)
-
-    def log(self, said):
-        self.faults.append(said.text)
-
-    def choose(self, state):
-        """Show another choice of cases without loading the page anew, as a link does."""
-        self.page.bring_to_front()  # a browser draws and answers slowly what is behind
-        self.page.evaluate(CHOOSE, state or "#?")
-        self.page.evaluate(FRAME)
-
-    def left(self):
-        """What a test has changed that the address does not hold."""
-        return [name for name, changed in self.page.evaluate(LEFT).items() if changed]
-
-
-CHOOSE = """(state) => {
-  const go = (link) => (history.replaceState(null, "", link), dispatchEvent(new Event("hashchange")));
-  if (document.querySelector("dialog[open]")) go("#?");
-  document.activeElement?.blur();
-  for (const details of document.querySelectorAll("details[open]")) details.open = false;
-  for (const input of document.querySelectorAll("input.end")) input.value = "";
-  scrollTo(0, 0);
-  go(state);
-  document.querySelector(".rows")?.scrollTo(0, 0);
-}"""
-LEFT = """() => {
-  const has = (found) => document.querySelector(found) !== null;
-  const seen = typeof view === "undefined" ? null : view;
-  return {
-    opacity: seen && seen.opacity !== 0.6, classes: seen && seen.hidden.size > 0,
-    layers: has("#case .roles [aria-pressed=false]"), pictures: has(".tile:nth-child(7)"),
-    tables: has("table.sortable th[aria-sort]"), lines: has(".chart .chip[aria-pressed=false]"),
-  };
-}"""
 
 
 @pytest.fixture(scope="session")
@@ -148,50 +90,6 @@ def visit(windows, tabs):
             tab.page.close()
         assert not tab.faults
         assert not left, "the test changes what the address does not hold: visit(..., alone=True)"
-
-
-def draw_case(rng, i):
-    """A target with a car in every second case and a lamp in every fifth, and a prediction that gets worse with i."""
-    target = np.zeros((24, 32), np.uint8)
-    target[4:14, 2:16] = 1
-    if i % 2 == 0:
-        target[12:20, 18:28] = 2
-    if i % 5 == 0:
-        target[1:5, 26:30] = 3
-    target[23] = 255
-    labels = target.copy()
-    labels[4 : 4 + i // 6, 2:16] = 0
-    if i % 4 == 0:
-        labels[labels == 2] = 1
-    if i % 10 == 0:
-        labels[labels == 3] = 0
-    image = np.clip(target[..., None] * 40 + 60 + rng.normal(0, 8, (24, 32, 3)), 0, 255).astype(np.uint8)
-    return image, target, labels
-
-
-def write_run(folder, rows, spec, config):
-    folder.mkdir(parents=True, exist_ok=True)
-    write_cases(folder, rows, spec)
-    write_json(folder / "metrics.json", summarise(rows, spec, config))
-    write_json(folder / "run.json", {"command": "eval", "state": "done"})
-
-
-def make_run(folder, ids, spec=SPEC, pictured=PICTURED, **options):
-    rng = np.random.default_rng(7)
-    config = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(), ErrorTypesConfig()), **options)
-    measures = build_measures(config, spec)
-    rows = []
-    for i, case_id in enumerate(ids):
-        image, target, labels = draw_case(rng, i)
-        maps = CaseMaps(case_id=case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
-        counts = confusion_matrix(target, labels, num_classes=4, ignore_index=spec.ignore_index)
-        measured = measure_case(maps, measures)
-        rows.append(CaseRow(case_id=case_id, height=24, width=32, counts=counts, loss=0.1 * i, measured=measured))
-        if i < pictured:
-            notes = {"files": {"prediction": [f"{case_id}.png"]}}
-            write_layers(folder, case_id, draw_layers(image, target, labels, spec, edge=128, notes=notes))
-    write_run(folder, rows, spec, config)
-    return rows
 
 
 @pytest.fixture(scope="session")

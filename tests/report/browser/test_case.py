@@ -11,8 +11,8 @@ from segmeter.report.html import write_report
 from segmeter.report.pictures.layers import LONGEST, draw_layers, write_layers
 from tests.metrics.build import case_row
 
-from .conftest import write_run
 from .looks import back, ids, near, pixels
+from .made import write_run
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from .conftest import TENS
 from .looks import back, column, count, ids
+from .made import TENS
 
 pytestmark = pytest.mark.slow
 

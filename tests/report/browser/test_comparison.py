@@ -96,7 +96,7 @@ def test_another_pair_is_not_shown_with_the_columns_of_the_old_one(visit, compar
 def test_both_predictions_stand_beside_each_other(visit, compared):
     page = visit(compared, "#?case=case-04", alone=True)  # whose car is predicted as a tree
     assert page.locator("#case figcaption").all_text_contents() == [
-        *("image", "target", "prediction: old", "prediction: perfect", "errors: old", "errors: perfect"),
+        *("image", "target", "prediction: old", "prediction: perfect", "errors: old", "errors: perfect")
     ]
     page.locator("#opacity").fill("1")
     for place, colour in ((1, (200, 0, 0)), (2, (0, 200, 0)), (3, (200, 0, 0))):

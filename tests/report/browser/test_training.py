@@ -2,7 +2,7 @@
 
 import pytest
 
-from .conftest import NAME
+from .made import NAME
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import DrawnCase, draw_run
 from tests.metrics.build import case_row
 
-from .conftest import write_run
+from .made import write_run
 
 pytestmark = pytest.mark.slow
 

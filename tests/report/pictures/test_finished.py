@@ -18,10 +18,7 @@ from tests.metrics.build import class_spec
 SPEC = class_spec(2, "binary")
 CONFIG = ReportConfig(panel=128, overlays=1, worst=1)
 RANKING = Ranking(
-    case_ids="abcd",
-    worst="ba",
-    headline="iou/road",
-    scores={"a": 0.9, "b": 0.2, "c": float("nan"), "d": float("nan")},
+    case_ids="abcd", worst="ba", headline="iou/road", scores={"a": 0.9, "b": 0.2, "c": float("nan"), "d": float("nan")}
 )
 
 

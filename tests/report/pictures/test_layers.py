@@ -93,7 +93,7 @@ def test_each_object_has_its_outline_on_both_sides_by_what_became_of_it(spec):
     labels = [(each > 0).astype(np.uint8) for each in (target, found)]
     layers = draw_layers(np.zeros((6, 8, 3), np.uint8), *labels, spec, edge=128, objects=objects)
     assert [each["file"] for each in layers.notes["maps"] if each["role"] == "target"] == [
-        *("target.png", "target-objects.png"),
+        *("target.png", "target-objects.png")
     ]
     drawn = index_of(layers, "target-objects.png", 3)
     np.testing.assert_array_equal(np.unique(drawn[:, 3]), [1])  # the matched one's edge
@@ -163,6 +163,6 @@ def test_a_case_above_the_overview_has_tiles_of_its_own_pixels_the_worst_first(t
     np.testing.assert_array_equal(tiles[0].image, image[512:, 1024:1536])
     assert read_notes(place)["size"] == [700, 1600]
     assert {path.name for path in (place / "tile-0").iterdir()} == {
-        *("image.webp", "target.png", "prediction.png", "errors.png", "layers.json"),
+        *("image.webp", "target.png", "prediction.png", "errors.png", "layers.json")
     }
     assert draw_layers(image[:, :1536], None, labels[:, :1536], spec).cut(None) == []

@@ -22,12 +22,6 @@ def test_the_crop_that_suits_the_images(sizes, crop):
     assert choose_crop(AugmentConfig(crop=None), sizes).crop is None
 
 
-def test_the_crop_is_the_lower_median_of_the_sides():
-    """Sides 70, 70, 200 and 300: the lower median is 70, and 64 is the multiple of 32 below it."""
-    sizes = {(70, 300): 2, (200, 300): 1, (300, 300): 1}
-    assert choose_crop(AugmentConfig(), sizes).crop == (64, 288)
-
-
 @pytest.mark.parametrize("name", ["rotate", "shear", "brightness", "contrast", "colour", "gamma", "noise", "blur"])
 def test_values_change_where_any_of_these_is_asked_for(name):
     still = {"brightness": 0.0, "contrast": 0.0}

@@ -41,14 +41,6 @@ def test_kept_arrays_are_the_same_and_can_not_be_changed():
         cached[1].target[0, 0] = 1
 
 
-def test_nothing_is_kept_without_a_budget():
-    cases = TinyCases()
-    cached = CachedDataset(cases, Budget(0))
-    _ = cached[0], cached[0]
-    assert cases.read == [0, 0]
-    assert (len(cached), cached.case_ids, cached.fingerprint()) == (10, cases.case_ids, cases.fingerprint())
-
-
 def source(cases, **config):
     return SampleSource(cases, AugmentConfig(**config), batch_size=4, seed=3)
 
@@ -105,13 +97,7 @@ def volumes(tmp_path):
         for path, pixels in zip(paths, (image, mask), strict=True):
             np.save(path, pixels)
         pairs.append(Pair(case_id=f"v{number}", paths=tuple(map(str, paths))))
-    return VolumeSet(
-        reading=Reading(spec=SPEC),
-        in_channels=1,
-        split="train",
-        pairs=tuple(pairs),
-        planes="k",
-    )
+    return VolumeSet(reading=Reading(spec=SPEC), in_channels=1, split="train", pairs=tuple(pairs), planes="k")
 
 
 def test_all_planes_are_cases_of_a_validation(volumes):

@@ -49,18 +49,6 @@ def test_streams_seeds_epochs_and_samples_draw_independently():
     assert draw(WINDOW, seed=1).integers(2**60) == draws[0]
 
 
-def test_each_turn_through_the_cases_has_its_own_order():
-    first, second = (epoch_order(20, seed=3, epoch=0, turn=turn).tolist() for turn in (0, 1))
-    assert sorted(first) == sorted(second) == list(range(20))
-    assert first != second
-
-
-def test_balance_without_any_class_leaves_the_plan_alone():
-    plain, none = (plan_epoch(5, 8, seed=0, epoch=0, balance=b, presence=np.zeros((5, 3), bool)) for b in (0.0, 1.0))
-    assert plain.numbers.tolist() == none.numbers.tolist()
-    assert set(none.labels.tolist()) == {ANYWHERE}
-
-
 FEW_AND_MANY = Sources(of=np.array([0] * 5 + [1] * 95), weights=(3.0, 1.0))
 
 

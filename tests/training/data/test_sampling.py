@@ -10,12 +10,11 @@ from segmeter.bridge.arrays import to_torch
 from segmeter.classes import ClassSpec
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, DataError
-from segmeter.training.data import sampling
 from segmeter.training.data.augment import Augment
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches, augmented
 from segmeter.training.data.epoch import LEAST_BATCHES, Sources, epoch_order
-from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
+from segmeter.training.data.sampling import SampleSource
 from tests.training.tiny import TinyCases
 
 
@@ -199,133 +198,6 @@ def test_processes_share_the_samples_of_a_batch(processes):
             for rank, part in enumerate(given):
                 together[rank::processes] = part
             assert np.array_equal(together, expected)
-
-
-def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():
-    source = source_of(numbered_cases(1, size=(10, 12)), crop=(16, 16))
-    samples = [source.sample(epoch, 0) for epoch in range(60)]
-    assert {image.shape for image, _ in samples} == {(16, 16, 3)}
-    assert {int((target != 255).sum()) for _, target in samples} == {120}
-    assert {int(np.argmax((target != 255).any(1))) for _, target in samples} == set(range(7))
-
-
-def test_multilabel_targets_are_cut_and_padded_with_their_image():
-    spec = spec_of("multilabel", classes=2)
-    rows, columns = np.indices((10, 12), dtype=np.uint8)
-    image = np.stack([rows, columns], axis=-1)
-    target = np.stack([rows % 2, columns % 2])
-    source = source_of(ArrayCases(spec, [(image, target)]), crop=(16, 16), batch_size=1)
-    picture, labels, _ = source.batch(1, 0)
-    assert (picture.shape, labels.shape) == ((1, 16, 16, 2), (1, 2, 16, 16))
-    inside = labels[0, 0] != 255
-    assert inside.sum() == 120
-    assert np.array_equal(labels[0, 0][inside], picture[0, ..., 0][inside] % 2)
-    assert np.array_equal(labels[0, 1][inside], picture[0, ..., 1][inside] % 2)
-
-
-def test_class_pixels_are_pixels_of_each_class_that_is_there():
-    target = np.array([[0, 0, 2], [255, 2, 0]], np.uint8)
-    found = class_pixels(target, spec_of(), np.random.default_rng(0))
-    assert {label: set(each.tolist()) for label, each in found.items()} == {0: {0, 1, 5}, 2: {2, 4}}
-    assert {len(each) for each in found.values()} == {KEPT_PIXELS}
-    both = np.array([[[0, 1], [255, 1]], [[0, 0], [0, 0]]], np.uint8)
-    only = class_pixels(both, spec_of("multilabel", classes=2), np.random.default_rng(0))
-    assert {label: set(each.tolist()) for label, each in only.items()} == {0: {1, 3}}
-
-
-@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
-def test_class_pixels_of_a_mask_that_is_read_in_parts_are_those_of_the_whole(task, monkeypatch):
-    """Against all positions at once. Mutation seen to fail: positions not moved down by the parts above."""
-    rng = np.random.default_rng(2)
-    target = rng.integers(0, 3 if task == "multiclass" else 2, ((3, 40, 30), (40, 30))[task == "multiclass"])
-    target = target.astype(np.uint8)
-    target[..., 10:25, :] = 0
-    spec, drawn = spec_of(task, classes=3), np.random.default_rng(7)
-    planes = [target == label for label in range(3)] if task == "multiclass" else target == 1
-    wanted = {
-        label: np.flatnonzero(plane)[drawn.integers(plane.sum(), size=KEPT_PIXELS)]
-        for label, plane in enumerate(planes)
-    }
-    for pixels in (30, 210, 1199, 1 << 24):
-        monkeypatch.setattr(sampling, "BAND_PIXELS", pixels)
-        found = class_pixels(target, spec, np.random.default_rng(7))
-        assert list(found) == list(wanted)
-        for label, each in found.items():
-            np.testing.assert_array_equal(each, wanted[label])
-
-
-def test_balance_lays_windows_around_classes_evenly():
-    target = np.zeros((64, 64), np.uint8)
-    target[50, 7] = 1
-    target[3:5, 60:62] = 2
-    cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
-    balanced = SampleSource(cases, AugmentConfig(crop=(16, 16), balance=1.0), batch_size=1, seed=0, samples=1)
-    seen = [np.unique(balanced.batch(epoch, 0)[1]) for epoch in range(300)]
-    shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
-    assert all(0.27 < share < 0.45 for share in shares), shares  # a third each, and what others find by chance
-    plain = source_of(cases, crop=(16, 16))
-    assert np.mean([1 in plain.sample(epoch, 0)[1] for epoch in range(300)]) < 0.15
-
-
-def test_the_chosen_pixel_lies_anywhere_in_its_window():
-    target = np.full((64, 64), 255, np.uint8)
-    target[30, 40] = 1
-    cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
-    source = source_of(cases, crop=(16, 16), balance=1.0)
-    places = np.array([np.argwhere(source.sample(epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
-    assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
-
-
-@pytest.mark.parametrize("zoom", [(0.5, 2.0)])
-def test_zoom_is_even_on_a_log_scale(zoom):
-    cases = ArrayCases(spec_of(), [(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
-    source = source_of(cases, crop=(40, 40), zoom=zoom)
-    shares = np.array([(source.sample(epoch, 0)[1] != 255).mean() for epoch in range(300)])
-    assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
-    assert shares.min() < 0.3
-
-
-@pytest.mark.parametrize(("crop", "downsample"), [((64, 64), 8), ((96, 96), 2), (None, 8), ((33, 500), 4)])
-def test_the_window_of_a_smaller_sample_is_never_larger_than_the_crop(crop, downsample):
-    """Mutation seen to fail: sides rounded to the nearest step, and to one at least."""
-    image = (64, 64)
-    (height, width), scale = sample_size(AugmentConfig(crop=crop), image, 1.0, downsample)
-    full = crop or image
-    assert height / scale <= full[0]
-    assert width / scale <= full[1]
-    assert crop is not None or (height / scale, width / scale) == full
-
-
-def test_resolution_stays_until_it_may_grow():
-    config = AugmentConfig(crop=(256, 320), resolution=0.5, resolution_from=0.4, resolution_until=0.8)
-    shares = [sample_size(config, (360, 480), progress)[1] for progress in (0.0, 0.4, 0.6, 0.8, 1.0)]
-    assert shares == pytest.approx([0.5, 0.5, 0.75, 1.0, 1.0])
-
-
-def test_samples_are_made_as_small_as_the_network_sees_them():
-    """Mutation seen to fail: the samples of a network that sees images at half of their size made at their size."""
-    cases = numbered_cases(1, size=(64, 96))
-    source = SampleSource(cases, AugmentConfig(crop=(64, 96)), batch_size=1, seed=0, downsample=2)
-    image, target, _ = source.batch(0, 0)
-    assert (image.shape, target.shape) == ((1, 32, 32, 3), (1, 32, 32))  # 48 columns are 32, as that is the stride
-    rows = image[0, :, 0, 0].astype(float)
-    assert rows[-1] - rows[0] == pytest.approx(62, abs=1.5)  # from the first rows of the image to the last
-
-
-def test_resolution_that_would_grow_before_it_may_is_refused():
-    with pytest.raises(ConfigError, match=r"`resolution_from` to be below resolution_until, got 0\.8"):
-        AugmentConfig(resolution=0.5, resolution_from=0.8, resolution_until=0.8)
-
-
-def test_a_lower_resolution_shows_the_same_window_smaller():
-    rows, columns = np.indices((128, 128))
-    image = np.stack([rows, columns], axis=-1).astype(np.uint8)
-    cases = ArrayCases(spec_of(), [(image, np.zeros((128, 128), np.uint8))])
-    source = source_of(cases, crop=(64, 64), resolution=0.5)
-    early, late = source.sample(0, 0, 0.0)[0], source.sample(0, 0, 1.0)[0]
-    assert (early.shape, late.shape) == ((32, 32, 2), (64, 64, 2))
-    means = late.reshape(32, 2, 32, 2, 2).mean((1, 3))
-    assert np.abs(early[1:-1, 1:-1] - means[1:-1, 1:-1]).max() <= 1  # both round
 
 
 def test_images_of_several_sizes_need_a_crop():

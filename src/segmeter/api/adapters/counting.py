@@ -51,7 +51,7 @@ def count_batch(where: str, labels: Any, target: Any, spec: ClassSpec) -> NDArra
 
 
 def score_counts(counts: NDArray[np.int64], spec: ClassSpec) -> dict[str, float]:
-    """Every aggregate, and IoU and Dice of each class as "iou/car"; NaN is undefined."""
+    """Return every aggregate, and IoU and Dice of each class as "iou/car"; NaN is undefined."""
     found = overlap_scores(counts, task=spec.task, count_invalid=spec.count_invalid)
     scores = {name: float(getattr(found, name)) for name in AGGREGATES}
     for name in ("iou", "dice"):

@@ -19,7 +19,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_\-. /]")  # what MLflow refuses in a name
 
 
 def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Every score of a summary under one name, such as "per_class/car/iou" or "measures/hd95/car/mean".
+    """Return every score of a summary under one name, such as "per_class/car/iou" or "measures/hd95/car/mean".
 
     Undefined scores are left out, as neither tool has them; infinity stays. An interval is "..._low" and "..._high".
     "@" becomes "_at_", and other characters that MLflow refuses become "_".
@@ -53,7 +53,7 @@ def flatten(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _leaves(name: str, value: Any, intervals: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Numbers below a name, each followed by the ends of its interval."""
+    """Yield the numbers below a name, each followed by the ends of its interval."""
     if isinstance(value, Mapping):
         ends = value.get("ci95")
         own = ends if isinstance(ends, Mapping) else {"mean": ends, "dataset": value.get("dataset_ci95")}

@@ -62,6 +62,6 @@ class SegmentationMetric(Metric):
         self.counts += to_torch(found).to(self.counts.device)
 
     def compute(self) -> dict[str, torch.Tensor]:
-        """Every aggregate, and IoU and Dice of each class as "iou/car", float64; NaN is undefined."""
+        """Return every aggregate, and IoU and Dice of each class as "iou/car", float64; NaN is undefined."""
         scores = score_counts(to_numpy(self.counts), self.spec)
         return {name: torch.tensor(score, dtype=torch.float64) for name, score in scores.items()}

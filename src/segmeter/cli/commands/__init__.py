@@ -1,6 +1,6 @@
 """The commands, each a function `run_COMMAND`, and here their flags, and what help and completion say about them.
 
-A command's module is imported when it runs, as most of them import torch, which takes seconds.
+Each command has a module, which is imported only when the command runs: most import torch, which takes seconds.
 """
 
 import argparse
@@ -14,17 +14,17 @@ from segmeter.errors import ConfigError
 
 COMMANDS = {
     "train": "train a model on images and masks",
-    "eval": "measure a checkpoint on a data set: label maps, figures with intervals, overlays, report",
+    "eval": "measure a checkpoint on a data set; write label maps, metrics with intervals, overlays, a report",
     "predict": "write label maps for images without a reference",
     "score": "measure masks from any tool against their references, without a model",
     "compare": "paired statistics between evaluations of the same cases",
     "plan": "how many cases a score or a comparison needs, from a pilot",
     "tune": "choose threshold and post-processing on the validation split, with an honest interval",
     "merge": "join the shards of a run, or the folds of a cross-validation",
-    "agree": "tell how far several readers or models agree, and who stands apart",
+    "agree": "measure how far several readers or models agree, and who stands apart",
     "suspects": "rank labels that are likely wrong, or images to label next",
-    "check": "verify a data set before training: list every bad file at once",
-    "export": "write a checkpoint as one ONNX file: images in, labels out, compared with ours",
+    "check": "verify a data set before training, and list every bad file at once",
+    "export": "write a checkpoint as one ONNX file from images to labels, and compare its labels with ours",
     "report": "rebuild the HTML report of a run, or write an index of all runs below a folder",
     "schema": "the JSON Schema of a command or a configuration group, for editors",
     "doctor": "show versions and devices, and check this installation",
@@ -47,7 +47,7 @@ USAGE = {
     "tune": "segmeter tune checkpoint=RUN 'over=[threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
     "agree": "segmeter agree 'folders=[A,B,C]' 'data.classes=[background,cell]'",
-    "suspects": "segmeter suspects 'runs=[EVAL,EVAL]', of evaluations with export.probs=true",
+    "suspects": "segmeter suspects 'runs=[EVAL,EVAL]' (runs of eval with export.probs=true)",
     "check": "segmeter check data=camvid data.root=PATH",
     "export": "segmeter export checkpoint=RUN format=onnx",
     "report": "segmeter report run=RUN, or runs=ROOT",
@@ -63,7 +63,7 @@ FLAGS = {
     "--resolve": "with --cfg: replace each ${...} with its value",
     "--multirun, -m": "run every combination: loss.gamma=0,1,2",
     "--config-dir DIR": "add your own folder of YAML files, such as DIR/augment/mine.yaml for augment=mine",
-    "--config-name NAME": "take another root file, such as DIR/NAME.yaml",
+    "--config-name NAME": "start from another root file, such as DIR/NAME.yaml",
 }
 
 

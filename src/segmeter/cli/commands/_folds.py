@@ -64,7 +64,7 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
 
 
 def advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
-    """Warn of a validation that says little, and offer what a small data set can do about it."""
+    """Warn if the validation split is too small to choose a checkpoint, and name what helps a small data set."""
     if len(val_data) in (1, 2) and config.training.validate_every is not None:
         images = "one image" if len(val_data) == 1 else "two images"
         _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
@@ -98,12 +98,12 @@ def _check(config: TrainConfig, count: int) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder is that of a cross-validation, which may have been killed before it wrote anything."""
+    """Tell whether a folder belongs to a cross-validation, which may have been killed before it wrote anything."""
     return folder.is_dir() and ((folder / "train").is_dir() or not any(folder.iterdir()))
 
 
 def _flags(job: Job) -> list[str]:
-    """The flags that name files of the user's own."""
+    """Return the flags that name files of the user's own."""
     args = read_arguments("train", job.argv[2:])
     flags = {"--config-name": args.config_name, "--config-dir": args.config_dir}
     return [f"{flag}={value}" for flag, value in flags.items() if value]
@@ -137,11 +137,11 @@ def _run(arguments: list[str]) -> None:
 
 
 def _find(folder: Path, number: int, *, holds: str) -> Path | None:
-    """The newest run of a fold that has such a file, or None."""
+    """Find the newest run of a fold that has such a file, or return None."""
     return max((run for run in folder.glob(f"*_fold{number}") if any(run.glob(holds))), default=None)
 
 
 def _override(key: str, *values: object) -> str:
-    """An override of one value, or of a list of several, in quotes."""
+    """Write an override of one value or of a list, in quotes."""
     texts = [quoted(str(value)) for value in values]
     return f"{key}={texts[0] if len(texts) == 1 else '[' + ','.join(texts) + ']'}"

@@ -73,7 +73,7 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
 
 
 def _known(described: opened.Described) -> Table:
-    table = Table(title=f"{described.source.text}: what is known of it", show_header=False)
+    table = Table(title=f"{described.source.text}: what is known about it", show_header=False)
     for column in ("key", "value", "guessed"):
         table.add_column(column, overflow="fold")
     for key, value in flatten(as_plain(described.config)).items():
@@ -87,9 +87,9 @@ def _known(described: opened.Described) -> Table:
 
 
 def _write(path: Path, described: opened.Described) -> None:
-    """Write the card, unless there is one: it may hold what somebody found out."""
+    """Write the card, but keep an existing one: somebody may have completed it by hand."""
     if path.exists():
-        _LOG.warning("%s is there already, and stays as it is.", path)
+        _LOG.warning("%s exists already, and is kept as it is.", path)
         return
     values = {key: value for key, value in as_plain(described.config).items() if key not in ("card", "weights")}
     known = {key: value for key, value in values.items() if value not in (None, {}, [])}

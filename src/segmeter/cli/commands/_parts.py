@@ -65,7 +65,7 @@ def open_device(name: str, local: int = 0) -> torch.device:
 
 
 def choose_threads(resumed: Path | None) -> None:
-    """Let a resumed training on a CPU go on with the threads that it began with, unless the environment sets them."""
+    """Let a resumed training on a CPU keep the threads that it began with, unless the environment sets them."""
     if resumed is not None and not count_is_set():
         _set_threads(read_run(resumed).get("hardware", {}).get("threads"))
 
@@ -83,7 +83,7 @@ def _set_threads(began: Any) -> None:
 
 
 def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:
-    """Everything that decides the results: the contents of data and checkpoints, but not their location.
+    """Collect everything that decides the results: the contents of data and checkpoints, but not their location.
 
     `precision` is the actual one, as "auto" differs between machines.
     """
@@ -101,12 +101,12 @@ def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device
 
 
 def open_series(export: ExportConfig, dataset: Dataset, shard: str | None) -> tuple[Series, ...]:
-    """The DICOM series of the images, if segmentations of them are to be written.
+    """Return the DICOM series of the images, if segmentations of them are to be written.
 
     Raises
     ------
     ConfigError, DataError
-        They can't be made, see `find_series`; or the job is a shard, which may split a series.
+        The segmentations can't be made (see `find_series`), or the job is a shard, which may split a series.
     """
     if export.dicom_series is None:
         return ()
@@ -137,7 +137,7 @@ def predicting(
     resumed
         The folder of the run to continue.
     decided
-        The configuration with what the checkpoint decides, such as the weights of classes; None for the same.
+        The configuration completed by the checkpoint, for example with class weights; None if it adds nothing.
     """
     series = open_series(config.export, dataset, config.shard)
     cases, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
@@ -162,7 +162,7 @@ def predicting(
 def take_shard(
     dataset: Dataset, text: str | None, *, batch_size: int
 ) -> tuple[Dataset, Sequence[int] | None, dict[str, Any]]:
-    """A job's part of the data set, the batches of its cases, and the shard for the job's identity."""
+    """Return a job's part of the data set, the batches of its cases, and the shard for the job's identity."""
     if text is None:
         return dataset, None, {}
     shard = parse_shard(text)
@@ -188,7 +188,7 @@ def open_card_images(path: Path, card: ModelCard, limits: ImagesConfig) -> Datas
 
 
 def model_card(config: DataConfig, model: Any, seen: DataReport) -> ModelCard:
-    """The model card that a checkpoint will hold.
+    """Return the model card that a checkpoint will hold.
 
     Parameters
     ----------

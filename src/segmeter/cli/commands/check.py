@@ -106,7 +106,7 @@ def _folds(folds: list[dict[str, Any]]) -> Table:
 
 
 def _suggest(data: DataConfig, seen: DataReport) -> dict[str, Any]:
-    """The plan of training=auto on each device, and values for keys that it leaves alone."""
+    """Suggest the plan of training=auto for each device, and values for keys outside that plan."""
     training = TrainingConfig(plan=True, batch_size="auto")
     found: dict[str, Any] = {
         device: plan_training(training, data, AugmentConfig(), seen=seen, device=device).overrides

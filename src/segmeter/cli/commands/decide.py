@@ -74,7 +74,7 @@ def record(
         write_charts(folder, name, decision.shown)
         note_done(folder, decision.numbers)
         page = write_report(folder)
-    files = {"figures": folder / f"{name}.json", "rows": folder / f"{name}.parquet", **decision.files}
+    files = {"result": folder / f"{name}.json", "rows": folder / f"{name}.parquet", **decision.files}
     print_shown(decision.shown, files | {"report": page})
 
 
@@ -134,7 +134,7 @@ def run_agree(config: AgreeConfig, job: Job) -> None:
 
 
 def run_suspects(config: SuspectsConfig, job: Job) -> None:
-    """Rank suspects or images, print the first ones, and write figures, a page, and files for annotation tools.
+    """Rank suspects or images, print the first ones, and write the ranking, a page, and files for annotation tools.
 
     Raises
     ------

@@ -45,7 +45,7 @@ def run_doctor(arguments: Sequence[str]) -> None:
 
 
 def is_light() -> bool:
-    """Whether this is segmeter-score, which leaves torch out."""
+    """Tell whether this is segmeter-score, which leaves torch out."""
     return _is_installed("segmeter-score") and not _is_installed("segmeter")
 
 

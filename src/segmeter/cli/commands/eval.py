@@ -102,7 +102,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
 
 
 def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
-    """Check what needs no data before any is read, or drawn; give the name of the objective."""
+    """Run the checks that need no data before any is read or drawn, and return the name of the objective."""
     axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
     if len(config.metrics.spacing or (1,) * axes) != axes:
         raise ConfigError(
@@ -114,7 +114,7 @@ def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
 
 
 def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
-    """The checked data set with its content hash. Warns of intensities unlike those in training."""
+    """Return the checked data set with its content hash. Warns of intensities unlike those in training."""
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     for line in mismatch_warnings(report.intensities, card.mean, card.std, card.clip):
         _LOG.warning("%s", line)

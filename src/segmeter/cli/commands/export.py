@@ -42,7 +42,7 @@ def run_export(config: DeployConfig, job: Job) -> None:
 
 
 def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
-    """The images to compare on."""
+    """Return the images to compare on."""
     if config.input is not None:
         return open_card_images(config.input, card, config.data)
     try:

@@ -55,7 +55,7 @@ def run_compare(config: CompareConfig, job: Job) -> None:
         note_done(folder, {})
         page = write_report(folder)
     print_comparison(result)
-    sys.stdout.write(f"figures   {folder / 'compare.json'}\nsummary   {folder / 'compare.md'}\n")
+    sys.stdout.write(f"result    {folder / 'compare.json'}\nsummary   {folder / 'compare.md'}\n")
     sys.stdout.write(f"report    {page}\n")
     outcome = result["gate"]["outcome"] if "gate" in result else "pass"
     if outcome != "pass":
@@ -111,7 +111,7 @@ def metrics_of(piece: Piece) -> MetricsConfig | None:
 
 
 def _facts(job: Merge) -> dict[str, Any]:
-    """The entries of run.json: the joined runs, and the checkpoint and data that they share."""
+    """Return the entries of run.json: the joined runs, and the checkpoint and data that they share."""
     records = [piece.record for piece in job.pieces]
     shared = ("predictions", "references", "probs", "data", "checkpoint", "checkpoint_sha256", "trained")
     kept = {key: records[0][key] for key in shared if all(each.get(key) == records[0].get(key) for each in records)
@@ -189,7 +189,7 @@ def run_report(arguments: Sequence[str]) -> None:
 
 
 def _own(folder: Path) -> dict[str, Any]:
-    """The run's own report settings, as far as this version has them."""
+    """Return the run's own report settings, as far as this version has them."""
     try:
         found = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:

@@ -114,7 +114,7 @@ def _write_page(folder: Path, config: ScoreConfig) -> None:
 
 
 def _completed(config: ScoreConfig, nnunet: NnunetLabels | None, spec: ClassSpec) -> MetricsConfig:
-    """The metrics with what the data bring along: regions as groups, objects as what is measured, and the headline."""
+    """Complete the metrics' settings from the data: regions become groups, and objects set measures and headline."""
     metrics = config.metrics
     if nnunet and not metrics.groups:
         metrics = metrics.replace(groups=dict(nnunet.groups))
@@ -131,7 +131,7 @@ def _write_nnunet(config: ScoreConfig, folder: Path, spec: ClassSpec, labels: Nn
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
-    """The entries of run.json about the files."""
+    """Return the entries of run.json about the files."""
     return {
         "predictions": known_place(config.predictions),
         "references": known_place(config.references),

@@ -63,7 +63,9 @@ TIMING_SHARE = 0.02  # of a time budget, for the steps that are timed to choose 
 
 
 def run_train(config: TrainConfig, job: Job) -> float | None:
-    """Train; returns the best score, which a sweep may optimise; of several processes the first writes and has it."""
+    """Train, and return the best score, which a sweep may optimise. Of several processes, only the first writes and
+    returns.
+    """
     if config.folds is not None:
         run_folds(config, job, config.folds)
         return None
@@ -132,7 +134,7 @@ def _fit(
 ) -> TrainPlan:
     """Time warm steps, show the first loss, and choose what the time budget can hold; then time and choose once more.
 
-    The second choice begins anew from the open plan, so a first time that was too long takes nothing for good.
+    The second choice starts again from the open plan, so a first measurement that was too slow does no lasting harm.
     """
     given = {line.lstrip("+~").partition("=")[0] for line in job.overrides}
 
@@ -168,7 +170,7 @@ def _job(
     device: torch.device,
     resumed: Path | None,
 ) -> TrainJob:
-    """The parts of the training, with the first weights."""
+    """Return the parts of the training, with the first weights."""
     loss = build_loss(config.loss, spec=train_data.spec, class_counts=seen.class_pixels)
     torch.manual_seed(config.training.seed)
     segmenter = build_segmenter(model_card(config.data, config.model, seen))
@@ -198,7 +200,7 @@ def _job(
 def _open_data(
     config: TrainConfig, data: Dataset, val_data: Dataset, *, seen: DataReport, world: World, device: torch.device
 ) -> TrainData:
-    """The samples to train on and the cases to validate on; those of volumes are their planes."""
+    """Return the samples to train on and the cases to validate on; those of volumes are their planes."""
     budget, presence = Budget(int(config.training.cache_gb * 1e9)), seen.presence
     sources = Sources.named((pair.source for pair in data.pairs), data.weights)
     downsample = getattr(config.model, "downsample", 1)
@@ -240,12 +242,12 @@ def _open_data(
 
 
 def _core_depth(config: TrainConfig) -> float | None:
-    """Where the cores of objects begin in training targets. A run that overfits is validated on these, so on masks."""
+    """Return where the cores of objects begin in training targets. A run that overfits is validated on these masks."""
     return None if config.training.overfit_batches else getattr(config.data, "core_depth", None)
 
 
 def _steps(config: TrainConfig) -> tuple[StepConfig, ...]:
-    """The post-processing of a validation that matches objects: the one that eval takes for such a checkpoint."""
+    """Return the post-processing of a validation that matches objects, which eval takes for such a checkpoint."""
     return () if _core_depth(config) is None else SEPARATING
 
 
@@ -262,7 +264,7 @@ def _say(plan: TrainPlan) -> None:
 
 
 def _scores(result: TrainResult) -> dict[str, float | None]:
-    """The scores of the best checkpoint, the one that chose it first; none without validation."""
+    """Return the scores of the best checkpoint, led by the one that chose it; none without validation."""
     return {} if result.score is None else {result.monitor: result.score, "mean_iou": result.values.get("mean_iou")}
 
 

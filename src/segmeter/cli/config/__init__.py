@@ -1,1 +1,1 @@
-"""Turns overrides into a command's checked configuration, and says in words and as JSON Schema what one may hold."""
+"""Turns overrides into a command's checked configuration, and describes its keys in help and as JSON Schema."""

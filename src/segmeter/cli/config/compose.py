@@ -36,7 +36,7 @@ from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
-TEXTS = ("require", "over")  # keys whose values hold signs that Hydra would have to be quoted for
+TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
 
@@ -263,7 +263,7 @@ def _unknown_options(override: Override, known: list[str]) -> list[str]:
 
 
 def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:
-    """The overrides of every job of a sweep over listed values, up to one job above the limit.
+    """Return the overrides of every job of a sweep over listed values, up to one job above the limit.
 
     Ranges for an optimiser are left out: the values are checked once it has chosen them.
     """
@@ -277,7 +277,7 @@ def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[
 
 
 def _axis(override: Override, problems: list[str]) -> list[str]:
-    """The values of one key, enough of them that no combination below the limit is lost."""
+    """Return the values of one key, enough of them that no combination below the limit is lost."""
     key, line = override.get_key_element(), override.input_line
     try:
         values = list(itertools.islice(override.sweep_string_iterator(), SWEEP_LIMIT + 1))
@@ -290,7 +290,7 @@ def _axis(override: Override, problems: list[str]) -> list[str]:
 
 
 def is_searched(job: Composed) -> bool:
-    """Whether an optimiser chooses the jobs; then only the first combination is checked beforehand."""
+    """Tell whether an optimiser chooses the jobs; then only the first combination is checked beforehand."""
     return job.hydra is not None and job.hydra.runtime.choices.get("hydra/sweeper") == "optuna"
 
 
@@ -316,14 +316,14 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
 
 
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
-    """Whether an override chooses a group, has its own +, ++ or ~, or sets a key of Hydra that is not a mapping."""
+    """Tell whether an override chooses a group, has its own +, ++ or ~, or sets a Hydra key that is not a mapping."""
     key, _, value = line.partition("=")
     own = key.startswith("hydra.") and not value.startswith("{")
     return key.partition("@")[0] in known or "/" in key or key.startswith(("+", "~")) or own
 
 
 def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:
-    """The problem of each override composed alone, as Hydra stops at the first one."""
+    """Return the problem of each override composed alone, as Hydra stops at the first one."""
     lines = []
     for override in overrides:
         try:

@@ -53,7 +53,7 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
 
 
 def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str]:
-    """A line for each key that the command does not have; values are not looked at."""
+    """Write a line for each key that the command does not have; values are not looked at."""
     _, problems = _checked(root, job, job.values, command=command, filled=True)
     return [line for line in problems if "unknown key" in line or "is not allowed" in line]
 
@@ -79,7 +79,7 @@ def _checked(
 
 
 def _typed(key: str, overrides: Sequence[str]) -> str | None:
-    """The text of a key's value, or of one item of it, on the command line; None if it is not there."""
+    """Return the text of a key's value, or of one item of it, on the command line; None if it is not there."""
     name, _, index = key.rstrip("]").partition("[")
     lines = (line.lstrip("+").partition("=") for line in reversed(overrides))
     text = next((value for set_key, _, value in lines if set_key == name), None)
@@ -88,7 +88,7 @@ def _typed(key: str, overrides: Sequence[str]) -> str | None:
 
 
 def fill_resumed(job: Composed) -> dict[str, Any]:
-    """The values of a job that resumes a run: the run's own, except for those that the job sets.
+    """Return the values of a job that resumes a run: the run's own, except for those that the job sets.
 
     A preset sets many keys at once, so with one the job's values count; the run's own only fill in what must be given
     and is not. Without the folder of a run, or with "auto", which repeats the command line, the values stay.
@@ -142,7 +142,7 @@ def _take(key: str, values: Mapping[str, Any], filled: dict[str, Any]) -> None:
 
 
 def _given(value: Any, saved: Any) -> Any:
-    """A value, or the saved one if none was given."""
+    """Return a value, or the saved one if none was given."""
     if isinstance(value, dict) and isinstance(saved, dict):
         return {key: _given(each, saved.get(key)) for key, each in value.items()}
     return saved if value == REQUIRED else value
@@ -177,6 +177,6 @@ def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
 
 
 def _followers(job: Composed, keys: Iterable[str]) -> list[str]:
-    """The keys that take their value from one of `keys`, such as training.seed from seed."""
+    """Return the keys that take their value from one of `keys`, such as training.seed from seed."""
     followed = {f"${{{key}}}" for key in keys}
     return [key for key, value in flatten(job.container()).items() if isinstance(value, str) and value in followed]

@@ -1,4 +1,4 @@
-"""The configuration of each command and group by its name, the options of groups, and plugins that add to them."""
+"""Finds the configuration of each command and group, the options of groups, and plugins that add options."""
 
 import re
 import sys
@@ -67,7 +67,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @cache
 def groups_of(command: str) -> dict[str, str]:
-    """The groups that a command's file lists, presets included, each with its default option; "" if it has none."""
+    """Return the groups that a command's file lists, with presets, each with its default option; "" if it has none."""
     listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text())["defaults"]
     return {group: name or "" for item in listed if isinstance(item, dict) for group, name in item.items()}
 
@@ -78,7 +78,7 @@ def groups_of_all(commands: Iterable[str]) -> list[str]:
 
 
 def schemas_of(group: str) -> dict[str, type[BaseModel]]:
-    """The options of a group that are defined by schemas alone, with the defaults as their values."""
+    """Return the options of a group that are defined by schemas alone, with the defaults as their values."""
     choice = GROUPS[group]
     if isinstance(choice, Registry):
         return {name: choice.schema(name) for name in choice.names()}
@@ -86,7 +86,7 @@ def schemas_of(group: str) -> dict[str, type[BaseModel]]:
 
 
 def options(folders: Sequence[Path] = (CONFIGS,), groups: Iterable[str] = tuple(GROUPS)) -> dict[str, list[str]]:
-    """The options of groups: YAML files in the given folders, and schemas."""
+    """Return the options of groups: YAML files in the given folders, and schemas."""
     found = {group: set(schemas_of(group)) if group in GROUPS else set[str]() for group in groups}
     if "data" in found:
         found["data"].add(TRAINED)

@@ -42,7 +42,7 @@ _REMEDIES = {
     "found duplicate key": "Keep one of the two.",
     "Could not delete from config": "--cfg job shows all keys.",
 }
-_NO_GROUP = re.compile("Could not override '([^']+)'")  # what Hydra says of a group that the root file lacks
+_NO_GROUP = re.compile("Could not override '([^']+)'")  # Hydra's error for a group that the root file lacks
 NO_GROUP = (
     "this command has no group {!r} to choose an option of. --help lists its groups, and its keys, which are set as "
     "KEY=VALUE."
@@ -116,7 +116,7 @@ def _fault(path: Path, inner: Path) -> str | None:
 def _count(node: yaml.Node, known: dict[int, float]) -> float:
     """Count the values of a YAML node with its aliases written out, by which a short file could fill the memory."""
     if id(node) not in known:
-        known[id(node)] = float("inf")  # what holds itself
+        known[id(node)] = float("inf")  # an alias that contains itself
         values = node.value if isinstance(node, yaml.CollectionNode) else []
         inner = [each for pair in values for each in pair] if isinstance(node, yaml.MappingNode) else values
         known[id(node)] = 1 + sum(_count(each, known) for each in inner)
@@ -136,7 +136,7 @@ def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
 
 
 def setting_fault(path: str) -> str | None:
-    """Why hydra.PATH can't be set; None if it can."""
+    """Explain why hydra.PATH can't be set; None if it can."""
     if not path.startswith(_SETTABLE):
         return f"'hydra.{path}' can't be set here. {_OUTPUTS}"
     if any(part.startswith("_") for part in path.split(".")):
@@ -145,7 +145,7 @@ def setting_fault(path: str) -> str | None:
 
 
 def package_fault(line: str) -> str | None:
-    """Why an override can't be: it would put a group's values into Hydra's own node."""
+    """Explain why an override can't be: it would put a group's values into Hydra's own node."""
     return f"{line!r} can't be set here: its package is 'hydra'. {_OUTPUTS}" if _PACKAGE.search(line) else None
 
 

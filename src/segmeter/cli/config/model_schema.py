@@ -95,16 +95,20 @@ class ImagesConfig(Config, title="data"):
     """How images without masks are read. Classes, channels and normalisation come from the checkpoint."""
 
     max_pixels: Annotated[int, Unit("pixels")] = Field(200_000_000, ge=1)
-    """Most pixels of an image, checked before it is decoded; for a TIFF or Zarr that is read in bands, of one tile."""
+    """Largest number of pixels of an image, checked before decoding. Of a TIFF or Zarr that is read in bands, it limits
+    one tile.
+    """
     level: Annotated[int, Unit("level")] = Field(0, ge=0, le=99)
-    """The level to read of TIFF pyramids and OME-Zarr; 0 is the finest."""
+    """The level of TIFF pyramids and OME-Zarr to read; 0 is the finest."""
     orientation: Literal["refuse", "ignore", "apply"] = "refuse"
     """How to treat images whose EXIF tag says that they are rotated."""
     planes: PlaneAxis | None = None
-    """Images are volumes that are cut across this axis: "auto", "axial", "i", "j" or "k"; null does as in training."""
+    """Images are volumes, cut into planes across this axis: "auto", "axial", "i", "j" or "k". null does as in training.
+    """
     timeout_s: TimeoutSeconds = None
-    """The most seconds that reading a case may take, or each part of a large one. After that the run stops, and
-    `resume` continues it. null: no limit."""
+    """Time limit for reading a case, or one part of a large case. When it is exceeded, the run stops, and `resume` can
+    continue it. null sets no limit.
+    """
 
 
 class PredictConfig(Foreign, Trained, Modelled, Sharded):
@@ -146,9 +150,9 @@ class CheckConfig(Foreign, Command):
     """
 
     checkpoint: Path | None = None
-    """A model that others trained, to try on the first split: shows what is known of it and writes its card."""
+    """A model that others trained. It is tried on the first split, and its card is shown and written."""
     card: Path | None = None
-    """Where the model's card is written; null takes model.yaml beside the model. A card that is there stays."""
+    """Where the model's card is written; null takes model.yaml beside the model. An existing card is kept."""
 
     data: Annotated[Any, Component(DATA)]
     """The data set."""
@@ -176,6 +180,6 @@ class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
     data: Annotated[Any, Component(DATA)]
     """The data set; its validation split is used."""
     inference: InferenceConfig
-    """How the model runs over images; the threshold here is the usual one, that others are compared with."""
+    """How the model runs over images. Its threshold is the usual one, with which others are compared."""
     postprocess: PostprocessConfig
-    """Steps that run before those that are tried; one that makes instances stays last."""
+    """Steps that run before those that are tried. A step that makes instances stays last."""

@@ -74,29 +74,29 @@ def keys_of(node: Node, values: Mapping[str, Any], prefix: str = "") -> Iterator
 
 
 def is_component_name(name: str, node: Node) -> bool:
-    """Whether a key is the name by which a component is chosen, which is not a setting of it."""
+    """Tell whether a key is the name by which a component is chosen, which is not a setting of it."""
     return name == "name" and node.schema.get("type") == "string"
 
 
 def as_yaml(value: Any) -> str:
-    """A value on one line of YAML."""
+    """Return a value on one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
     return text.strip().removesuffix("...").strip()
 
 
 def own_keys(command: str) -> Iterator[Key]:
-    """The keys of a command that belong to no configuration group."""
+    """Return the keys of a command that belong to no configuration group."""
     groups = groups_of(command)
     return (key for key in keys_of(node_of(ROOTS[command]), {}) if key.path.partition(".")[0] not in groups)
 
 
 def options_of(command: str, group: str, folders: Sequence[Path] = (CONFIGS,)) -> list[str]:
-    """The options of a group that a command can choose; eval alone takes the data of its checkpoint."""
+    """Return the options of a group that a command can choose; eval alone takes the data of its checkpoint."""
     return [name for name in options(folders).get(group, []) if name != TRAINED or command in WITH_TRAINED_DATA]
 
 
 def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple[type[BaseModel], dict[str, Any]]:
-    """The schema of an option, and the values that its YAML file, if it has one, sets instead of the defaults."""
+    """Return the schema of an option, and the values that its YAML file, if there is one, sets instead of defaults."""
     if (group, name) == ("data", TRAINED):
         return DataConfig, {}
     path = _file(group, name, folders)
@@ -123,7 +123,7 @@ def _file(group: str, name: str, folders: Sequence[Path]) -> Path | None:
 
 
 def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Registry]]:
-    """The keys of a schema that hold a list of components, such as metrics.measures."""
+    """Return the keys of a schema that hold a list of components, such as metrics.measures."""
     for name, node in node_of(model).keys.items():
         yield from ((name, item.choice) for arm in node.arms for item in arm.items if item.choice)
 
@@ -169,7 +169,7 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
 
 
 def _comment(key: str, node: Node) -> str:
-    """The first sentence of a key's meaning, and what it takes."""
+    """Return the first sentence of a key's meaning, and what it takes."""
     if is_component_name(key, node):
         return ""
     takes = ", ".join(filter(None, (node.describe(), node.unit)))
@@ -178,12 +178,12 @@ def _comment(key: str, node: Node) -> str:
 
 
 def names() -> list[str]:
-    """The names of the JSON Schemas of configurations: every command that has one, and every group."""
+    """Return the names of the JSON Schemas of configurations: every command that has one, and every group."""
     return [*_COMMANDS, *GROUPS]
 
 
 def _result_models() -> dict[str, type[BaseModel]]:
-    """The models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
+    """Return the models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
     from segmeter.evaluation.decisions.label_next import LabelNext
     from segmeter.evaluation.decisions.suspects import Suspects
     from segmeter.metrics.summary.agreement import Agreement
@@ -194,7 +194,7 @@ def _result_models() -> dict[str, type[BaseModel]]:
 
 
 def json_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a command's configuration ("train"), a group's options ("loss") or a result ("plan.json").
+    """Return the JSON Schema of a command's keys ("train"), a group's options ("loss") or a result ("plan.json").
 
     Raises
     ------
@@ -237,7 +237,7 @@ def _references(group: str, definitions: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a model, with references to the components that it holds; they are added to the definitions."""
+    """Return the schema of a model, with references to its components, which are added to the definitions."""
 
     def for_editors(node: dict[str, Any]) -> dict[str, Any]:
         if "component" in node:

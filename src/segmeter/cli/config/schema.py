@@ -137,11 +137,13 @@ class CompareConfig(Seeded, RequireConfig):
     """`segmeter compare`: paired statistics between evaluations of the same cases."""
 
     runs: tuple[Path, ...]
-    """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net. Of each pair, the
-    one that is given first is the base: differences are new minus base."""
+    """Folders of two or more finished runs of eval or score, or summary.json files of nnU-Net. The first of each pair
+    is the base: differences are new minus base.
+    """
     rank_by: str | None = None
-    """The metric that orders the runs; null takes the headline. Give mean_iou, mean_dice, pixel_accuracy, or one that
-    they were measured by, such as pq, nsd@1, hd95 (the mean over classes) or hd95/car."""
+    """The metric that orders the runs; null takes the headline. Give mean_iou, mean_dice, pixel_accuracy, or a measure
+    that all of them have, such as pq, nsd@1, hd95 (the mean over classes) or hd95/car.
+    """
     metrics: MetricsConfig
     """How runs are compared."""
 

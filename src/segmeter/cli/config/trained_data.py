@@ -28,7 +28,7 @@ _USERS = ("root", "nnunet", "split", "max_pixels", "timeout_s", "allow_links")
 
 
 def describe_data(config: DataConfig) -> dict[str, Any]:
-    """The settings of the data that a checkpoint stores, in addition to classes, channels and normalisation."""
+    """Return the settings of the data that a checkpoint stores, in addition to classes, channels and normalisation."""
     return {key: value for key, value in as_plain(config).items() if key not in (*_CARD, *_USERS)}
 
 
@@ -90,7 +90,7 @@ def fill_steps(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str,
 
 
 def _of_foreign(checkpoint: str, values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any] | None:
-    """The data for a model that others trained, with its classes where the data has none; None for one of ours."""
+    """Return the data for a model that others trained, with its classes if the data has none; None for one of ours."""
     from segmeter.models.foreign.opened import describe, find_source, open_foreign  # imports torch
 
     data, source = dict(values["data"]), find_source(Path(checkpoint))
@@ -107,7 +107,7 @@ def _of_foreign(checkpoint: str, values: Mapping[str, Any], overrides: Sequence[
 
 
 def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
-    """The data set that a checkpoint was trained on, read with the user's limits.
+    """Return the data set that a checkpoint was trained on, read with the user's limits.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
 
 
 def _read(path: Path) -> tuple[ModelCard, str | None]:
-    """The model card, and the root of the data in the record of the checkpoint's run."""
+    """Return the model card, and the root of the data in the record of the checkpoint's run."""
     from segmeter.models.checkpoints.checkpoint import (
         read_description,
     )  # imports torch, which --help and --cfg must not
@@ -142,7 +142,7 @@ def _read(path: Path) -> tuple[ModelCard, str | None]:
 
 
 def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
-    """The data set that the checkpoint was trained on, with defaults for missing settings."""
+    """Return the data set that the checkpoint was trained on, with defaults for missing settings."""
     if "name" not in card.data:
         remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
         raise ConfigError(f"eval: this checkpoint does not say which data it was trained on. {remedy}")
@@ -164,7 +164,7 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
 
 
 def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
-    """The checkpoint's classes and channels, for a kind of data set without its own."""
+    """Return the checkpoint's classes and channels, for a kind of data set without its own."""
     own = defaults(DATA.schema(kind)).get("classes")
     return _of_card(card) if own in ([], REQUIRED) else {}
 
@@ -177,7 +177,7 @@ def _of_card(card: ModelCard) -> dict[str, Any]:
 
 
 def _chosen(data: Mapping[str, Any], overrides: Sequence[str]) -> set[str]:
-    """The keys that the user set, on the command line or in a file with values other than the defaults."""
+    """Return the keys that the user set, on the command line or in a file with values other than the defaults."""
     usual = defaults(DATA.schema(data["name"]))
     keys = [line.partition("=")[0].lstrip("+~") for line in overrides]
     named = {key.split(".")[1] for key in keys if key.startswith("data.")}

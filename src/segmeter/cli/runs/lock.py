@@ -67,7 +67,7 @@ def new_root(folder: Path, name: str) -> Path:
 
 
 def not_writable(error: OSError, folder: Path, key: str = "run.root") -> Exception:
-    """The error to raise where a folder for runs can't be made: of the configuration if it never could be."""
+    """Make the error to raise where a folder for runs can't be made: of the configuration if it never could be."""
     if error.errno not in _NOT_WRITABLE:
         return error
     given = f"{error.filename or folder} ({error.strerror})"

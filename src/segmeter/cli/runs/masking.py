@@ -20,7 +20,7 @@ _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
 
 
 def is_secret(key: str) -> bool:
-    """Whether the name of a key or variable suggests a secret value.
+    """Tell whether the name of a key or variable suggests a secret value.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from segmeter.report.figures import AGGREGATES, aggregates, score_row
 
 
 def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, float | None]:
-    """The results of an evaluation for run.json. The one that a sweep compares comes first.
+    """Return the results of an evaluation for run.json. The one that a sweep compares comes first.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, floa
 
 
 def _value(row: Mapping[str, Any]) -> float | None:
-    """The score of the data set where there is one, else the mean over cases."""
+    """Return the score of the data set where there is one, else the mean over cases."""
     value = row["mean"] if row["dataset"] is None else row["dataset"]
     return float(value) if value in ("inf", "-inf") else value
 
 
 def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpec) -> str | None:
-    """The full name of the metric that a sweep compares, checked before anything is measured.
+    """Return the full name of the metric that a sweep compares, checked before anything is measured.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpe
 
 
 def better(objective: str | None) -> Direction | None:
-    """Whether "higher" or "lower" is better; None for a metric of the user's own.
+    """Tell whether "higher" or "lower" is better; None for a metric of the user's own.
 
     Examples
     --------

@@ -55,7 +55,7 @@ def _newest(config: Common, job: Job, holds: str) -> Path | None:
 
 
 def _start(folder: Path) -> datetime:
-    """The start of a run; the distant past if run.json has none."""
+    """Return the start of a run; the distant past if run.json has none."""
     with suppress(ValueError, TypeError):
         found = datetime.fromisoformat(read_record(folder).get("start"))  # type: ignore[arg-type]
         return found if found.tzinfo else found.replace(tzinfo=UTC)

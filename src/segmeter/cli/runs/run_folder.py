@@ -93,7 +93,7 @@ def open_run(
     facts
         Further entries of run.json, such as hashes of data and checkpoint.
     accept
-        Called when a resumed folder is locked and still unchanged; raises to refuse the resume.
+        Called when a resumed folder is locked and still unchanged. It raises to refuse the resume.
 
     Raises
     ------
@@ -160,14 +160,14 @@ def note_done(folder: Path, result: Mapping[str, float | None]) -> None:
 
 def show_files(folder: Path) -> None:
     """Print where the files of a finished evaluation are."""
-    files = {"figures": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
+    files = {"metrics": "metrics.json", "cases": "cases.csv", "nnU-Net": "summary.json", "worst": "worst.csv"}
     for name, file in (files | {"overlays": "overlays", "report": "report.html"}).items():
         if (folder / file).exists():
             sys.stdout.write(f"{name:<9} {folder / file}\n")
 
 
 def run_name(config: Common, job: Job) -> str:
-    """The last part of a new folder's name."""
+    """Return the last part of a new folder's name."""
     return safe_id(config.run.name or str(getattr(getattr(config, "data", None), "name", job.command)))
 
 
@@ -182,7 +182,7 @@ def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
 
 
 def _claim(config: Common, job: Job, resumed: Path | None) -> tuple[Path, FileLock]:
-    """A folder that this process alone writes to, and its lock."""
+    """Return a folder that this process alone writes to, and its lock."""
     name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
     wanted = resumed or job.folder or config.run.root / job.command / name
     try:
@@ -255,7 +255,7 @@ def _state(error: BaseException) -> str:
 
 
 def _explain(error: BaseException, config: Common, job: Job, folder: Path | None) -> BaseException:
-    """The error to raise: a fault of the system becomes one line that says how to continue in `folder`."""
+    """Make the error to raise: a fault of the system becomes one line that says how to continue in `folder`."""
     resumes = hasattr(config, "resume") and folder is not None and _holds_work(folder)
     whole = folder.parent.parent if folder and folder.parent.name == "shards" else folder  # of launch=
     remedy = f"go on with resume={whole}" if resumes else "run it again"
@@ -272,7 +272,7 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
 
 
 def _holds_work(folder: Path) -> bool:
-    """Whether a run's folder holds anything to resume from; otherwise `resume=` would be refused."""
+    """Tell whether a run's folder holds anything to resume from; otherwise `resume=` would be refused."""
     return any(next(folder.glob(pattern), None) for pattern in _WORK)
 
 
@@ -287,7 +287,7 @@ def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -
     """Remove the folder of a refused run, unless it holds results, or much work that a resume can use."""
     worth = seconds > KEEP_SECONDS or (folder / "metrics.json").is_file()
     if isinstance(error, SegmeterError) and worth and hasattr(config, "resume") and _holds_work(folder):
-        return type(error)([*error.problems, f"run: what was done is kept: go on with resume={folder}."])
+        return type(error)([*error.problems, f"run: the finished work is kept. Go on with resume={folder}."])
     with suppress(OSError):
         remove(folder)
         for above in (folder.parent, config.run.root):  # if they are empty

@@ -207,7 +207,7 @@ def geometry_problem(path: Path, given: Geometry, reference: Path, wanted: Geome
 
 
 def share_world(given: Geometry, wanted: Geometry) -> bool:
-    """Whether two geometries use the same coordinates."""
+    """Tell whether two geometries use the same coordinates."""
     return given.world == wanted.world and given.crs == wanted.crs
 
 
@@ -240,14 +240,14 @@ def write_spacing(spacing: Sequence[float], unit: str | None) -> str:
 
 
 def agree(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether two spacings are equal apart from rounding."""
+    """Tell whether two spacings are equal apart from rounding."""
     if len(first) != len(second):
         return False
     return all(abs(a - b) <= SPACING_TOLERANCE * max(abs(a), abs(b)) for a, b in zip(first, second, strict=True))
 
 
 def same_spacing(first: Geometry, second: Geometry) -> bool:
-    """Whether two spacings are equal apart from rounding and units; if one has no unit, only numbers are compared."""
+    """Tell whether two spacings are equal apart from rounding and units; without a unit, only numbers are compared."""
     if first.spacing is None or second.spacing is None:
         return first.spacing is second.spacing
     factor = MILLIMETRES[first.unit] / MILLIMETRES[second.unit] if first.unit and second.unit else 1.0

@@ -111,7 +111,7 @@ def split_chunks(content: bytes | memoryview) -> Iterator[tuple[bytes, memoryvie
 
 
 def _is_harmless(name: bytes, size: int, layout: PngLayout) -> bool:
-    """Whether a chunk changes no sample and Pillow accepts it."""
+    """Tell whether a chunk changes no sample and Pillow accepts it."""
     if name == b"PLTE":
         return 0 < size <= 768 and size % 3 == 0
     if name == b"tRNS":

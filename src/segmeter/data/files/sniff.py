@@ -85,7 +85,7 @@ def known_place(path: str | Path) -> str:
 
 
 def find_place(known: str, keep: Callable[[str], bool]) -> Path:
-    """Find a place by its `known_place`; behind a URL, fetch the files that `keep` names."""
+    """Find what `known_place` named; behind a URL, fetch the files that `keep` names."""
     return fetch(known, keep)
 
 
@@ -143,7 +143,7 @@ def stem_of(path: Path | str) -> str:
 
 
 def is_junk(path: Path) -> bool:
-    """Whether a file beside images is not data: hidden, the system's own, or a note about the images."""
+    """Tell whether a file beside images is not data: hidden, the system's own, or a note about the images."""
     return path.name.startswith((".", "__MACOSX")) or path.suffix.lower() in _SIDECARS
 
 

@@ -45,7 +45,7 @@ _KINDS: dict[int, Kind] = {1: "gray", 3: "rgb"}
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether a folder is a Zarr array or group."""
+    """Tell whether a folder is a Zarr array or group."""
     return any((path / mark).is_file() for mark in MARKS)
 
 

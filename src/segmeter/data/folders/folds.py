@@ -27,7 +27,7 @@ _SHARES = ("split_seed", "group_until", "group_by", "val_fraction", "test_fracti
 _ANY = ""  # the stratum of every case
 _EMPTY = (
     "Write one file name per line, with or without suffix; or leave data.lists and data.list_files out, and the cases "
-    "are shared out by data.val_fraction and data.test_fraction."
+    "are divided by data.val_fraction and data.test_fraction."
 )
 
 

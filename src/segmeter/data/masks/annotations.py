@@ -192,7 +192,7 @@ def parse_label_studio(path: Path, tasks: list[Any]) -> Iterator[Annotated]:
 
 
 def _name_of(data: Mapping[str, Any]) -> str:
-    """The image's name without suffix, from the only entry of a task's data that is a path or URL with a suffix."""
+    """Return the image's name without suffix, from the only path or URL with a suffix in a task's data."""
     given = data.get("image") or next(value for value in data.values() if isinstance(value, str) and "." in value)
     url = unquote(given).replace("\\", "/").partition("?d=")
     place = url[2] or url[0].partition("?")[0]
@@ -208,7 +208,7 @@ def _labels_of(result: Mapping[str, Any]) -> list[str]:
 
 
 def _region(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a result that decide its mask, after a look at its rotation."""
+    """Return the parts of a result that decide its mask; refuse regions on rotated images."""
     value = result["value"]
     if result.get("image_rotation"):
         raise ValueError("a region on a rotated image")

@@ -50,7 +50,7 @@ class CocoFile:
         return int(image["height"]), int(image["width"])
 
     def digest(self, name: str) -> bytes:
-        """A hash of the entries of an image, and of its picture in a panoptic file; DataError where that is gone."""
+        """Hash the entries of an image, and its picture in a panoptic file; DataError if that is gone."""
         image = self.images[name]
         drawn = self.annotations.get(image["id"], [])
         digest = hashlib.sha256(json.dumps([self.categories, image, drawn], sort_keys=True).encode())
@@ -101,7 +101,7 @@ class CocoFile:
         return {each: named[self.categories[each]] for each in ids}
 
     def _picture_of(self, annotation: Mapping[str, Any]) -> Path:
-        """The picture of a panoptic image, in the folder that is called like the JSON file."""
+        """Find the picture of a panoptic image, in the folder that is named like the JSON file."""
         return self.path.with_suffix("") / Path(annotation["file_name"]).name
 
     def _draw_segments(

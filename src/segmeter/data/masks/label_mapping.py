@@ -262,7 +262,7 @@ def to_labels(
 
 
 def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
-    """Whether all values are labels, at memory speed; counting values takes as long as decoding."""
+    """Tell whether all values are labels, at memory speed; counting values takes as long as decoding."""
     return bool(((codes < spec.num_values) | spec.is_ignored(codes)).all())
 
 
@@ -284,7 +284,7 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
 
 
 def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether values look like object numbers: 1 to N with few gaps, and none of them in most pixels.
+    """Tell whether values look like object numbers: 1 to N with few gaps, and none of them in most pixels.
 
     Where edges of labels are blurred, nearly all pixels keep the labels and few have values in between.
     """

@@ -103,7 +103,7 @@ def read_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
 
 
 def has_pixels(path: Path) -> bool:
-    """Whether a mask stores pixels, instead of objects to be drawn onto a map whose size comes from elsewhere."""
+    """Tell whether a mask stores pixels, instead of objects to be drawn onto a map whose size comes from elsewhere."""
     return annotations_of(path) is None and volume_format(path) not in OUTLINES
 
 

@@ -76,7 +76,7 @@ class VerifiedFiles:
 
 
 def is_settled(state: NDArray[np.int64], read_at: int) -> NDArray[np.bool_]:
-    """Whether files in states (..., 4) had been left alone long enough when they were read, in nanoseconds."""
+    """Tell whether files in states (..., 4) had been left alone long enough when they were read, in nanoseconds."""
     youngest = np.maximum(state[..., 1], state[..., 2])
     return np.asarray(youngest < read_at - int(SETTLED_SECONDS * 1e9))
 

@@ -271,7 +271,7 @@ def mismatch_warnings(
     own = slice(len(intensities[0].mean))  # a checkpoint repeats its values for neighbouring planes
     measured, spread = unit_moments(intensities, clip[own])
     found = _far((measured - np.array(mean)[own]) / np.array(std)[own], spread / np.array(std)[own], intensities)
-    advice = "The model was trained on another scale or dtype: what it says of these images means little."
+    advice = "The model was trained on another scale or dtype: its results on these images mean little."
     return [f"data: inputs normalised as in training have {found}. {advice}"] if found else []
 
 
@@ -342,7 +342,7 @@ def scale_warnings(config: DataConfig, splits: Mapping[str, Sequence[Intensity]]
 
 
 def _scale_remedy(intensities: Sequence[Intensity]) -> str:
-    """The full scale of a camera whose largest value this may be: a power of two less 1."""
+    """Return the full scale of a camera whose largest value this may be: a power of two less 1."""
     if len(intensities) > 1 or intensities[0].dtype != "uint16":
         return ""
     bits = int(intensities[0].high.max()).bit_length()

@@ -116,7 +116,7 @@ def check_splits(
 
 
 def _mixed_channels(problems: Sequence[str], images: int) -> list[str]:
-    """Report that no number of channels fits all images, where the advice for one file would lead to the next."""
+    """Report that no number of channels fits all images; advice about one file would only make others fail."""
     odd = sum(getattr(line, "cause", "").startswith("image to have 0 channels") for line in problems)
     if not 0 < odd < images:
         return []

@@ -53,7 +53,7 @@ class AgreeJob:
     Parameters
     ----------
     readers, models
-        Names and places; models are compared with readers and count in no majority.
+        Names and places. Models are compared with readers, but don't count in majorities.
     cases
         From `find_cases`: case id to the files of each reader and model, in the order of their names.
     left_out
@@ -76,12 +76,12 @@ class AgreeJob:
 
     @property
     def spec(self) -> ClassSpec:
-        """The classes to compare by: masks may not hold the ignored value that these add."""
+        """The classes to compare by, with an ignored value that masks may not contain."""
         return self.reading.spec.with_ignored()
 
 
 def check_readers(data: LabelsConfig) -> None:
-    """Refuse settings of masks that tell a prediction from a reference, as readers have no sides.
+    """Refuse settings that treat predictions and references differently, as readers have no sides.
 
     Raises
     ------
@@ -127,12 +127,12 @@ def name_readers(keys: AgreeKeys) -> tuple[dict[str, Path], dict[str, Path]]:
 
 
 def masks_of_run(folder: Path) -> Path:
-    """The label maps of a finished run of eval or predict.
+    """Find the label maps of a finished run of eval or predict.
 
     Raises
     ------
     DataError
-        It is no such run, or kept no label maps.
+        It is another kind of run, or kept no label maps.
     """
     masks = folder / "predictions" / "labels"
     if masks.is_dir():
@@ -229,7 +229,7 @@ class _Comparing:
         self._room = Room()
 
     def __call__(self, case: tuple[str, list[tuple[Path, ...]]]) -> tuple[dict[Compared, CaseRow], dict[str, float]]:
-        """The rows of one case, and the shares of its pixels without a majority."""
+        """Make the rows of one case, and the shares of its pixels without a majority."""
         case_id, files = case
         paths = tuple(path for each in files for path in each)
         in_time = TimeLimit(seconds=self.job.reading.timeout_s, case_id=case_id, files=paths)
@@ -259,7 +259,7 @@ class _Comparing:
         for a, b in ((a, b) for a in range(len(given)) for b in range(len(given)) if a != b):
             if min(a, b) < people:
                 measure(names[a], targets[a], b, a)
-        if given[0].instances is not None:  # which objects a majority would have is not known
+        if given[0].instances is not None:  # a majority of pixels has no objects
             return rows, {}
         every = majority_vote(targets[:people], spec)
         rest = [majority_vote([*targets[:k], *targets[k + 1 : people]], spec) for k in range(people)]

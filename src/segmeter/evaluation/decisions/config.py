@@ -92,8 +92,9 @@ class AgreeKeys(Config, title="config"):
     """Finished runs of eval or predict, whose label maps are compared too. Beside `folders` they are models among
     readers; alone they are compared with each other."""
     models: tuple[str, ...] = ()
-    """Names of folders or runs that are models; [] takes the runs where there are folders. A model counts in no
-    majority, and its contrast tells whether it is further from the readers than they are from each other."""
+    """Names of folders or runs that are models; [] takes the runs where there are folders. Models don't count in
+    majorities. A model's contrast tells whether it is further from the readers than they are from each other.
+    """
     missing: Literal["error", "leave_out"] = "error"
     """How to treat a case that not every reader has: as an error, or left out and listed."""
     consensus: tuple[Consensus, ...] = ("majority",)
@@ -134,11 +135,13 @@ class SuspectsKeys(Config, title="config"):
     """Finished runs of eval on cases that their model never saw, with export.probs=true: a held-out split, or the folds
     of a cross-validation. With order=label_next, runs of predict on the same images."""
     unseen: bool = False
-    """Whether you know that the models saw none of the cases. With data.split=all it is asked of models whose training
-    data are unknown."""
+    """Set it to true if you know that the models saw none of the cases. With data.split=all, it is needed for models
+    whose training data are unknown.
+    """
     order: Literal["suspects", "label_next"] = "suspects"
     """The list to make: "suspects" ranks objects by the chance that their reference is wrong, "label_next" ranks images
-    without a reference by how much their labels would tell."""
+    without a reference by how much their labels would teach a model.
+    """
 
     @rule("runs")
     def _at_least_one(cls, runs: tuple[Path, ...], given: Given) -> None:

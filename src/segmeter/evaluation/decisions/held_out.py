@@ -46,7 +46,7 @@ def find_probs(where: str, folder: Path, case_ids: Sequence[str] | None = None) 
     Raises
     ------
     DataError
-        The run kept none, or not for every case.
+        The run kept no probabilities, or not those of every case.
     """
     place, found = folder / "predictions" / "probs", dict[str, Path]()
     paths = place.iterdir() if place.is_dir() else ()
@@ -73,7 +73,7 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
     data
         Its group of the run's configuration.
     unseen
-        Whether the user knows that a model of unknown training saw none of the cases.
+        Whether the user knows that a model with unknown training data saw none of the cases.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
     if data.split != "all":
         try:
             trained = set(DATA.build(data, split="train").case_ids)
-        except DataError:  # a test set that came alone
+        except DataError:  # a test set without a training set
             trained = set()
         if shared := sorted(trained & set(dataset.case_ids)):
             rule = "to hold no case of the training split"
@@ -103,7 +103,7 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
 
 
 def _other_data(folder: Path, data: DataConfig) -> bool | None:
-    """Whether the model comes from another folder of data than the evaluated one; None if that is unknown."""
+    """Tell whether the model was trained on another folder of data than the evaluated one; None if that is unknown."""
     try:
         checkpoint = read_run(folder).get("checkpoint")
         places = [checkpoint] if isinstance(checkpoint, str) else checkpoint or []

@@ -1,8 +1,8 @@
-"""Ranks images without a reference by how much their labels would tell. No torch.
+"""Ranks images without a reference by how much their labels would teach a model. No torch.
 
 With several models, or one model on flipped images, their disagreement counts: the entropy of the mean minus the mean
-of the entropies. With one set of probabilities their entropy stands in for it. Images like those already chosen count
-less, so that the first of the list cover the others.
+of the entropies. With one set of probabilities, their entropy is used instead. Images like those already chosen count
+less, so that the first ones cover the others.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from segmeter.metrics.arrays import FloatArray, say
 from segmeter.records import Form
 
 SCHEMA = 1  # of label_next.json
-_CELLS = 4  # squares of an image, per axis, whose mean probabilities describe it
+_CELLS = 4  # squares per axis, whose mean probabilities describe an image
 _MOST_PIXELS = 1 << 31
 
 
@@ -60,7 +60,7 @@ def rank_images(runs: Sequence[Path]) -> dict[str, Any]:
 
 
 def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
-    """The gain of an image, and the mean probabilities of its squares."""
+    """Return the gain of an image, and the mean probabilities of its squares."""
     members = [read_probs(path, max_pixels=_MOST_PIXELS) for path in paths]
     if len({each.shape for each in members}) > 1:
         raise DataError(expected(str(paths[0]), "probabilities", "to have one size in all runs", "several"))
@@ -74,7 +74,9 @@ def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
 
 
 def _entropy(probs: NDArray[Any]) -> float:
-    """Mean over the pixels, in nats; channels that do not sum to 1 are independent classes, each present or not."""
+    """Average the entropy over the pixels, in nats. Channels that don't sum to 1 are independent classes, present or
+    not.
+    """
     rounding = 1e-3 + len(probs) / 500  # of one byte per channel
     alone = len(probs) == 1 or float(np.abs(probs.sum(axis=0) - 1).max(initial=0)) > rounding
     every = np.concatenate([1 - probs, probs]) if alone else probs
@@ -82,7 +84,7 @@ def _entropy(probs: NDArray[Any]) -> float:
 
 
 def cover(gains: FloatArray, places: FloatArray) -> tuple[list[int], list[float]]:
-    """Choose one after another the image with the largest product of gain and distance to those already chosen.
+    """Choose images one after another, by the product of gain and distance to those already chosen.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ def cover(gains: FloatArray, places: FloatArray) -> tuple[list[int], list[float]
 
     Returns
     -------
-    The order, and each image's distance to the nearest one before it; that of the first is inf.
+    The order, and each image's distance to the nearest one before it, which is inf for the first.
 
     Examples
     --------

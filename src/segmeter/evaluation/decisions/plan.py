@@ -80,7 +80,7 @@ def plan_runs(
 
 
 def _choose(board: Scoreboard, scores: Sequence[str]) -> list[str]:
-    """The names of the scores to plan for."""
+    """Return the names of the scores to plan for."""
     if not scores:
         headline = board.headline
         metric = {"mean_iou": "iou", "mean_dice": "dice"}.get(headline, headline.partition("/")[0])
@@ -108,7 +108,7 @@ def _plan_slice(
     effects = np.full(len(whole) + len(means), np.nan)
     with np.errstate(invalid="ignore"):
         pilots, drawn = measure_pilot(columns, statistic, [*sizes, *[None] * len(means)], **drawing, **options)
-        if first.clusters is not None:  # by how many times the variance is larger than if cases were independent
+        if first.clusters is not None:  # the variance, relative to that of independent cases
             alone = first.resample(columns, statistic, units=True)
             effects = divide(drawn.replicates.var(axis=0), alone.replicates.var(axis=0))
         units = np.stack([sum_by(index, n_units, column) for column in columns], axis=1).astype(np.float64)
@@ -126,7 +126,7 @@ def _plan_slice(
 def _scores(
     boards: Sequence[Scoreboard], whole: Sequence[str], means: Sequence[str]
 ) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
-    """Columns of one run or two, and a function from their sums (R, C) to the scores or differences (R, S)."""
+    """Return columns of one run or two, and a function from their sums (R, C) to the scores or differences (R, S)."""
     pairs = zip(boards, boards[::-1], strict=True)
     parts = [*(board.columns for board in boards), *(one.means(means, other) for one, other in pairs)]
     ends = np.cumsum([part.width for part in parts])[:-1]
@@ -143,10 +143,10 @@ def _scores(
 
 
 def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
-    """The weight (N,) of each case in a score of sums: its mean share in the sums that the score divides by.
+    """Return the weight (N,) of each case in a score of sums: its mean share of the sums in the score's denominator.
 
-    That is of the pixels of the class, or of each class where the score is a mean over classes; of a measure, of each
-    of its sums.
+    These are the pixels of the class, or of each class if the score is a mean over classes; for a measure, each of its
+    sums.
     """
     metric, _, region = name.partition("/")
     found = list[FloatArray]()
@@ -167,14 +167,14 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
 def _drawn_points(
     pilot: Pilot, sizes: Sequence[int], ends: tuple[FloatArray, FloatArray], aims: Aims
 ) -> dict[int, tuple[float | None, float | None]]:
-    """Median width and power of the data sets that were drawn from the pilot, by their number of units."""
+    """Compute median width and power of data sets that are drawn from the pilot, by their number of units."""
     points: dict[int, tuple[float | None, float | None]] = {}
     for size, low, high in zip(sizes, *ends, strict=True):
         known = np.isfinite(low) & np.isfinite(high)
         if not known.any() or not math.isfinite(pilot.estimate):
             continue
         power = None
-        if aims.detect is not None:  # the pilot's own difference is the truth of these data sets: move it to that asked
+        if aims.detect is not None:  # the pilot's difference is the true one here: move it to the requested one
             zero = pilot.estimate - math.copysign(aims.detect, pilot.estimate)
             power = float(((low > zero) | (high < zero))[known].mean())
         points[size] = (float(np.median((high - low)[known])), power)
@@ -182,7 +182,7 @@ def _drawn_points(
 
 
 def points_table(plan: Mapping[str, Any]) -> pa.Table:
-    """The points of every curve, one row each."""
+    """List the points of every curve, one row each."""
     points = []
     for row in plan["rows"]:
         part = row["slice"] or {}

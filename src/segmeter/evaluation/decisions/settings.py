@@ -1,4 +1,4 @@
-"""The settings that `segmeter tune` tries, and the counts of one case under all of them. No torch.
+"""Reads the settings that `segmeter tune` tries, and counts a case under all of them. No torch.
 
 Components are found once per threshold, and every least size is then a sum over components.
 """
@@ -42,7 +42,7 @@ class Setting:
 
     @property
     def simplicity(self) -> tuple[float, ...]:
-        """A key to sort settings: fewer steps first, then a threshold near 0.5, then small values."""
+        """A sort key: fewer steps first, then a threshold near 0.5, then small values."""
         texts = (str(value) for key, value in self.values.items() if key != THRESHOLD)
         sizes = (float(text) for text in texts if text.replace(".", "", 1).isdecimal())
         return (len(self.steps), round(abs((self.threshold or USUAL) - USUAL), 9), sum(sizes))
@@ -64,7 +64,7 @@ class Settings:
 def parse_over(
     over: Sequence[str], spec: ClassSpec, *, threshold: float = USUAL, steps: Sequence[Any] = ()
 ) -> Settings:
-    """Read what to try.
+    """Read the settings to try.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def parse_over(
     spec
         The classes.
     threshold, steps
-        The usual setting, that others are compared with. Its steps run before those that are tried, but for one that
-        makes instances, which stays last.
+        The usual setting, with which others are compared. Its steps run before those that are tried, except for a step
+        that makes instances, which stays last.
 
     Raises
     ------
@@ -114,7 +114,9 @@ def parse_over(
 
 
 def _read_axis(key: str, text: str, spec: ClassSpec) -> dict[str, Any]:
-    """Each value of a key with its meaning: a threshold, a step, or None to leave the step out; ValueError if none."""
+    """Read each value of a key with its meaning: a threshold, a step, or None to leave the step out. ValueError if
+    none.
+    """
     values = _values(text)
     if not values or len(set(values)) < len(values):
         raise ValueError("no values, or one twice")
@@ -138,7 +140,7 @@ def _read_axis(key: str, text: str, spec: ClassSpec) -> dict[str, Any]:
 
 
 def _values(text: str) -> list[str]:
-    """The values of a range, rounded to the digits of its step, or of a list."""
+    """List the values of a range, rounded to the digits of its step, or of a list."""
     if text.count(":") != 2:
         return text.split("|") if text else []
     try:
@@ -181,7 +183,7 @@ def count_settings(
     Returns
     -------
     (S, ...), int64
-        Of each setting, as `ClassSpec.counts_shape`.
+        Counts of each setting, as `ClassSpec.counts_shape`.
     """
     counts = np.empty((len(settings.every), *spec.counts_shape), np.int64)
     groups = defaultdict[str, list[int]](list)  # settings that differ only in the least size of objects, the last step
@@ -203,7 +205,7 @@ def count_settings(
 def labels_at(
     setting: Setting, spec: ClassSpec, *, labels: NDArray[Any] | None, probs: NDArray[Any] | None
 ) -> NDArray[Any]:
-    """The labels of a case at a setting's threshold, before its steps."""
+    """Return the labels of a case at a setting's threshold, before its steps."""
     if setting.threshold is None or probs is None:
         return np.asarray(labels)
     above = probs > np.float64(setting.threshold)  # compared as float64, in which the threshold is what was written
@@ -211,7 +213,9 @@ def labels_at(
 
 
 def _without_size(setting: Setting) -> tuple[tuple[Any, ...], int]:
-    """The steps before the least size of objects, and that size; all steps and 0 if the last step is another one."""
+    """Return the steps before the least size of objects, and that size; all steps and 0 if the last step is another
+    one.
+    """
     *before, last = setting.steps or (None,)
     if isinstance(last, RemoveSmallObjectsConfig) and last.connectivity == 8 and not (last.classes or last.fill):
         return tuple(before), last.min_pixels
@@ -224,7 +228,7 @@ def _count(labels: NDArray[Any], target: NDArray[Any], spec: ClassSpec) -> IntAr
 
 
 def _count_sizes(mask: NDArray[np.bool_], target: NDArray[Any], least: Sequence[int], spec: ClassSpec) -> IntArray:
-    """Counts (L, 2, 2) of a binary map without objects below each of L sizes, from sums over its components."""
+    """Count (L, 2, 2) a binary map without objects below each of L sizes, by sums over its components."""
     components, count = ndimage.label(mask, np.ones((3, 3)))
     flat, valid = components.reshape(-1), spec.valid(target).reshape(-1)
     truth = (target == 1).reshape(-1)

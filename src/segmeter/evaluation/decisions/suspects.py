@@ -38,10 +38,10 @@ _SCHEMA = pa.schema(
     ]
 )
 
-Job = tuple[HeldOut, int]  # a run, and the place of a case in its data set
+Job = tuple[HeldOut, int]  # a run, and the index of a case in its data set
 Row = Mapping[str, Any]  # of the table of suspects
 Drawing = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], Row, ClassSpec], bytes]
-"""Image, reference, labels of the model, row and classes, to the picture of a suspect."""
+"""Draws a suspect from image, reference, the model's labels, row and classes."""
 
 
 class Suspects(Form):
@@ -65,7 +65,7 @@ def find_in_runs(
 ) -> tuple[dict[str, Any], pa.Table]:
     """Rank the suspects of all runs, and write outlines, crops and the COCO file into a folder.
 
-    Cases are studied one after another; only numbers stay in memory. Scores become chances by planted errors: the same
+    Cases are read one after another, and only numbers stay in memory. Scores become chances by planted errors: the same
     search runs on copies of the references in which a share of the objects was changed.
 
     Returns
@@ -132,7 +132,7 @@ def _check_together(runs: Sequence[HeldOut]) -> None:
 
 
 def usual_confidence(runs: Sequence[HeldOut]) -> FloatArray:
-    """The mean probability (C,) of each class where the reference has it, over all cases; NaN where none has it.
+    """Average the probability (C,) of each class over the pixels of that class in all cases; NaN without any.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def usual_confidence(runs: Sequence[HeldOut]) -> FloatArray:
 def _study(
     job: Job, *, confidence: FloatArray, seed: int
 ) -> tuple[pa.Table, list[tuple[Kind, float]], list[tuple[Kind, bool]]]:
-    """The suspects of a case; the scores of those that lie on planted errors; and which planted errors have one."""
+    """Return the suspects of a case, the scores of those on planted errors, and which planted errors have one."""
     sample, target, probs = read_held_out(*job)
     spec, case_id = job[0].dataset.spec, sample.case_id
     found = find_suspects(target, probs, spec, instances=sample.instances, confidence=confidence)
@@ -186,7 +186,7 @@ def _rank(rows: pa.Table, scores: Mapping[Kind, list[float]]) -> pa.Table:
         mine = kinds == kind
         chance[mine] = find_chances(found[mine], np.array(scores[kind]), ROUNDS)
     named, logs = np.where(kinds == "missing", suggested, given), np.log(np.maximum(rows["size"].to_numpy(), 1))
-    for name in set(named):  # how far a size is from the median of its class, in robust standard deviations of its log
+    for name in set(named):  # distance of a size from the median of its class, in robust standard deviations of its log
         away = logs[named == name] - np.median(logs[named == name])
         spread = 1.4826 * np.median(np.abs(away))
         unusual[named == name] = away / spread if spread > 0 else 0.0

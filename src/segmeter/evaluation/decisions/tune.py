@@ -1,6 +1,6 @@
 """Tries settings of threshold and post-processing on the validation split, with one forward pass per image.
 
-Besides, it writes the files of the chosen setting, and warns of evaluations on the cases that it was chosen on.
+It also writes the files of the chosen setting, and warns of evaluations on the cases that it was chosen on.
 """
 
 import logging
@@ -36,7 +36,7 @@ from segmeter.progress import track
 from segmeter.records import CONFIG, read_json, read_run, read_yaml
 from segmeter.schema import as_plain
 
-CARD = "tuned.json"  # beside a checkpoint: what was tuned for it, and on which cases
+CARD = "tuned.json"  # beside a checkpoint: its tuned settings, and their cases
 _LOG = logging.getLogger(__name__)
 
 
@@ -97,7 +97,7 @@ def tune(job: TuneJob) -> dict[str, Any]:
 
 
 def _keep(rows: Iterable[CaseRow], file: IO[bytes]) -> list[int]:
-    """Append rows to a file; their places."""
+    """Append rows to a file, and return their places."""
     places = list[int]()
     for row in rows:
         places.append(file.tell())
@@ -115,7 +115,7 @@ def _board(job: TuneJob, file: IO[bytes], places: Iterable[int]) -> Scoreboard:
 
 
 def _rows(job: TuneJob, prediction: Prediction, *, measures: Sequence[Measure]) -> list[CaseRow]:
-    """The row of a case under each setting: of counts alone, or of everything if the metrics need more."""
+    """Make the row of a case under each setting: of counts alone, or of everything if the metrics need more."""
     sample, spec, given = prediction.sample, job.dataset.spec, {"labels": prediction.labels, "probs": prediction.probs}
     if not isinstance(sample.target, np.ndarray):
         rule = "to have a target that fits into memory"
@@ -134,7 +134,7 @@ def _rows(job: TuneJob, prediction: Prediction, *, measures: Sequence[Measure]) 
 def stored_predictions(
     run: Path, dataset: Dataset, facts: Mapping[str, Any]
 ) -> tuple[Iterator[Prediction], InferenceConfig]:
-    """Take the probabilities that an evaluation kept, with how its model was run, instead of running it again.
+    """Take the probabilities of an evaluation, and the way its model was run, instead of running it again.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def stored_predictions(
 
 
 def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: str) -> None:
-    """Write the chosen setting for `segmeter eval postprocess=FILE`, with how the model was run where that matters."""
+    """Write the chosen setting for `segmeter eval postprocess=FILE`, and how the model was run if that matters."""
     usual = InferenceConfig()
     changed = {key: value for key, value in as_plain(inference).items() if value != getattr(usual, key)}
     if setting.threshold is not None:
@@ -177,7 +177,7 @@ def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: 
 
 
 def settings_table(result: Mapping[str, Any]) -> pa.Table:
-    """Every setting with its score, one row each."""
+    """List every setting with its score, one row each."""
     rows = []
     for s, one in enumerate(result["settings"]):
         numbers = {"score": one["score"], "low": one["ci95"][0], "high": one["ci95"][1], "gain": one["gain"]}

@@ -37,8 +37,7 @@ def compare(
     Parameters
     ----------
     folders
-        Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more. Of each pair, the one that is given
-        first is the base.
+        Run folders of `eval` or `score`, or nnU-Net's summary.json, two or more. The first of each pair is the base.
     config
         Convention, background, bootstrap, interval, cluster and seed. Those that change a score must be as in the runs.
         Measures are those of the runs, and so are clusters and groups unless given.
@@ -46,7 +45,7 @@ def compare(
         The metric that orders the runs: a name of ``metrics`` in the result; "pq" is short for "pq/mean". None is the
         headline.
     require
-        What the new one of two runs must reach, see `compare_runs`.
+        Requirements for the new one of two runs, see `compare_runs`.
 
     Returns
     -------
@@ -60,7 +59,7 @@ def compare(
     DataError
         A folder is not a finished evaluation.
     InputError
-        The runs differ in cases, classes, convention, references, clusters or settings of measures; one line says each
+        The runs differ in cases, classes, convention, references, clusters or settings of measures, with one line per
         difference. Or they can't be ranked by `rank_by`.
     """
     named, spec, config = read_runs(folders, config)
@@ -127,7 +126,7 @@ def read_runs(
 
 
 def _differences(facts: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str]:
-    """Name what runs don't share with the first one, or with what is asked of all."""
+    """Name what runs don't share with the first run, or with the settings requested for all."""
     first, one = next(iter(facts.items()))
     return [
         expected(
@@ -144,7 +143,7 @@ def _differences(facts: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Any
 
 
 def _outdated(first: str, settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name options of measures that this version does not have."""
+    """Name options of measures that this version lacks."""
     rule, problems = "to have options of this version", list[str]()
     for one in settings:
         options = MEASURES.schema(one["name"]).model_fields
@@ -158,7 +157,7 @@ def _outdated(first: str, settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def _inherit(
     summaries: Sequence[Mapping[str, Any]], config: MetricsConfig, measures: Sequence[Mapping[str, Any]]
 ) -> MetricsConfig:
-    """Take clusters, measures, groups and headline from the runs, which share them, where none are given."""
+    """Take clusters, measures, groups and headline from the runs, which share them, if none are given."""
     headlines = {run.get("headline_score") for run in summaries}
     groups = [{name: tuple(one["classes"]) for name, one in run.get("per_group", {}).items()} for run in summaries]
     return config.replace(
@@ -198,7 +197,7 @@ def short_names(places: Sequence[Path]) -> list[str]:
 
 
 def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
-    """The content of metrics.json; nnU-Net's summary has only counts, which follow any convention."""
+    """Read metrics.json; nnU-Net's summary has only counts, which follow any convention."""
     if is_nnunet(folder):
         names = list(read_spec(folder).names)
         return {"convention": config.convention, "bootstrap": {"cluster": None}, "mean_classes": names}
@@ -213,7 +212,7 @@ def _summary(folder: Path, config: MetricsConfig) -> Mapping[str, Any]:
 
 
 def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: str = "rank_by") -> dict[str, Any]:
-    """The order of the runs by one metric, and which other metrics disagree.
+    """Order the runs by one metric, and find the other metrics that disagree.
 
     Raises
     ------
@@ -223,7 +222,7 @@ def order_runs(metrics: Mapping[str, Mapping[str, Any]], rank_by: str, *, key: s
     ranked = {name: entry["ranking"]["order"] for name, entry in metrics.items() if entry["ranking"]}
     chosen = rank_by if rank_by in ranked else f"{rank_by}/mean"
     if chosen not in ranked:
-        rule = "to be a metric of all runs, of which it is known whether higher is better"
+        rule = "to be a metric of all runs whose better direction is known"
         raise InputError(expected("compare", key, rule, repr(rank_by), nearest(rank_by, ranked)))
     ranks = metrics[chosen]["ranking"]["ranks"]
     others = {}

@@ -1,4 +1,4 @@
-"""Joins parts of a run into its folder: rows, metrics and predictions equal those of one run on all cases, to the byte.
+"""Joins parts of a run. Rows, metrics and predictions equal those of one run on all cases, to the byte.
 
 The parts are the shards of a run, or the folds of a cross-validation.
 """
@@ -117,7 +117,7 @@ def merge(job: Merge) -> dict[str, Any]:
     if first.command == "score":
         summary |= _files_summary(rows, owners, job)
     if _calibrated(job):
-        sums = empty_sums(first.spec)  # adding those of all runs is exact
+        sums = empty_sums(first.spec)  # exact sums, so adding those of all runs is exact
         for piece in job.pieces:
             sums.add(read_sums(piece.folder, first.spec))
         write_sums(job.folder, sums)
@@ -140,13 +140,13 @@ def _calibrated(job: Merge) -> bool:
 
 
 def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
-    """The run that each case is taken from, in the order of the cases; the first one if shards overlap."""
+    """Choose the run of each case, in the order of the cases; the first one if shards overlap."""
     found = {case_id: piece for piece in reversed(pieces) for case_id in piece.cases}
     return {case_id: found[case_id] for case_id in sorted(found)}
 
 
 def _mark(job: Merge) -> dict[str, Any]:
-    """Mark an out-of-fold result, to tell it from that of one checkpoint; shards leave no trace."""
+    """Mark an out-of-fold result, to tell it from that of one checkpoint. Shards leave no trace."""
     if job.kind == "shards":
         return {}
     checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
@@ -154,7 +154,7 @@ def _mark(job: Merge) -> dict[str, Any]:
 
 
 def _own_records(owners: Mapping[str, Piece]) -> pa.Table:
-    """The records of all cases, each from its run."""
+    """Return the records of all cases, each from its run."""
     names = list(owners)
     pairs = [piece.cases[case_id] for case_id, piece in owners.items()]
     columns = {"case_id": names, "sha256": [one for one, _ in pairs], "record": [other for _, other in pairs]}

@@ -163,7 +163,7 @@ def check_pieces(pieces: Sequence[Piece], kind: Kind) -> None:
 
 
 def _differences(first: Piece, other: Piece, kind: Kind) -> list[str]:
-    """The differences between two runs, apart from their cases."""
+    """List the differences between two runs, apart from their cases."""
     one, two = _compared(first, kind), _compared(other, kind)
     return [
         expected("merge", key, f"to be the same in all runs, {one.get(key)!r} as in {first.name!r}",
@@ -182,7 +182,7 @@ def _compared(piece: Piece, kind: Kind) -> dict[str, Any]:
 
 
 def threads_warning(pieces: Sequence[Piece]) -> str | None:
-    """A warning if the runs computed with different numbers of threads, as on different machines."""
+    """Warn if the runs computed with different numbers of threads, as on different machines."""
     counts = {piece.identity.get("threads") for piece in pieces}
     if len(counts) == 1:
         return None
@@ -207,7 +207,7 @@ def _incomplete(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _disagreeing(pieces: Sequence[Piece]) -> list[str]:
-    """Shared cases whose files or records differ between shards; rows are compared when they are read."""
+    """Name shared cases whose files or records differ between shards; rows are compared when they are read."""
     owners, differing = dict[str, Piece](), list[str]()
     for piece in pieces:
         for case_id in piece.cases:

@@ -1,4 +1,4 @@
-"""The objects of cases: a list in the row of each case, and one row per object in objects.parquet."""
+"""Writes and reads the objects of cases: a list in the row of each case, and one row per object in objects.parquet."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise

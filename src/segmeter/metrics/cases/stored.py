@@ -1,4 +1,4 @@
-"""Tables of cases on disk: cases.parquet and cases.csv. The same rows give the same bytes."""
+"""Writes and reads the tables of cases: cases.parquet and cases.csv. The same rows give the same bytes."""
 
 import itertools
 import json
@@ -172,7 +172,7 @@ def _wide(kept: pa.Table, spec: ClassSpec, names: Collection[str]) -> pa.Table:
 
 def _kept(table: pa.Table, name: str, kind: pa.DataType | None = None) -> pa.Array:
     """Return a column of a part, or nulls if it has none."""
-    known = kind or FIXED.get(name, pa.string())  # Parquet calls the parts of lists otherwise, which shows in the bytes
+    known = kind or FIXED.get(name, pa.string())  # Parquet names the parts of lists differently: other bytes
     return table[name].cast(known) if name in table.column_names else pa.nulls(len(table), known)
 
 

@@ -55,7 +55,7 @@ class MeasureColumn(NamedTuple):
     region
         The class, or group of classes, that was measured.
     value
-        NaN is undefined, inf a failure; finite where it is summed.
+        NaN is undefined and inf a failure. Summed values are finite.
     summed
         False: a value of the case, to be averaged. True: a number to be added up for a score of the whole data set.
     """
@@ -86,7 +86,7 @@ def encode_key(key: ColumnKey) -> str:
 
 @cache
 def decode_key(name: str) -> ColumnKey | None:
-    """Find the key of a column by its name in a file; None for a score that comes from no measure.
+    """Return the key of a column by its name in a file; None for a score that comes from no measure.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class CaseRow:
     loss
         Of the case alone, or None where there is none.
     loss_terms
-        A sum and a denominator for each part of the loss: both add over cases, see `divide_terms`.
+        A sum and a denominator for each part of the loss. Both add up over cases, see `divide_terms`.
     changed_pixels
         Pixels that each post-processing step changed, in the steps' order.
     measured
@@ -124,7 +124,7 @@ class CaseRow:
     spacing
         Pixel edge per axis, in axis order; None where it is unknown.
     unit
-        The name of the spacing's unit, "" where it has none or is unknown.
+        The name of the spacing's unit; "" if it has none or is unknown.
     objects
         The case's rows of objects.parquet, by the names of its columns; None if objects were not requested.
     target_crc32
@@ -241,11 +241,11 @@ class CaseTable(Sequence[CaseRow]):
             yield self.read(start, min(start + rows, len(self)))
 
     def take(self, places: Any) -> "CaseTable":
-        """Rows at some places, in their order, in memory."""
+        """Return the rows at some places, in that order, in memory."""
         return self.in_memory(self.read(0, len(self)).take(places), self.counts_shape)
 
     def counts(self, table: pa.Table) -> NDArray[np.int64]:
-        """Counts (n, ...) of the rows of a part."""
+        """Return the counts (n, ...) of the rows of a part."""
         flat = table["confusion"].combine_chunks().flatten()
         return np.asarray(flat, np.int64).reshape(len(table), *self.counts_shape)
 

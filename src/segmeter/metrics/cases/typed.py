@@ -1,4 +1,4 @@
-"""Columns of a table as NumPy arrays: totals of classes and regions, losses, and facts for comparing runs."""
+"""Turns columns of a table into NumPy arrays: totals of classes and regions, losses, and facts to compare runs by."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Margins:
         return self.of([region]).map(lambda part: part[:, 0])
 
     def of(self, regions: Sequence[int], cases: slice = slice(None)) -> ClassTotals:
-        """Margins (n, R) of some regions in some cases, int64."""
+        """Return the margins (n, R) of some regions in some cases, int64."""
         each = len(self.columns) // 4
         chosen = [self.columns[part * each + region][cases] for part in range(4) for region in regions]
         found = np.empty((len(self.columns[0][cases]), len(chosen)), np.int64)
@@ -160,7 +160,7 @@ def _narrow_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.in
 
 
 def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:
-    """Margins (N, R) of the counts (N, ...) of some cases; `members` are the classes of each region."""
+    """Return the margins (N, R) of the counts (N, ...) of some cases; `members` are the classes of each region."""
     if all(len(held) == 1 for held in members):
         every = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
         return every.map(lambda part: part[:, [held[0] for held in members]])
@@ -172,7 +172,7 @@ def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence
 
 
 def class_regions(spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> dict[str, list[int]]:
-    """Every class, then the groups, by name; `check_metrics` refuses a group with the name of a class."""
+    """Return every class, then the groups, by name. `check_metrics` refuses a group with the name of a class."""
     return {name: [k] for k, name in enumerate(spec.names)} | {
         name: [spec.names.index(one) for one in members] for name, members in groups.items()
     }
@@ -195,7 +195,7 @@ def divide_terms(terms: NDArray[np.float64]) -> float:
 
 
 def class_statuses(margins: ClassTotals) -> NDArray[np.int64]:
-    """Index into `STATUSES` per case and class."""
+    """Return an index into `STATUSES` per case and class."""
     no_target, no_prediction = margins.target == 0, margins.predicted == 0
     chosen: NDArray[Any] = np.select([no_target & no_prediction, no_prediction, no_target], [1, 2, 3], 0)
     return chosen

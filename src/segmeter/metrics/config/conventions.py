@@ -1,4 +1,4 @@
-"""Conventions of well-known tools for the headline metrics: the choices that `conventions.toml` makes for each.
+"""Reads the conventions of well-known tools for the headline metrics: the choices that `conventions.toml` lists.
 
 A convention changes the headline metrics only. The row of each case is the same under all of them, so a run can be
 summarised under another one later.
@@ -23,7 +23,7 @@ LEFT_OUT = math.nan
 
 @dataclass(frozen=True, kw_only=True)
 class Convention:
-    """The choices behind a tool's metrics. A value of NaN for empty masks leaves the case out of the mean.
+    """The choices behind a tool's metrics. NaN as the value for empty masks leaves the case out of the mean.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class Convention:
     weighted
         Whether the mean over classes is weighted by their shares of the target's pixels.
     background
-        Whether class 0 counts for IoU and Dice; None leaves it to ``metrics.background``. It counts always for
-        multilabel.
+        Whether class 0 counts for IoU and Dice; None leaves it to ``metrics.background``. For multilabel it always
+        counts.
     surface_background
         The same for distances; None takes every class that was measured.
     groups
@@ -56,7 +56,7 @@ class Convention:
     surface
         What a surface is: see `segmeter.metrics.surfaces.surface`.
     hd95
-        "max" of the two directed percentiles, or that of both directions "pooled".
+        "max" of the two directed percentiles, or the percentile of both directions "pooled".
     percentile
         "linear" interpolation between points, or "weighted": the smallest distance within which 95 % of the surface
         lies.
@@ -70,8 +70,8 @@ class Convention:
         The distance where neither mask does. Surface Dice is 0 where one mask contains the class, left out where none
         does.
     ignore
-        Whether the tool leaves out pixels that the target marks as ignored ("target"), or cannot ("none"); here they
-        are left out either way.
+        Whether the tool leaves out pixels that the target marks as ignored ("target"), or can't ("none"). Here they are
+        always left out.
     refused
         Behaviour of the tool that is not reproduced.
     """
@@ -101,7 +101,7 @@ class Convention:
 
     @property
     def hash(self) -> str:
-        """Sha256 of the choices, 16 digits."""
+        """The first 16 digits of the choices' sha256."""
         text = json.dumps({name: repr(value) for name, value in asdict(self).items()}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -172,7 +172,7 @@ _PHRASES: dict[str, dict[str, str]] = {
 
 
 def _empty_policies(convention: Convention, surfaces: bool) -> list[str]:
-    """Phrases for the values of empty masks."""
+    """Describe the values for empty masks."""
     said, both = [], []
     for figure, value in (("IoU", convention.iou_both_empty), ("Dice", convention.dice_both_empty)):
         if figure.lower() in convention.figures and not math.isnan(value):

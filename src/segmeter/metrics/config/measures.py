@@ -1,4 +1,4 @@
-"""The measures that a case can have beside its counts, and the settings of each. No torch, no heavy import."""
+"""Declares the settings of the measures that a case can have in addition to its counts. Imports nothing heavy."""
 
 import math
 from itertools import pairwise
@@ -34,8 +34,8 @@ class MeasureConfig(Config, title="metrics.measures"):
     name: str
     """The registered name of the measure."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Names of the classes to measure; null takes the classes that means run over, and only the object of a binary
-    task."""
+    """Names of the classes to measure. null takes the classes that means run over; for a binary task, the object alone.
+    """
 
     @rule("classes")
     def _distinct(cls, classes: tuple[str, ...] | None, given: Given) -> None:
@@ -95,7 +95,7 @@ class ErrorTypesConfig(MeasureConfig):
 
     name: str = "error_types"
     width: Annotated[int | None, Unit("pixels")] = Field(None, ge=1, le=16384)
-    """Errors this close to the border count as boundary errors; null takes `ratio` of the diagonal."""
+    """Errors within this distance of the border count as boundary errors; null takes `ratio` of the diagonal."""
     ratio: Annotated[float, Unit("share of the diagonal")] = Field(0.01, gt=0, le=1)
     """The width if `width` is null."""
 
@@ -112,13 +112,14 @@ class ObjectsConfig(ConnectedConfig):
 
     Ignored pixels of the target (void) follow panopticapi's rule, as in ``match_instances(void=)``. They belong to no
     object of either side, so sizes and unions exclude them. A predicted object without a partner is not counted as
-    spurious if more than half of it is void. For that question it keeps its void pixels, which also connect its parts.
+    spurious if more than half of it is void. That share is computed before void pixels are removed; they also connect
+    its parts.
     """
 
     objects: Literal["maps", "components", "by_class"] = "maps"
     """How objects are found. With "maps", they come from the instance maps of a case, such as files of object numbers
     or the result of a watershed. A side without a map is read as with "components". With "components", the connected
-    pixels of a class or group are an object, on both sides. With "by_class", the same holds for each class of a group,
+    pixels of a class or group are an object, on both sides. With "by_class", this is done for each class of a group,
     and objects of different classes may match."""
 
 
@@ -143,7 +144,7 @@ class AveragePrecisionConfig(ObjectsConfig):
     """tp / (tp + fp + fn) over objects at each IoU threshold (ap@t), and its mean over the thresholds (ap).
 
     Cellpose and the Data Science Bowl of 2018 call this average precision, StarDist calls it accuracy. COCO's metric of
-    that name is another one, as it needs a confidence per object.
+    that name is different: it needs a confidence per object.
     """
 
     name: str = "average_precision"
@@ -167,7 +168,7 @@ class AjiConfig(ObjectsConfig):
 
 @MEASURES.register("partition", builder=f"{_MEASURES}.objects:Partition")
 class PartitionConfig(ObjectsConfig):
-    """How the prediction cuts and joins the target's objects.
+    """How the prediction splits and merges the target's objects.
 
     voi is the variation of information in bits, with its parts voi_split and voi_merge; are is the adapted Rand error.
     If one side has no object, the first three are infinite and are is 1.

@@ -1,4 +1,4 @@
-"""Settings of the summary: measures, groups, slices, and how intervals are computed. Imports nothing heavy."""
+"""Declares the settings of the summary: measures, groups, slices and intervals. Imports nothing heavy."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -131,7 +131,7 @@ def with_objects(config: MetricsConfig) -> MetricsConfig:
 
 
 def has_one_object(task: Task, names: Sequence[str]) -> bool:
-    """Whether class 1 is the object and class 0 is everything else: a binary task, or two classes with a background."""
+    """Tell whether class 1 is an object and class 0 all else: a binary task, or two classes with a background."""
     return task == "binary" or (task == "multiclass" and len(names) == 2 and names[0].casefold() in BACKGROUNDS)
 
 
@@ -162,7 +162,7 @@ def choose_headline(task: Task, names: Sequence[str], *, objects: bool, given: s
 
 
 def headline_of(config: MetricsConfig, spec: ClassSpec) -> str:
-    """The headline of a run that is measured as `config` says."""
+    """Return the headline of a run that is measured as `config` says."""
     matched = [measure for measure in config.measures if isinstance(measure, InstancesConfig)]
     objects = any(not measure.classes or set(measure.classes) & set(spec.names[1:]) for measure in matched)
     return choose_headline(spec.task, spec.names, objects=objects, given=config.headline)

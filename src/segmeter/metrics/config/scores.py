@@ -1,4 +1,4 @@
-"""Facts about each score by its name, and the bounds that a gate can set on it.
+"""Knows facts about each score by its name, and parses the bounds that a gate sets on it.
 
 Rankings, gates, comparisons, sweeps and pages ask here which way is better, so that they all agree.
 """
@@ -21,7 +21,7 @@ MEAN = "mean"  # in place of a class: the mean over classes
 NUMBERS = ("tp", "fp", "fn")  # metrics of a data set that are numbers of objects
 OF_A_CLASS = ("object_size", "touches_border")
 BRIGHTNESS = ("brightness", "image")  # metric and region
-CONTENT = (*OF_A_CLASS, BRIGHTNESS[0])  # of reference and image alone, so that no two runs differ in them
+CONTENT = (*OF_A_CLASS, BRIGHTNESS[0])  # of reference and image, so equal in all runs
 SUFFIXES = {"border_pixels": "", "marching_cubes": "_marching_cubes"}  # by kind of surface, of a metric's name
 
 
@@ -36,10 +36,9 @@ class Facts:
     highest
         The largest value that is not infinite; the smallest is 0.
     infinite
-        Whether a value may be infinite, as where one mask contains the class and the other one does not.
+        Whether a value may be infinite, for example if only one mask contains the class.
     unit
-        "length" in the unit of the spacing, "volume" in its square or cube, "objects" for a number of them, "bits", or
-        "" where there is none.
+        "length" in the unit of the spacing, "volume" in its square or cube, "objects", "bits", or "" for none.
     spaced
         Whether it depends on the spacing of the pixels.
     """
@@ -66,7 +65,7 @@ def _facts() -> dict[str, Facts]:
         "hd hd95 hd95_pooled assd masd object_masd": length,
         "brats_hd95": Facts(better="lower", highest=np.inf, spaced=True),  # its penalty is in mm, whatever the unit
         "boundary_errors extent_errors segment_errors are": error,
-        "boundary_gain extent_gain segment_gain": error,  # what mending the errors would bring: 0 is the best
+        "boundary_gain extent_gain segment_gain": error,  # the gain from mending the errors: 0 is best
         "tp objects_matched picai_tp": found,
         "fp fn object_fp object_fn picai_fp picai_fn": failed,
         "objects_missed objects_spurious objects_split objects_part objects_merged objects_merging": failed,
@@ -101,7 +100,7 @@ def find_direction(score: str) -> Direction | None:
 
 
 def may_be_infinite(score: str) -> bool:
-    """Whether a score of a case may be infinite; nothing is known of one that is not ours."""
+    """Tell whether a score of a case may be infinite; True for one that is not ours."""
     facts = find_facts(score)
     return facts is None or facts.infinite
 
@@ -125,7 +124,7 @@ def name_change(score: str, difference: float) -> Change | None:
 
 
 def is_overall(score: str) -> bool:
-    """Whether a score is of all classes together, and not of one of them.
+    """Tell whether a score is of all classes together, and not of one of them.
 
     Examples
     --------
@@ -136,7 +135,7 @@ def is_overall(score: str) -> bool:
 
 
 def is_number(metric: str) -> bool:
-    """Whether a metric of the data set is a number of objects, which has no mean over classes.
+    """Tell whether a metric of the data set is a number of objects, which has no mean over classes.
 
     Examples
     --------
@@ -166,7 +165,7 @@ class Requirement:
     metric
         Name of a score; "iou/*" stands for every class and group.
     slice
-        Column and value of the slice of cases that it is about, or None for all of them; the value "*" stands for each.
+        Column and value of the slice of cases, or None for all cases; the value "*" stands for each.
     per_case
         Whether the mean over cases is meant, where the data set has a score too.
     at_least
@@ -176,7 +175,7 @@ class Requirement:
     offset
         Added to it.
     infinite
-        Whether the share of cases whose value is infinite is meant, instead of the values.
+        Whether the bound is on the share of cases whose value is infinite, instead of on the values.
     """
 
     metric: str
@@ -202,7 +201,7 @@ class Requirement:
 
 
 def parse_requirements(texts: str | Iterable[str]) -> list[Requirement]:
-    """Read requirements, or a single one; several stand in one text with ";" between them.
+    """Read requirements, or a single one; ";" separates several in one text.
 
     Raises
     ------
@@ -252,7 +251,7 @@ def _parse(text: str) -> Requirement:
 
 
 def _remedy(text: str) -> str:
-    """Suggest what is most likely meant."""
+    """Suggest the most likely meaning."""
     if "%" in text:
         return "Write base * 0.98 for 2 % of the base, or base - 0.02 for 2 points."
     signs = re.findall(r"[<>=!]+", text)
@@ -268,8 +267,9 @@ class RequireConfig(Config):
 
     require: str | tuple[str, ...] = ()
     """Requirements that the new run of runs=[BASE,NEW] must meet, decided by intervals: "mean_iou >= base - 0.005".
-    "iou/* >= base - 0.02" holds for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Separate several with ";".
-    The exit code is 0 if all are met, 4 if one is violated, and 5 if these cases can't tell."""
+    "iou/* >= base - 0.02" is for each class, "mean_iou[scanner=A] >= 0.7" for a slice. Separate several with ";". The
+    exit code is 0 if all are met, 4 if one is violated, and 5 if these cases can't tell.
+    """
 
     @property
     def requirements(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Measures of the masks of a case: surfaces, boundary bands, centrelines, types of errors, topology, and lesions."""
+"""Measures the masks of a case: surfaces, boundary bands, centrelines, types of errors, topology, and lesions."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -114,7 +114,7 @@ class ErrorTypes(RegionMeasure):
 
 
 class Topology(RegionMeasure):
-    """How far the topology of each class and group is off; a side without the class is infinitely far off."""
+    """Errors in the topology of each class and group; infinite if one side is empty."""
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         target, labels = maps.masks(region)

@@ -1,4 +1,4 @@
-"""Measures of the objects of a case: matches, average precision, partitions, scores by size, events, and content."""
+"""Measures the objects of a case: matches, average precision, partitions, scores by size, events, and content."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -67,7 +67,9 @@ def number_in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray
 
 
 def overlaps_of(maps: CaseMaps, region: Region, config: ObjectsConfig) -> Overlaps:
-    """Objects of a region in both maps and the pixels that they share; cached with the case for other measures."""
+    """Find the objects of a region in both maps and the pixels that they share; cached with the case for other
+    measures.
+    """
     key = (region.members, config.connectivity, config.objects)
     if key not in maps.kept:
         maps.kept[key] = matching.find_overlaps(*numbered_objects(maps, region, config))
@@ -111,7 +113,7 @@ class Instances(RegionMeasure):
 
 
 class AveragePrecision(RegionMeasure):
-    """The share of right objects at each threshold of IoU."""
+    """The share of correct objects at each IoU threshold."""
 
     alike = ("ap",)
 
@@ -120,7 +122,7 @@ class AveragePrecision(RegionMeasure):
         return (f"ap_tp@{self.config.thresholds[0]:g}",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """From an IoU of 0.5 on an object has at most one partner, so that all pairs above a threshold are matches."""
+        """From an IoU of 0.5 on, an object has at most one partner, so every pair above a threshold is a match."""
         overlaps = overlaps_of(maps, region, self.config)
         iou, sums = overlaps.iou(), Numbers()
         for threshold in self.config.thresholds:
@@ -129,7 +131,7 @@ class AveragePrecision(RegionMeasure):
         return {}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The precision at each threshold, and its mean."""
+        """Return the precision at each threshold, and its mean."""
         thresholds = self.config.thresholds
         scores = {f"ap@{t:g}": divide(sums[f"ap_tp@{t:g}"], sums[f"ap_all@{t:g}"]) for t in thresholds}
         return {"ap": np.mean(list(scores.values()), axis=0)} | scores
@@ -141,17 +143,17 @@ class Aji(RegionMeasure):
     first, alike = ("aji_common",), ("aji",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """The index, and its two sums."""
+        """Return the index, and its two sums."""
         common, union = matching.aggregated_jaccard(overlaps_of(maps, region, self.config))
         return {}, {"aji_common": common, "aji_union": union}
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The index of all objects."""
+        """Return the index of all objects."""
         return {"aji": divide(sums["aji_common"], sums["aji_union"])}
 
 
 class Sizes(RegionMeasure):
-    """Found and missed objects by the size in the target, spurious ones by the predicted size."""
+    """Counts of found and missed objects by their size in the target, and of spurious ones by their predicted size."""
 
     first = ("sizes_tp@small",)
 
@@ -179,7 +181,7 @@ class Sizes(RegionMeasure):
 
 
 class Partition(RegionMeasure):
-    """How the prediction cuts the pixels of the target's objects."""
+    """How the prediction splits and merges the target's objects."""
 
     first = ("partition_common",)
 
@@ -187,7 +189,7 @@ class Partition(RegionMeasure):
         return matching.partition_scores(overlaps_of(maps, region, self.config), self.config.missed)
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The adapted Rand error of all objects."""
+        """Return the adapted Rand error of all objects."""
         return {"are": 1 - divide(2 * sums["partition_common"], sums["partition_pairs"])}
 
 
@@ -197,7 +199,7 @@ class InstanceIou(RegionMeasure):
     first, alike = ("iiou_found",), ("iiou",)
 
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
-        """The found shares of all objects together, objects, their pixels, and false positives."""
+        """Return the found shares of all objects together, the number of objects, their pixels, and false positives."""
         target, labels = maps.planes(region)
         if self.config.objects == "by_class":
             members = (Region(name=region.name, members=(member,)) for member in region.members)
@@ -213,7 +215,7 @@ class InstanceIou(RegionMeasure):
         return {}, sums
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:
-        """The score of all objects, each of average size."""
+        """Return the score of all objects, each of average size."""
         found, objects, pixels, fp = (sums[name] for name in _IIOU)
         sizes = _average_sizes(self.config)
         average = np.nan_to_num(divide(pixels, objects)) if sizes is None else sizes[region]
@@ -221,13 +223,13 @@ class InstanceIou(RegionMeasure):
 
 
 def _average_sizes(config: InstanceIouConfig) -> Mapping[str, float] | None:
-    """Pixels of an average object, by class; None where the data say it."""
+    """Return the pixels of an average object, by class; None if they are measured on the data."""
     given = config.average_sizes
     return None if given == "data" else CITYSCAPES_SIZES if given == "cityscapes" else given
 
 
 def build_instance_iou(config: InstanceIouConfig, *, spec: ClassSpec, regions: tuple[Region, ...]) -> InstanceIou:
-    """Build the measure of those regions whose average size is given, or of all where the data say it."""
+    """Build the measure for the regions whose average size is given, or for all if it is measured on the data."""
     sizes = _average_sizes(config)
     known = tuple(region for region in regions if sizes is None or region.name in sizes)
     if not known:
@@ -259,7 +261,7 @@ class ObjectEvents(RegionMeasure):
         return {f"objects_{name}": sums[f"events_{name}"] for name in _NUMBERS}
 
     def _rows(self, maps: CaseMaps, region: Region, overlaps: Overlaps, chosen: IntArray) -> list[dict[str, Any]]:
-        """A row per object of either side, the target's first, by ascending id."""
+        """Build a row per object of either side, the target's first, by ascending id."""
         target, instances, void = numbered_objects(maps, region, self.config)
         if void is not None:
             target, instances = np.where(void, 0, target), np.where(void, 0, instances)
@@ -295,7 +297,7 @@ class ObjectEvents(RegionMeasure):
 
 
 def _describe(numbered: IntArray, start: IntArray, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Box, centroid and whether the image's edge is touched, of objects that are numbered from 1 on."""
+    """Find box, centroid and contact with the image's edge of objects that are numbered from 1."""
     boxes = ndimage.find_objects(numbered) if numbered.size else []
     if not boxes:
         return {"box": [], "centroid": [], "touches_border": []}

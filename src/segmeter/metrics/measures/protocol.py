@@ -1,4 +1,4 @@
-"""Measures turn the maps of a case into columns of its row. This module defines their input and output."""
+"""Defines the input and output of measures, which turn the maps of a case into columns of its row."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class CaseMaps:
     spec
         The classes. Pixels that the target ignores are left out.
     target_instances, instances : as one plane of the maps, integer
-        Objects of either map, where they are given and not the connected pixels; 0 is background.
+        Objects of either map, if they are given instead of being its connected pixels; 0 is background.
     image : (H, W, C) or (H, W)
         The image that was segmented, if it is available.
     kept
@@ -93,7 +93,7 @@ class CaseMaps:
     def passes(
         self, regions: Sequence[Region]
     ) -> Iterator[tuple[NDArray[Any], NDArray[Any], dict[str, Any], list[tuple[Region, int]]]]:
-        """Yield target and labels: once for all regions that are single classes, then the planes of each other one.
+        """Yield target and labels: once for all regions that are single classes, then the planes of each other region.
 
         Each pass also gives the number of classes and the ignored value of these maps, and the class of each region.
         """
@@ -106,7 +106,7 @@ class CaseMaps:
                 yield *self.planes(region), {"num_classes": 2, "ignore_index": 2}, [(region, 1)]
 
     def planes(self, region: Region) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""
+        """Return target and labels of a region: 1 inside, 0 outside, and in the target 2 for ignored pixels."""
         target, labels, members = self.target, self.labels, list(region.members)
         if self.spec.task == "multilabel":
             target, labels, members = target[region.members[0]], labels[region.members[0]], [1]
@@ -115,7 +115,7 @@ class CaseMaps:
         return held, _is_in(labels, members).astype(np.uint8)
 
     def masks(self, region: Region) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Target and labels of a region as masks; ignored pixels are in neither."""
+        """Return target and labels of a region as masks; ignored pixels are in neither."""
         target, labels = self.planes(region)
         return target == 1, (labels == 1) & (target != 2)
 
@@ -138,7 +138,7 @@ class Measure(Protocol):
         """Measure a case; each column of it at most once."""
 
     def summarise(self, sums: Mapping[Name, FloatArray]) -> Mapping[Name, FloatArray]:
-        """Turn the sums over cases, of all measures, into scores of the whole data set; both by (metric, region).
+        """Turn sums over cases into scores of the whole data set; both are named by (metric, region).
 
         Every value is an array (R,), one per resample, so that the results get intervals like everything else.
         """
@@ -146,7 +146,7 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class RegionMeasure:
-    """A built-in measure of each of its regions, as the registry builds it from its settings.
+    """Base of the built-in measures, which the registry builds from their settings.
 
     A subclass defines `case`, or `measure` if one pass serves several regions. It defines `first` and `whole` if its
     sums give scores of the data set.
@@ -176,12 +176,12 @@ class RegionMeasure:
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Scores of the data set that a case has too: those of a data set of this case alone."""
+        """Compute the data set's scores for one case, as if the data set had only this case."""
         return ()
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Sums that tell which regions have scores of the data set; without any, there are no such scores."""
+        """The sums by which regions with scores of the data set are found; without any there are no such scores."""
         return ()
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:

@@ -1,1 +1,1 @@
-"""Objects of two instance maps: how they overlap and match, and scores over them."""
+"""Finds how the objects of two instance maps overlap and match, and scores them."""

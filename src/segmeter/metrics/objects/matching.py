@@ -1,6 +1,6 @@
-"""Finds pairs of objects that share pixels, matches them, and scores what does not need a match.
+"""Finds pairs of objects that share pixels, matches them, and computes the scores that need no match.
 
-That is what happened to each object, the aggregated Jaccard index, and the partition of pixels. Axis letters: P pairs
+These are the event of each object, the aggregated Jaccard index, and the partition of pixels. Axis letters: P pairs
 that overlap, M pairs that match, T objects of the target, I predicted objects.
 """
 
@@ -21,17 +21,17 @@ TARGET_EVENTS = ("matched", "split", "merged", "missed")
 INSTANCE_EVENTS = ("matched", "part", "merging", "spurious", "void")
 
 _UNIQUE = 0.5  # objects that do not overlap have at most one partner with a larger IoU (Kirillov et al. 2019)
-_DENSE = 1 << 24  # cells of a table that is still quicker to fill than pixels are to sort
+_DENSE = 1 << 24  # cells: up to here filling a table is quicker than sorting pixels
 _BAND = 1 << 20  # pixels that are counted at a time: counting takes some 30 bytes for each
 
-_Counted = tuple[IntArray, IntArray]  # ids, and how many pixels each has
+_Counted = tuple[IntArray, IntArray]  # ids, and the pixels of each
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlaps:
     """Objects of both maps with their pixels, and the pairs (P,) that share some: indices into the objects.
 
-    Sizes and common pixels are without void pixels; `mostly_void` is of the predicted objects, counted before.
+    Sizes and common pixels exclude void pixels. `mostly_void` marks predicted objects, and is computed before that.
     """
 
     target_ids: IntArray
@@ -44,7 +44,7 @@ class Overlaps:
     mostly_void: BoolArray
 
     def spurious(self, chosen: IntArray) -> IntArray:
-        """Indices of the predicted objects that are in none of the chosen pairs and do not lie mostly in void."""
+        """Return indices of the predicted objects that are in none of the chosen pairs and don't lie mostly in void."""
         alone = ~self.mostly_void
         alone[self.second[chosen]] = False
         return np.flatnonzero(alone)
@@ -60,15 +60,15 @@ class Overlaps:
 def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray | None = None) -> Overlaps:
     """Count each map's objects and the pixels of each pair; ids may be as large as int64.
 
-    Void follows panopticapi's rule wherever objects are matched: a void pixel belongs to no object of
-    either map, so it is in no union, and a predicted object without a partner is not spurious where more than half of
-    it, as it was predicted, is void.
+    Void follows panopticapi's rule wherever objects are matched: a void pixel belongs to no object of either map, so it
+    is in no union. A predicted object without a partner is not spurious if more than half of its original pixels are
+    void.
     """
     rows = max(1, _BAND * len(target) // max(target.size, 1))
     bands = [slice(top, top + rows) for top in range(0, max(len(target), 1), rows)]
 
     def counted(numbers: NDArray[Any]) -> _Counted:
-        """The objects of a map without its void pixels."""
+        """Return the objects of a map without its void pixels."""
         return _add([_tally(numbers[band][_objects(numbers[band], void, band)]) for band in bands])
 
     target_ids, target_sizes = counted(target)
@@ -97,13 +97,13 @@ def find_overlaps(target: NDArray[Any], instances: NDArray[Any], void: BoolArray
 
 
 def _objects(numbers: NDArray[Any], void: BoolArray | None, band: slice) -> BoolArray:
-    """Pixels of a band that belong to an object; void ones belong to none."""
+    """Select the pixels of a band that belong to an object; void ones belong to none."""
     held: BoolArray = numbers != 0
     return held if void is None else held & ~void[band]
 
 
 def _tally(values: NDArray[Any]) -> _Counted:
-    """Distinct whole numbers, ascending, and how many there are of each."""
+    """Return the distinct whole numbers, ascending, and how often each occurs."""
     if values.size and values.max() >= _DENSE:
         distinct, counts = np.unique(values, return_counts=True)
         return distinct.astype(np.int64), counts.astype(np.int64)
@@ -123,7 +123,7 @@ def _add(parts: Sequence[_Counted]) -> _Counted:
 
 
 def _index(values: NDArray[Any], known: IntArray) -> IntArray:
-    """The place of each value in ascending numbers, all of which are known."""
+    """Return the index of each value in ascending numbers that contain all of them."""
     if known.size and known[-1] < _DENSE:
         place = np.zeros(int(known[-1]) + 1, np.int64)
         place[known] = np.arange(len(known))
@@ -132,7 +132,7 @@ def _index(values: NDArray[Any], known: IntArray) -> IntArray:
 
 
 def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
-    """Indices of the pairs that match, by ascending target id."""
+    """Return indices of the pairs that match, by ascending target id."""
     iou = overlaps.iou()
     above = np.flatnonzero(iou > threshold)
     if threshold >= _UNIQUE or not above.size:
@@ -143,7 +143,7 @@ def choose_pairs(overlaps: Overlaps, threshold: float) -> IntArray:
 
 
 def _assign(overlaps: Overlaps, rivals: IntArray, iou: FloatArray) -> IntArray:
-    """Choose among pairs that share objects; only these are in the table, which grows with their square."""
+    """Choose among pairs that share objects. Only these enter the table, which grows with their number squared."""
     from scipy.optimize import linear_sum_assignment  # a third of a second to load, and seldom needed
 
     rows, first = np.unique(overlaps.first[rivals], return_inverse=True)
@@ -182,7 +182,7 @@ class Events(NamedTuple):
     instances: IntArray
 
     def numbers(self) -> dict[str, int]:
-        """How many objects each event has: of the target's, then of the predicted ones that are not matched."""
+        """Count the objects of each event: the target's, then the predicted ones that are not matched."""
         ours = np.bincount(self.targets, minlength=len(TARGET_EVENTS)).tolist()
         theirs = np.bincount(self.instances, minlength=len(INSTANCE_EVENTS)).tolist()
         return dict(zip(TARGET_EVENTS, ours, strict=True)) | dict(zip(INSTANCE_EVENTS[1:4], theirs[1:4], strict=True))
@@ -191,10 +191,9 @@ class Events(NamedTuple):
 def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
     """Classify the objects that are in none of the chosen pairs.
 
-    A target object is held by the predicted one that covers more than half of it, and a predicted object lies in the
-    target object that covers more than half of it; both are at most one. "merged" are target objects that are held by a
-    predicted one ("merging") which holds others too. "split" are those in which two or more predicted objects lie, the
-    "part"s; matched ones keep that name.
+    An object lies in an object of the other map that covers more than half of it; there is at most one. Target objects
+    that lie together in one predicted object ("merging") are "merged". A target object in which two or more predicted
+    objects ("part"s) lie is "split". Matched objects stay "matched".
 
     References
     ----------
@@ -222,16 +221,16 @@ def find_events(overlaps: Overlaps, chosen: IntArray) -> Events:
 
 
 def _at(values: np.ndarray, index: IntArray) -> np.ndarray:
-    """Values at the indices; anything where an index is -1, also without values."""
+    """Return the values at the indices; any value where an index is -1, even if there are no values."""
     return values[index] if len(values) else np.zeros(len(index), values.dtype)
 
 
 def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
-    """Numerator and denominator of the aggregated Jaccard index, in pixels.
+    """Return numerator and denominator of the aggregated Jaccard index, in pixels.
 
-    Every target object takes the prediction with the largest IoU, of several the one that shares most pixels with it;
-    several may take the same one. The intersections and the unions of these pairs are added up. Predictions that no
-    target took add their pixels to the union, except those that lie mostly in void.
+    Every target object takes the prediction with the largest IoU; on a tie, the one that shares most pixels with it.
+    Several targets may take the same one. The intersections and the unions of these pairs are added up. Predictions
+    that no target took add their pixels to the union, except those that lie mostly in void.
 
     References
     ----------
@@ -249,16 +248,16 @@ def aggregated_jaccard(overlaps: Overlaps) -> tuple[int, int]:
 def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dict[str, float], dict[str, float]]:
     """Score the partition of the pixels of all target objects by the prediction.
 
-    A side without objects is a failure, which no other partition is worse than. A predicted object is one where it
-    shares pixels with the target's, or does not lie mostly in void.
+    A side without objects is a failure, the worst partition of all. A predicted object counts if it shares pixels with
+    the target's, or does not lie mostly in void.
 
     Parameters
     ----------
     overlaps
         From `find_overlaps`.
     missed
-        What the pixels of target objects are that the prediction leaves to the background: "pixels", segments of one
-        pixel each, so that an object that is missed is not one that is found whole; or one "segment" more, which is
+        How to treat pixels of target objects that are predicted as background. With "pixels", each is a segment of its
+        own, so that a missed object does not count as found whole. With "segment", all are one more segment, which is
         scikit-image's rule with ``ignore_labels=[0]``.
 
     Returns
@@ -266,9 +265,9 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dic
     tuple
         The variation of information in bits, ``voi``, with its parts: ``voi_split``, the entropy of the prediction
         given the target (objects that are cut in parts), and ``voi_merge``, that of the target given the prediction
-        (objects that are joined). The adapted Rand error ``are``: of the pairs of pixels of one target object, and of
-        those of one segment of the prediction, 1 - the share that are pairs of both. 0 is best, NaN is undefined. Then
-        the numbers of pairs that give ``are`` of several cases.
+        (objects that are joined). The adapted Rand error ``are`` is 1 - F1 over pairs of pixels that lie in one target
+        object and in one predicted segment. 0 is best, NaN is undefined. Last come the numbers of pairs, from which
+        ``are`` of several cases is computed.
 
     References
     ----------
@@ -293,7 +292,7 @@ def partition_scores(overlaps: Overlaps, missed: Missed = "pixels") -> tuple[dic
 
 
 def _count_pixels(overlaps: Overlaps, missed: Missed) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Pixels in common (P,), of each target object, and of each segment, all within the target's objects.
+    """Return the common pixels (P,), those of each target object and of each segment, all within the target's objects.
 
     Segments of one pixel are left out: they add nothing to entropies and pairs.
     """
@@ -305,5 +304,5 @@ def _count_pixels(overlaps: Overlaps, missed: Missed) -> tuple[FloatArray, Float
 
 
 def _count_pairs(sizes: FloatArray) -> float:
-    """Ordered pairs of pixels within parts of these sizes."""
+    """Count the ordered pairs of pixels within parts of these sizes."""
     return float((sizes * (sizes - 1)).sum())

@@ -1,4 +1,4 @@
-"""Plants known errors in a reference, to learn which scores of suspects mean an error: their calibration."""
+"""Plants known errors in a reference, to calibrate the scores of suspects: which of them mean an error."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.objects.suspects import KINDS, Kind, Suspect, number_regions
 
-SHARE = 0.05  # of the objects, that are changed while scores are calibrated
+SHARE = 0.05  # of the objects, changed while scores are calibrated
 
 _LEAST, _TRIES = 12, 20  # pixels of an object that is changed; places tried for one that is added
 _EIGHT = np.ones((3, 3), bool)
-_HIT = 0.3  # IoU, or share of a planted region, from which a suspect has found it
+_HIT = 0.3  # a suspect has found an error from this IoU, or share of the planted region, on
 _STEPS = 2, 5  # pixels by which a border moves, from and to
 
 
@@ -29,13 +29,13 @@ def plant_errors(
 ) -> tuple[NDArray[Any], NDArray[Any] | None, list[Suspect]]:
     """Change a share of the objects of a reference: drop, add, move the border, or swap the class.
 
-    Kinds take turns at random. Without a background an object that is dropped takes the class around it, and one that
-    is added covers what was there. With two classes no class is swapped.
+    Kinds take turns at random. Without a background, a dropped object takes the class around it, and an added one
+    covers other classes. With two classes no class is swapped.
 
     Parameters
     ----------
     target : (H, W), integer
-        Stays as it is.
+        Is not changed.
     share
         Of the objects, 0 to 1.
     instances : (H, W), integer
@@ -71,7 +71,7 @@ def plant_errors(
 def _change(
     changed: NDArray[Any], mask: BoolArray, k: int, kind: Kind, spec: ClassSpec, rng: np.random.Generator
 ) -> Suspect | None:
-    """Plant one error where nothing else was changed; None where there is no place for it."""
+    """Plant one error where nothing else was changed, or return None if there is no room for it."""
     free = spec.valid(changed)
     around = 0 if spec.has_background else _class_around(changed, mask, spec)
     if kind == "missing":
@@ -113,7 +113,7 @@ def _class_around(labels: NDArray[Any], mask: BoolArray, spec: ClassSpec) -> int
 def _elsewhere(
     mask: BoolArray, labels: NDArray[Any], background: int | None, rng: np.random.Generator
 ) -> BoolArray | None:
-    """The same shape at a random place, on background alone where there is one."""
+    """Move a shape to a random place, on background alone if there is one."""
     rows, columns = ndimage.find_objects(mask.astype(np.uint8))[0]
     shape = mask[rows, columns]
     room = [side - edge for side, edge in zip(mask.shape, shape.shape, strict=True)]
@@ -129,7 +129,7 @@ def _elsewhere(
 def match_planted(
     found: Sequence[Suspect], planted: Sequence[Suspect], shape: tuple[int, ...]
 ) -> tuple[BoolArray, BoolArray]:
-    """Whether each suspect lies on a planted error of an image (H, W), and whether each error has a suspect.
+    """Tell which suspects lie on a planted error of an image (H, W), and which errors have a suspect.
 
     A border is found by a border, any other kind by any other.
     """
@@ -150,10 +150,10 @@ def match_planted(
 
 
 def find_chances(scores: FloatArray, planted: FloatArray, rounds: int) -> FloatArray:
-    """The chance (N,) that each suspect is an error, which never falls as the score rises.
+    """Estimate the chance (N,) that each suspect is an error. It never falls as the score rises.
 
-    It is the number of errors that are expected at a score, if as many objects are wrong as were planted, over the
-    number of suspects there. Both are smoothed together, by isotonic regression.
+    The chance at a score is the number of errors expected there, if as many objects are wrong as were planted, over the
+    number of suspects. Both are smoothed together, by isotonic regression.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scores over objects: matched pairs of two maps, and lesions as challenges score them, including empty cases.
+"""Scores objects: matched pairs of two maps, and lesions as challenges score them, including empty cases.
 
 Axis letters: M pairs that match.
 """
@@ -79,8 +79,9 @@ def match_instances(
 ) -> InstanceMatch:
     """Match the objects of two maps by IoU, one to one, and score the matches.
 
-    Objects match where their IoU is above `threshold`. From 0.5 on at most one partner can be; below it the pairs are
-    those whose IoUs have the largest sum (Hungarian method). Of maps with classes, pass one class at a time.
+    Objects match where their IoU is above `threshold`. From 0.5 on, an object can have at most one partner. Below it,
+    pairs are chosen so that the sum of IoUs is largest (Hungarian method). If maps have classes, pass one class at a
+    time.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def measure_masd(
     chosen: IntArray,
     spacing: FloatArray,
 ) -> FloatArray:
-    """Mean surface distance (M,) of the chosen pairs without their void pixels, from one pass over the maps."""
+    """Compute the mean surface distance (M,) of the chosen pairs without void pixels, in one pass over the maps."""
     if void is not None:
         target, instances = np.where(void, 0, target), np.where(void, 0, instances)
     ids = overlaps.target_ids[overlaps.first[chosen]], overlaps.instance_ids[overlaps.second[chosen]]
@@ -187,12 +188,12 @@ def _check_instances(
         raise InputError(problems)
 
 
-BRATS_PENALTY = 374.0  # mm, of the HD95 of a lesion that is missed or made up
+BRATS_PENALTY = 374.0  # mm: the HD95 of a lesion that is missed or spurious
 
 
 @dataclass(frozen=True, kw_only=True)
 class BratsScores:
-    """Lesion-wise Dice and HD95 of one case, and how many lesions were found, made up and missed."""
+    """Lesion-wise Dice and HD95 of one case, and how many lesions were found, spurious and missed."""
 
     dice: float
     hd95: float
@@ -206,10 +207,10 @@ def brats_lesions(
 ) -> BratsScores:
     """Score lesions as BraTS 2023 does.
 
-    Parts of the target that meet when dilated are one lesion. Its prediction is every predicted part that meets the
-    lesion, dilated. Lesions of a volume up to `least` do not count; predicted parts that meet none are false. Means are
-    over the lesions that count and the false ones, which have a Dice of 0 and an HD95 of 374. Without any of both the
-    Dice is 1 and the HD95 0.
+    Parts of the target that meet when dilated are one lesion. Its prediction consists of the predicted parts that touch
+    the dilated lesion. Lesions of a volume up to `least` don't count; predicted parts that touch none are false. Means
+    are over the lesions that count and the false ones, which have a Dice of 0 and an HD95 of 374. If there are neither,
+    the Dice is 1 and the HD95 0.
 
     Parameters
     ----------
@@ -256,10 +257,11 @@ def brats_lesions(
 
 
 def picai_lesions(target: BoolArray, labels: BoolArray, *, overlap: float = 0.1) -> tuple[int, int, int]:
-    """Count lesions that are found, made up and missed (tp, fp, fn), as picai_eval does.
+    """Count found, spurious and missed lesions (tp, fp, fn), as picai_eval does.
 
-    A lesion is found by one candidate whose IoU with it is at least `overlap`: as many as can be, and of these those
-    with the most overlap. A further candidate with that much overlap is forgiven, and neither right nor wrong.
+    A lesion is found by one candidate whose IoU with it is at least `overlap`. The matching finds as many lesions as
+    possible, and then has the most overlap. A further candidate with that much overlap counts neither as right nor as
+    wrong.
 
     References
     ----------
@@ -277,7 +279,8 @@ def picai_lesions(target: BoolArray, labels: BoolArray, *, overlap: float = 0.1)
 
 
 def autopet_volumes(target: BoolArray, labels: BoolArray, *, voxel: float = 1.0) -> tuple[float, float]:
-    """False positive and false negative volume, as autoPET does: of the parts that meet nothing of the other mask.
+    """Measure the volume of false positives and false negatives as autoPET does: parts that touch nothing of the other
+    mask.
 
     Parts of a volume are connected through edges (18 neighbours). The unit is that of `voxel`, the volume of one;
     autoPET gives millilitres, 1000 mm^3.
@@ -290,10 +293,10 @@ def autopet_volumes(target: BoolArray, labels: BoolArray, *, voxel: float = 1.0)
 
 
 def regional_dice(target: BoolArray, labels: BoolArray) -> FloatArray:
-    """Dice (L,) of each part of the target within the pixels that are nearest to it, as CC-metrics does.
+    """Compute the Dice (L,) of each part of the target within the pixels nearest to it, as CC-metrics does.
 
-    Distances are in pixels; a pixel as near to two parts belongs to the first of them. Without any part of the target
-    there is one value: 1 where nothing is predicted either, else 0.
+    Distances are in pixels; a pixel as near to two parts belongs to the first of them. If the target is empty there is
+    one value: 1 if the prediction is empty too, else 0.
 
     References
     ----------
@@ -322,7 +325,7 @@ def _parts(mask: BoolArray) -> IntArray:
 
 
 def _apart(mask: BoolArray, other: BoolArray) -> int:
-    """Pixels of the parts of a mask that share none with the other one."""
+    """Count the pixels of the parts of a mask that share none with the other mask."""
     parts, count = ndimage.label(mask, ndimage.generate_binary_structure(mask.ndim, min(2, mask.ndim)))
     sizes = np.bincount(parts.reshape(-1), minlength=count + 1)
     met = np.unique(parts[other])

@@ -25,7 +25,7 @@ DRAWN = ClassSpec(  # kinds as classes, for maps of suspects
     colours=((0, 0, 0), (255, 66, 140), (64, 156, 255), (255, 196, 0), (96, 200, 110)),
 )
 
-_SHRINK = 30.0  # pixels: an object of so many has half the weight of its own evidence, as slivers are never sure
+_SHRINK = 30.0  # pixels: the size at which the evidence has half its weight, as slivers are never sure
 _DISCOUNT = 0.5  # of what a class is usually less sure: all of it would silence rare classes (benchmarks/suspects.py)
 _SAME = 0.3  # IoU from which a region of the model is the object that the reference already has
 _AROUND = 8  # pixels around an object in which its border may lie elsewhere
@@ -44,8 +44,8 @@ class Suspect:
     given, suggested
         The class by the reference, and by the model; equal for a border.
     score
-        The evidence: for a border, the length by which it lies elsewhere, in pixels, weighted by the model's
-        certainty. Else the model's certainty against the reference, -1 to 1, less for small regions.
+        The evidence. For a border, it is the distance in pixels to the model's border, weighted by the model's
+        certainty. Otherwise it is the model's certainty against the reference, -1 to 1, and less for small regions.
     top, left
         The first line and column of the region's box.
     mask : (h, w), bool
@@ -65,7 +65,7 @@ class Suspect:
 
     @property
     def box(self) -> tuple[slice, slice]:
-        """Lines and columns of the region."""
+        """Return the lines and columns of the region."""
         height, width = self.mask.shape
         return slice(self.top, self.top + height), slice(self.left, self.left + width)
 
@@ -96,7 +96,7 @@ def find_suspects(
 
     Returns
     -------
-    Every object with evidence against it, and the border of every object that the model confirms; in no order.
+    Every object with evidence against it, and the border of every object that the model confirms, unordered.
 
     References
     ----------
@@ -116,13 +116,13 @@ def find_suspects(
     pairs = find_overlaps(ours, theirs)
     doubted = _of_reference(ours, values, given, usual, spec)
     same = (pairs.iou() >= _SAME) & np.isin(pairs.target_ids[pairs.first], [*doubted])
-    known = pairs.instance_ids[pairs.second[same]]  # regions that a doubted object of the reference already covers
+    known = pairs.instance_ids[pairs.second[same]]  # regions that a suspected object of the reference already covers
     seen = _of_model(theirs, labels, given, lead, spec, known=set(known.tolist()))
     return [*doubted.values(), *seen, *_of_borders(ours, theirs, pairs, labels, given, lead, suspected=doubted)]
 
 
 def confidence_sums(target: NDArray[Any], probs: NDArray[Any], spec: ClassSpec) -> NDArray[np.float64]:
-    """Sums (2, C) of one case: the probability of the given class over its pixels, and how many there are."""
+    """Sum up one case (2, C): the probability of the given class over its pixels, and the number of these pixels."""
     values, valid = _as_probs(probs, spec), spec.valid(target)
     given = target[valid].astype(np.intp)
     own = np.take_along_axis(values[:, valid], given[None], axis=0)[0]
@@ -149,7 +149,7 @@ def number_regions(
 
 
 def _sums(regions: NDArray[np.int32], weights: NDArray[Any] | None = None) -> FloatArray:
-    """Sums over the pixels of each region (R + 1,); the first is of no region."""
+    """Sum over the pixels of each region (R + 1,); the first sum is of pixels outside all regions."""
     flat = None if weights is None else weights.ravel()
     return np.bincount(regions.ravel(), flat, minlength=int(regions.max(initial=0)) + 1).astype(np.float64)
 
@@ -161,7 +161,7 @@ def _weight(sizes: FloatArray) -> FloatArray:
 def _of_reference(
     regions: NDArray[np.int32], values: NDArray[np.float32], given: NDArray[Any], usual: FloatArray, spec: ClassSpec
 ) -> dict[int, Suspect]:
-    """Objects of the reference, by number, that the model sees as another class, or not at all."""
+    """Find objects of the reference, by number, that the model sees as another class or not at all."""
     sizes = _sums(regions)
     means = divide(np.stack([_sums(regions, plane) for plane in values], axis=1), sizes[:, None])
     first, rows = np.zeros(len(sizes), np.intp), np.arange(len(sizes))
@@ -189,7 +189,7 @@ def _of_model(
     *,
     known: set[int],
 ) -> list[Suspect]:
-    """Objects of the model, but for known ones, most of which the reference gives to another class."""
+    """Find the model's objects, except for known ones, that lie mostly in another class of the reference."""
     sizes, found = _sums(regions), list[Suspect]()
     wrong, scores = _sums(regions, labels != given), divide(_sums(regions, lead), sizes) * _weight(sizes)
     for number, box in enumerate(ndimage.find_objects(regions), start=1):
@@ -211,7 +211,7 @@ def _of_borders(
     *,
     suspected: Container[int],
 ) -> list[Suspect]:
-    """For each object that the model confirms, how far its border lies elsewhere: pixels in doubt per border pixel."""
+    """Measure for each object that the model confirms how far its border is off: pixels in doubt per border pixel."""
     length = _sums(ours, (ours > 0) & (ndimage.grey_erosion(ours, (3, 3)) != ours))
     partner = np.zeros(int(theirs.max(initial=0)) + 1, np.int32)  # of each region of the model
     order = np.argsort(pairs.common, kind="stable")

@@ -1,1 +1,1 @@
-"""Integer counts of pixels, and the overlap scores that follow from them."""
+"""Counts pixels in integers, and computes overlap scores from the counts."""

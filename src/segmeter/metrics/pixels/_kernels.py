@@ -11,7 +11,7 @@ from segmeter.metrics.arrays import BoolArray, IntArray
 Map = NDArray[Any]
 
 BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
-WAYS = 8  # sub-histograms: neighbours are mostly equal, and one counter would wait for itself
+WAYS = 8  # sub-histograms: neighbours are mostly equal, so a single counter would wait for its own last write
 MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
 _LOW, _REPEAT = np.uint64(0xFFFF), np.uint64(0x0001_0001_0001_0001)
 
@@ -41,7 +41,7 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
         encode_pairs(target[start : start + BLOCK], labels[start : start + BLOCK], pairs, num_classes, ignore)
         for i in range(words.size // 2):  # loads of four pairs each are faster than one for every pair
             first, second = words[2 * i], words[2 * i + 1]
-            if first == second and first == (first & _LOW) * _REPEAT:  # the rule inside an object
+            if first == second and first == (first & _LOW) * _REPEAT:  # the usual case inside an object
                 table[first & _LOW] += np.uint32(8)
                 continue
             for j in range(4):
@@ -79,13 +79,13 @@ _COLUMN = (1 << _ROW) - 1
 def survey(
     target: NDArray[Any], labels: NDArray[Any], num_classes: int, shift: int
 ) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
-    """Count the right pixels, list the wrong ones, and mark the blocks that hold true positives and true negatives.
+    """Count correct pixels, list wrong ones, and mark the blocks that contain true positives and true negatives.
 
-    `target` is `num_classes` where a pixel is ignored; so is `labels` where it holds no class.
+    `target` is `num_classes` where a pixel is ignored, and `labels` where it is no class.
 
     Returns
     -------
-    Right pixels (K,), the places of wrong ones that are not ignored, row by row, and the marks (K, rows of blocks,
+    Correct pixels (K,), the places of wrong ones that are not ignored, row by row, and the marks (K, rows of blocks,
     columns of blocks). Blocks have an edge of 2^shift pixels.
     """
     height, length = target.shape
@@ -123,11 +123,11 @@ def look_around(
     shift: int,
     held: BoolArray,
 ) -> BoolArray:
-    """Find for each place whether, within reach, `both` maps hold its class in one pixel, or neither does in another.
+    """Find for each place whether there is a pixel within reach of its class in `both` maps, and one of it in neither.
 
     Pixels of the first map without a class do not count. `reach` is how far a row extends at each vertical distance.
-    The pixel that the place before has found is mostly within reach too; else the blocks that `held` marks are
-    searched, from the row of the place outwards and from the right, so that what is found stays within reach.
+    The pixel found for the previous place is usually within reach too. Otherwise the blocks that `held` marks are
+    searched, outwards from the row of the place and from the right, so that the pixel found stays within reach longest.
     """
     nothing, found, length = held.shape[0], np.zeros(places.size, np.bool_), classes.shape[1]
     last: Any = np.int64(-1)
@@ -159,7 +159,7 @@ def look_around(
 
 @inlined_part
 def _holds(j: int, i: int, k: int, first: NDArray[Any], second: NDArray[Any], both: bool, nothing: int) -> Any:
-    """Tell whether both maps hold the class k in a pixel, or neither does and the first one holds another."""
+    """Tell whether a pixel is of class k in both maps, or in neither while the first one has another class."""
     if both:
         return first[j, i] == k and second[j, i] == k
     return first[j, i] != k and second[j, i] != k and first[j, i] != nothing

@@ -1,4 +1,4 @@
-"""Counts of pixels by target and predicted class: the one place where they are counted, exactly and in integers."""
+"""Counts pixels by target and predicted class, exactly and in integers. Nothing else in the package counts them."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ def confusion_matrix(
     ----------
     target, labels : (...), integer or bool
         Reference and predicted class maps of one shape. uint8 and uint16 are counted as they are; wider integers are
-        counted exactly, but slower. bool is read as the classes 0 and 1. Of two classes one map may have a channel axis
-        that the other lacks, (B, 1, H, W) beside (B, H, W).
+        counted exactly, but slower. bool is read as the classes 0 and 1. With two classes, one map may have a channel
+        axis that the other lacks: (B, 1, H, W) beside (B, H, W).
     num_classes
         K, background included, 1 to 65534.
     ignore_index
@@ -126,7 +126,7 @@ def count_case(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> IntAr
 
 
 def count_case_and_hidden(target: LabelArray, labels: LabelArray, spec: ClassSpec) -> tuple[IntArray, bool]:
-    """Count as `count_case` does; and whether labels are outside the classes where the target is ignored."""
+    """Count as `count_case` does, and tell whether labels are outside the classes where the target is ignored."""
     if spec.is_multilabel:
         return _count_planes(target, labels, spec.ignore_index)
     where = "confusion_matrix"
@@ -143,7 +143,7 @@ def _count(
     *,
     count_invalid: bool = False,
 ) -> tuple[IntArray, bool]:
-    """Counts (K, K), or (K, K + 1), and whether ignored pixels hide labels outside the classes, where these count."""
+    """Return the counts (K, K) or (K, K + 1), and whether ignored pixels hide labels outside the classes."""
     k, table = num_classes, _table(target, labels, num_classes, ignore_index)
     if table[k + 1].any() or (not count_invalid and table[:k, k].any()):
         valid = np.ones(target.shape, bool) if ignore_index is None else target != ignore_index
@@ -158,7 +158,7 @@ def _count(
 
 
 def _table(target: LabelArray, labels: LabelArray, num_classes: int, ignore_index: int | None) -> IntArray:
-    """Counts (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
+    """Count into (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
     from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is counted
 
     rows, ignore = _narrow(target, num_classes, ignore_index)
@@ -175,7 +175,7 @@ def _table(target: LabelArray, labels: LabelArray, num_classes: int, ignore_inde
 
 
 def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tuple[NDArray[Any], int]:
-    """Give the map as uint8 or uint16, and the ignore value in it; no foreign value becomes a class."""
+    """Return the map as uint8 or uint16, and the ignore value in it; no foreign value becomes a class."""
     ignore = _NO_IGNORE if ignore_index is None else ignore_index
     if array.dtype == np.bool_:
         array = array.view(np.uint8)

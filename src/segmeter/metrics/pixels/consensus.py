@@ -86,7 +86,7 @@ def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
 
 
 def _staple_binary(maps: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
-    """Where the probability of the hidden truth is 0.5 or more; nowhere if no reader marks a pixel."""
+    """Select pixels in which the probability of the hidden truth is 0.5 or more; none if no reader marks a pixel."""
     sitk = need("SimpleITK", "itk", "STAPLE")
     if not any(one.any() for one in maps):
         return np.zeros(maps[0].shape, bool)

@@ -1,4 +1,4 @@
-"""Wrong pixels of each class by type: boundary, extent, segment (2-D)."""
+"""Sorts the wrong pixels of each class by type: boundary, extent or segment (2-D)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ _LEAST_SHIFT = 3  # blocks have an edge of 2^shift pixels, at least half the wid
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorTypes:
-    """Wrong pixels of each class of one image, or of several, as counts add.
+    """Wrong pixels of each class, of one image or of several, as counts add up.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class ErrorTypes:
     right : (K,), int64
         True positives.
     width
-        Within how many pixels of the border an error is one of the boundary.
+        Errors within this many pixels of the border are boundary errors.
     """
 
     counts: IntArray
@@ -36,7 +36,7 @@ class ErrorTypes:
 
     @property
     def share(self) -> FloatArray:
-        """Share of each type in the union (K, 3); with the IoU they add up to 1. NaN where a class is nowhere."""
+        """Share of each type in the union (K, 3). With the IoU they add up to 1; NaN for a class in neither map."""
         return divide(self.counts.sum(axis=1), (self.counts.sum(axis=(1, 2)) + self.right)[:, None])
 
     @property
@@ -55,10 +55,11 @@ def error_types(
 ) -> ErrorTypes:
     """Sort the wrong pixels of each class into errors of the boundary, of extent, and whole segments.
 
-    Boundary: within `width` pixels of wrong ones of the same class and kind that have true positives and true negatives
-    of the class within `width`, in a part of such pixels that adjoins both. Extent: another one, in a segment that
-    contains true positives. Segment: in a segment without any. A segment is a connected part of the prediction for
-    false positives, and of the target for false negatives; pixels are connected through corners too.
+    A wrong pixel is a core of the boundary if true positives and true negatives of its class lie within `width`, and
+    its connected part of such pixels adjoins both. Boundary errors are the wrong pixels of the same class and kind
+    within `width` of a core. Extent errors are others in a segment that contains true positives, and segment errors lie
+    in a segment without any. A segment is a connected part of the prediction for false positives, and of the target for
+    false negatives; pixels are connected through corners too.
 
     Parameters
     ----------
@@ -105,9 +106,9 @@ def error_types(
 def _count_types(
     truth: NDArray[Any], found: NDArray[Any], num_classes: int, width: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the wrong pixels (K, 2, 3) of each class by type, and the right ones (K,).
+    """Count the wrong pixels (K, 2, 3) of each class by type, and the correct ones (K,).
 
-    `truth` is `num_classes` where a pixel is ignored; so is `found` where it holds no class.
+    `truth` is `num_classes` where a pixel is ignored, and `found` where it is no class.
     """
     counts = np.zeros((num_classes, 2, 3), np.int64)
     if not truth.size:
@@ -143,7 +144,7 @@ def _count_types(
 
 
 def _keep(places: IntArray, classes: NDArray[Any], nothing: int) -> NDArray[Any]:
-    """The map of classes at some places, and `nothing` everywhere else."""
+    """Return a map with the classes at some places, and `nothing` everywhere else."""
     kept = np.full_like(classes, nothing)
     kept.reshape(-1)[places] = classes.reshape(-1)[places]
     return kept
@@ -156,7 +157,7 @@ def _number_parts(classes: NDArray[Any], nothing: int) -> IntArray:
 
 
 def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:
-    """By how much the IoU would rise if errors of one type were mended.
+    """Compute by how much the IoU would rise if errors of one type were mended.
 
     A mended false positive leaves the union, a mended false negative joins the intersection.
 
@@ -169,7 +170,7 @@ def iou_gain(counts: NDArray[Any], right: NDArray[Any]) -> FloatArray:
 
     Returns
     -------
-    (..., 3), NaN where the union is empty; 1 minus the IoU where mending leaves nothing wrong and nothing in it.
+    (..., 3), NaN where the union is empty; 1 minus the IoU where mending leaves an empty union.
     """
     union = counts.sum(axis=(-2, -1)) + right
     common, rest = right[..., None] + counts[..., 1, :], union[..., None] - counts[..., 0, :]

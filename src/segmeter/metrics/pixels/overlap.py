@@ -1,4 +1,4 @@
-"""Overlap scores from counts: per class and aggregated, for one confusion matrix or a stack of them."""
+"""Computes overlap scores from counts, per class and aggregated, for one confusion matrix or a stack of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _EXACT = 2.0**53  # float64 holds every whole number up to it
 
 
 class ClassTotals(NamedTuple):
-    """All that the overlap scores need from counts: four sums per class, each (..., K).
+    """The sums that overlap scores need from counts: four per class, each (..., K).
 
     They are linear in the counts, so sums over cases and over resampled cases are sums of margins.
     """
@@ -27,24 +27,24 @@ class ClassTotals(NamedTuple):
     total: NDArray[Any]
 
     def columns(self) -> NDArray[Any]:
-        """One row per case: (..., 4 K)."""
+        """Return one row per case: (..., 4 K)."""
         return np.concatenate(self, axis=-1)
 
     @classmethod
     def from_columns(cls, columns: NDArray[Any]) -> "ClassTotals":
-        """The margins of such rows."""
+        """Return the margins of such rows."""
         return cls(*np.split(columns, 4, axis=-1))
 
     def map(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "ClassTotals":
-        """The same change made to each of the four."""
+        """Apply the same change to each of the four."""
         return ClassTotals(*map(change, self))
 
     def first(self, count: int) -> "ClassTotals":
-        """The margins of the first classes alone."""
+        """Return the margins of the first classes alone."""
         return self.map(lambda part: part[..., :count])
 
     def ratio(self, name: str) -> FloatArray:
-        """One of `RATIOS` of each class."""
+        """Return one of `RATIOS` for each class."""
         return divide(*RATIOS[name](self))
 
 
@@ -75,7 +75,7 @@ class OverlapScores:
     kappa, mcc
         Cohen's kappa and Matthews' (multiclass: Gorodkin's) correlation; for multilabel over all decisions pooled.
     n_undefined
-        Classes that `mean_iou` left out, as neither target nor prediction holds them.
+        Classes that `mean_iou` left out, as they are in neither target nor prediction.
     """
 
     iou: FloatArray
@@ -96,7 +96,7 @@ class OverlapScores:
     n_undefined: NDArray[np.int64]
 
 
-RATIOS: dict[str, Callable[[ClassTotals], tuple[NDArray[Any], NDArray[Any]]]] = {  # what is divided by what
+RATIOS: dict[str, Callable[[ClassTotals], tuple[NDArray[Any], NDArray[Any]]]] = {  # numerator and denominator
     "iou": lambda m: (m.tp, m.target + m.predicted - m.tp),
     "dice": lambda m: (2 * m.tp, m.target + m.predicted),
     "precision": lambda m: (m.tp, m.predicted),
@@ -133,15 +133,15 @@ def overlap_scores(
     Parameters
     ----------
     counts : (..., K, K), or (..., K, 2, 2) for multilabel
-        From `confusion_matrix` or `multilabel_counts`; rows are the target. Whole numbers, integer or floating (as the
-        sums that `bootstrap` hands out), together at most 2**53 for each matrix, so that every sum is exact.
+        From `confusion_matrix` or `multilabel_counts`; rows are the target. Whole numbers, integer or floating (such as
+        the sums of `bootstrap`). Those of a matrix add up to at most 2**53, so that every sum is exact.
     task
         "multilabel" for (..., K, 2, 2) counts; binary and multiclass read (..., K, K) alike.
     classes
         The classes that the means run over; None means all, background included (as mmseg and Cityscapes).
     count_invalid
-        Whether the counts are (..., K, K + 1), with a last column of predictions outside the classes: they miss the
-        target's class, and are a false positive of none.
+        Whether the counts are (..., K, K + 1), with a last column of predictions outside the classes. They miss the
+        target's class, and are a false positive of no class.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def overlap_scores(
     ------
     InputError
         The counts are not square per case, not whole numbers >= 0, or too many; the task is unknown, or `classes` names
-        a class that they do not have.
+        a class that does not exist.
 
     References
     ----------
@@ -170,7 +170,7 @@ def overlap_scores(
 
 
 def _as_counts(counts: Any) -> NDArray[np.int64]:
-    """Counts as int64, in which differences do not wrap and sums are exact; whole floats are counts."""
+    """Return counts as int64, in which differences do not wrap and sums are exact; whole floats are counts."""
     rule = "to be whole numbers >= 0"
     given = known_numbers("overlap_scores", "counts", counts, rule, kinds="iuf")
     if given.size and not (given.min() >= 0 and np.isfinite(given.max())):
@@ -242,7 +242,7 @@ def _chosen(classes: Sequence[int] | None, num_classes: int) -> NDArray[np.int64
 
 
 def _pool(margins: ClassTotals) -> ClassTotals:
-    """Margins of the one 2 x 2 table of all multilabel decisions."""
+    """Return the margins of the single 2 x 2 table of all multilabel decisions."""
     one = margins.map(lambda part: part.sum(axis=-1))
     absent = one.map(lambda part: one.total - part)
     tp = np.stack([absent.target - one.predicted + one.tp, one.tp], axis=-1)
@@ -251,10 +251,11 @@ def _pool(margins: ClassTotals) -> ClassTotals:
 
 
 def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Squared pixels (...): agreement beyond chance, what chance leaves, and the spread of target and of prediction.
+    """Return squared pixels (...): agreement beyond chance, its largest value, and the spread of target and of
+    prediction.
 
-    They are n tp - t p, n^2 - t p, n^2 - t^2 and n^2 - p^2, summed over classes, written as sums of products of counts:
-    subtracting the squares would lose all the digits of a rare class.
+    They are n tp - t p, n^2 - t p, n^2 - t^2 and n^2 - p^2, summed over classes. They are computed as sums of products
+    of counts, as differences of squares would lose all digits of a rare class.
     """
     whole = margins.target.sum(axis=-1, keepdims=True)
     fn, fp = margins.target - margins.tp, margins.predicted - margins.tp
@@ -264,5 +265,5 @@ def _chance(margins: ClassTotals) -> tuple[FloatArray, FloatArray, FloatArray, F
     products = tp * tn - fn * fp, target * unpredicted, target * rest, predicted * unpredicted
     beyond, left, spread, other = (part.sum(axis=-1) for part in products)
     n, held = np.asarray(whole, np.float64)[..., 0], predicted.sum(axis=-1)
-    invalid = np.maximum(n - held, 0)  # predictions that are no class; groups of classes may hold more than all pixels
+    invalid = np.maximum(n - held, 0)  # predicted outside the classes; overlapping groups may hold more than n
     return beyond, left, spread, other + invalid * held

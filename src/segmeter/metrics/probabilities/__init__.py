@@ -1,1 +1,1 @@
-"""Calibration and precision-recall curves of probabilities, from sums over images."""
+"""Measures the calibration and precision-recall curves of probabilities, from sums over images."""

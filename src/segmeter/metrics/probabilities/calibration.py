@@ -1,4 +1,4 @@
-"""Calibration of probabilities: whether one of 0.8 is right in 80 % of its pixels, from sums over images."""
+"""Measures calibration from sums over images: whether a probability of 0.8 is right in 80 % of its pixels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,13 @@ from segmeter.metrics.probabilities.precision_recall import PrecisionRecallCurve
 BINS = 15
 MOST_BINS = 10_000
 _UNIT_BITS = 1074  # float64 is a multiple of 2**-1074
-_CHUNK = 1 << 20  # pixels at a time: bounds the memory of the steps
-_SUM_ERROR = 1e-3  # how far the probabilities of a pixel may be from 1 together: float16 softmax is off by 5e-4
+_CHUNK = 1 << 20  # pixels at a time: bounds the memory
+_SUM_ERROR = 1e-3  # how far the sum of a pixel's probabilities may be from 1: float16 softmax is off by 5e-4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """Confidence and accuracy per bin (B,) of equal width: (0, 1/B], (1/B, 2/B], ...; 0 is in the first.
+    """Confidence and accuracy per bin (B,) of equal width: (0, 1/B], (1/B, 2/B], ...; 0 is in the first bin.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ class CalibrationScores:
     n
         Pixels; for multilabel decisions, pixels times classes, that are not ignored.
     top_label
-        For the probability of the winning class; None for multilabel, where no class wins.
+        Bins of the winning class's probability; None for multilabel, where no class wins.
     classwise
-        For each class against the rest, K of them; for binary only class 1.
+        Bins of each class against the rest, K of them; for binary only class 1.
     classwise_ece
         Mean of the classes' errors.
     brier
-        Mean squared error: over pixels of the sum over classes (0 to 2); for binary and multilabel of each decision's
-        one probability (0 to 1).
+        Mean squared error: the mean over pixels of the sum over classes (0 to 2). For binary and multilabel it is the
+        mean over decisions, each with one probability (0 to 1).
     nll
         Mean negative logarithm of the probability of the target's class; inf where one of these is 0.
     n_impossible
-        How many of these are 0.
+        How many of these probabilities are 0.
     sweeps
         Every threshold of each class, in the order of `classwise`.
     """
@@ -166,12 +166,12 @@ class Calibration:
         self.sums = [known + exact(more) for known, more in zip(self.sums, image.tolist(), strict=True)]
 
     def add(self, other: "Calibration") -> None:
-        """Add what another one has summed up of other images.
+        """Add the sums of another instance, taken over other images.
 
         Raises
         ------
         InputError
-            Its classes, task, bins or ignored value are others.
+            Its classes, task, bins or ignored value differ.
         """
         known_kind("calibration", "other", other, Calibration)
         if other.settings != self.settings:
@@ -181,7 +181,7 @@ class Calibration:
         self.sums = [known + more for known, more in zip(self.sums, other.sums, strict=True)]
 
     def compute(self) -> CalibrationScores:
-        """Score what was added so far; NaN where nothing was."""
+        """Compute the scores of the images added so far; NaN where there are no pixels."""
         from segmeter.metrics import _kernels as tallies
 
         task, counts = self.settings[0], self.counts
@@ -201,12 +201,14 @@ class Calibration:
         )
 
     def _parts(self, sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Views: top confidence (B,), confidence (C, B), and squared errors and negative logarithms (2,)."""
+        """Return views: top confidence (B,), confidence (C, B), and squared errors and negative logarithms (2,)."""
         channels, _, bins = self.counts["classes"].shape
         return sums[:bins], sums[bins:-2].reshape(channels, bins), sums[-2:]
 
     def _add(self, pixels: NDArray[Any], probs: NDArray[Any], image: FloatArray) -> None:
-        """Add pixels to the counts, and to the sums of an image: in the order of its pixels, the same anywhere."""
+        """Add pixels to the counts and to an image's sums, in the order of its pixels, so that sums are the same
+        anywhere.
+        """
         from segmeter.metrics import _kernels as tallies
 
         (task, num_classes), counts = self.settings[:2], self.counts
@@ -286,7 +288,7 @@ def _reliability(counts: IntArray, confidence: FloatArray) -> Reliability:
 
 
 def exact(value: float) -> int:
-    """A finite number in units of 2**-1074, of which every float64 is a whole number.
+    """Return a finite number in units of 2**-1074. Every float64 is a whole number of these.
 
     Examples
     --------
@@ -298,7 +300,7 @@ def exact(value: float) -> int:
 
 
 def rounded(units: int) -> float:
-    """The float64 that is nearest to a number of those units."""
+    """Return the float64 nearest to a number of those units."""
     return units / (1 << _UNIT_BITS)
 
 

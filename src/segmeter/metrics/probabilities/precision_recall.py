@@ -1,4 +1,4 @@
-"""Precision and recall of a class at every threshold, from the sums of its calibration."""
+"""Computes precision and recall of a class at every threshold, from the sums of its calibration."""
 
 import math
 from dataclasses import dataclass, replace
@@ -23,11 +23,11 @@ class PrecisionRecallCurve:
         changes are left out.
     average_precision
         Sum over the thresholds of precision times the recall that it adds (scikit-learn's, no interpolation).
-        Probabilities of one step count as equal: those that differ by less than 1 in 1024, seen from 0 or from 1,
-        whichever is nearer (1 in 64 nearer than 2**-24), and those between 0 and 2**-132.
+        Probabilities of one step count as equal. A step is less than 1/1024 of the distance to 0 or 1, whichever is
+        nearer (1/64 below 2**-24), and all values between 0 and 2**-132 are one step.
     average_precision_error
-        How far the average precision of the exact probabilities can be from it at most, in whatever order those of one
-        step are. It is large where a model gives nearly the same probability everywhere, and too large where they are
+        An upper bound on the difference to the average precision of the exact probabilities, whatever their order
+        within a step. It is large if a model gives nearly the same probability everywhere, and too large if they are
         equal.
     best_f1, best_threshold
         The largest F1 (Dice over the data set), and the highest threshold that has it.
@@ -42,7 +42,7 @@ class PrecisionRecallCurve:
     best_threshold: float
 
     def thinned(self, count: int) -> "PrecisionRecallCurve":
-        """At most about so many points, evenly by recall; the scores stay those of all."""
+        """Return about this many points at most, evenly by recall; the scores stay those of all points."""
         wanted = np.searchsorted(self.recall, np.linspace(0, 1, count), side="left")
         kept = np.unique(np.minimum(wanted, max(len(self.recall) - 1, 0))) if len(self.recall) else np.arange(0)
         points = {name: getattr(self, name)[kept] for name in ("thresholds", "precision", "recall")}
@@ -74,7 +74,7 @@ def compute_precision_recall(histogram: IntArray, lower: FloatArray) -> Precisio
 
 
 def _order_error(tp: IntArray, rest: IntArray, tied: BoolArray) -> float:
-    """How far the average precision can be from that of ties, for any order within the steps that only count as tied.
+    """Return how far the average precision can be from that of ties, for any order of the values within a step.
 
     Where the class comes first in a step that begins after t of the class and r of the rest, its precisions are
     (t + i) / (t + r + i) for i = 1, 2, ..., which digamma adds up; where it comes last, r is that at the step's end.

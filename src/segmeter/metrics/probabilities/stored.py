@@ -1,4 +1,4 @@
-"""The calibration that a run keeps: calibration.npz, which parts of a run merge, and its part of metrics.json."""
+"""Writes and reads a run's calibration: calibration.npz, by which shards are merged, and its part of metrics.json."""
 
 import io
 import zipfile
@@ -64,7 +64,7 @@ def _plain_list(values: NDArray[Any]) -> list[float | None]:
 
 
 def empty_sums(spec: ClassSpec) -> Calibration:
-    """Sums over no image yet."""
+    """Return sums over no image yet."""
     return Calibration(task=spec.task, **spec.counting)
 
 

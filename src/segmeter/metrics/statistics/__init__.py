@@ -1,1 +1,1 @@
-"""Intervals, tests and rankings from values and sums of cases."""
+"""Computes intervals, tests and rankings from values and sums of cases."""

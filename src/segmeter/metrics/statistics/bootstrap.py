@@ -31,7 +31,7 @@ from segmeter.metrics.statistics.intervals import INTERVALS, Influence, Interval
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
 
-MOST_UNITS = 1 << 17  # that are drawn one by one; more are first put together at random, see `draw_pools`
+MOST_UNITS = 1 << 17  # drawn one by one; more are first pooled at random, see `draw_pools`
 
 _LANES = 8
 _BLOCK = 1 << 20  # bytes of sums that are scored at a time
@@ -58,7 +58,7 @@ class Resampled:
         Two-sided p-values of the value 0, below 0.05 if the 95 % interval excludes it; NaN unless requested, and
         without an interval.
     influence
-        How much single units decide each statistic, in the order of the flat `estimate`.
+        How strongly single units decide each statistic, in the order of the flat `estimate`.
     """
 
     estimate: FloatArray
@@ -101,9 +101,9 @@ def bootstrap(
         At least 0. The same seed gives the same bits, whatever the NumPy version or the number of threads.
     interval
         "expanded": percentiles whose tails are widened by Student's t, with the degrees of freedom that the influence
-        of single cases leaves, each end the farther of the one with and the one without correction for bias. "bca"
-        (Efron 1987) and "percentile" are narrower than they say for few or uneven cases: see docs/statistics.md. None
-        suits a median of few cases.
+        of single cases leaves. Each end is the outer one of those with and without correction for bias. "bca" (Efron
+        1987) and "percentile" are too narrow for few or uneven cases, see docs/statistics.md. No method suits a median
+        of few cases.
     level
         Coverage, between 0 and 1.
     clusters
@@ -163,7 +163,7 @@ def bootstrap_columns(
 ) -> Resampled:
     """Do what `bootstrap` does for columns that are computed one at a time; options are checked already."""
     score = _of_sums(columns, statistic)
-    quietly = np.errstate(divide="ignore", invalid="ignore")(score)  # a unit alone often has nothing to divide by
+    quietly = np.errstate(divide="ignore", invalid="ignore")(score)  # a single unit often has a denominator of 0
     units, places, n_units = _gather_units(columns, clusters, seed)
     total = units.sum(axis=0)[places]
     estimate = score(total[None])
@@ -194,9 +194,9 @@ class MeanInterval:
     Parameters
     ----------
     mean
-        Over the cases with a value; inf where one is infinite, NaN where there is none.
+        Over the cases with a value; inf if one is infinite, NaN if there is none.
     low, high
-        The interval's ends; NaN where fewer than 5 cases or clusters have a value.
+        The interval's ends; NaN if fewer than 5 cases or clusters have a value.
     n_used, n_undefined
         Cases with a value, and without one (NaN).
     """
@@ -217,7 +217,7 @@ def mean_interval(
     interval: Interval = "expanded",
     level: float = 0.95,
 ) -> MeanInterval:
-    """Mean of one value per case, with the interval that the summary of a run gives it.
+    """Compute the mean of one value per case, with the interval that a run's summary would give it.
 
     Parameters
     ----------

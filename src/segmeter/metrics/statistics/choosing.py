@@ -1,4 +1,4 @@
-"""Corrects the score of the best of several settings for having been chosen on the same cases.
+"""Corrects the score of the best of several settings for the bias of choosing it on the same cases.
 
 The best of many settings looks better than it is. Cross-validation tells by how much: each part of the cases is scored
 with the setting that the other parts choose. The bootstrap repeats the choice within each resample, for the interval.
@@ -30,8 +30,8 @@ class Choice:
     chosen
         Index of the setting; of equal ones the simplest.
     gain
-        Of the chosen setting over the usual one, in the better direction, in the cases that it was chosen on; NaN if
-        either of them has no finite score.
+        Gain of the chosen setting over the usual one, in the better direction, on the cases that it was chosen on. NaN
+        if either of them has no finite score.
     corrected_gain
         The gain on cases that had no part in the choice, by cross-validation.
     gain_ci95
@@ -82,8 +82,8 @@ def choose(
     Parameters
     ----------
     estimates : (S,), replicates : (B, S)
-        The score of each setting in all cases and in each resample, which is the same one for all settings. NaN is
-        never chosen.
+        The score of each setting in all cases and in each resample; all settings share the resamples. NaN is never
+        chosen.
     held : (S, M, K, C)
         Sums of each setting's columns over K parts of the cases, in M random partitions: `fold_sums` of each.
     statistic
@@ -102,9 +102,9 @@ def choose(
     The gain's interval subtracts errors of the resamples from the gain. Its upper end takes the error of the chosen
     setting alone. Its lower end takes the larger of that and the error of choosing anew in each resample (the nested
     bootstrap, Efron 1983). Errors are widened by sqrt(n / (n - 1)), and by Student's quantile over the normal one.
-    Resamples in which a score is undefined or infinite, as without any case that has the class, tell no error.
-    Corrected figures are of repeated cross-validation (Stone 1974), as the bootstrap's own estimate of optimism leaves
-    about a third of it where settings are alike. They stay within their intervals.
+    Resamples in which a score is undefined or infinite, for example without any case of the class, are left out.
+    Corrected values come from repeated cross-validation (Stone 1974), as the bootstrap's own estimate misses about a
+    third of the optimism if settings are alike. They stay within their intervals.
     """
     sign = 1.0 if higher_is_better else -1.0
     order = np.argsort(np.asarray(simplicity), kind="stable")
@@ -140,7 +140,7 @@ def choose(
 
 
 def _cross_validate(held: FloatArray, statistic: Statistic, sign: float) -> FloatArray:
-    """The score (M,) of each partition, every part of which is scored with the setting that its other parts choose."""
+    """Score each partition (M,): every part is scored with the setting that the other parts choose."""
     settings, repeats, parts, width = held.shape
     others = statistic((held.sum(axis=2, keepdims=True) - held).reshape(-1, width)).reshape(settings, -1)
     picks = _first_best(_defined(sign * others.T)).reshape(repeats, parts)
@@ -149,7 +149,7 @@ def _cross_validate(held: FloatArray, statistic: Statistic, sign: float) -> Floa
 
 
 def _mean(values: FloatArray) -> float:
-    """The mean of the finite values; NaN if there are none."""
+    """Average the finite values; NaN if there are none."""
     return float(_finite(values).mean())
 
 
@@ -158,13 +158,13 @@ def _within(value: float, low: float, high: float) -> float:
 
 
 def _finite(values: FloatArray) -> FloatArray:
-    """The finite values, or one NaN if there are none."""
+    """Return the finite values, or one NaN if there are none."""
     kept = values[np.isfinite(values)]
     return kept if len(kept) else np.array([np.nan])
 
 
 def _widening(n_units: int) -> float:
-    """Factor from the spread of resamples to that of Student's intervals."""
+    """Return the factor from the spread of resamples to that of Student's intervals."""
     n = max(n_units, 2)
     return float(np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975) / ndtri(0.975))
 
@@ -174,7 +174,7 @@ def _defined(values: FloatArray) -> FloatArray:
 
 
 def _first_best(values: FloatArray) -> FloatArray:
-    """Index (R,) of the first of the best values (R, S), which are ordered by simplicity."""
+    """Return the index (R,) of the first of the best values (R, S), which are ordered by simplicity."""
     best = values.max(axis=1, keepdims=True)
     near = _SAME * np.maximum(np.abs(best), 1.0)
     found: FloatArray = np.argmax(values >= best - np.where(np.isfinite(near), near, 0.0), axis=1)

@@ -1,4 +1,4 @@
-"""Finds out which cases belong together, by their ids or by a table, and how many units effectively decide a score."""
+"""Finds which cases belong together, by their ids or by a table, and how many units effectively decide a score."""
 
 import re
 from collections import Counter
@@ -31,7 +31,7 @@ CASE_ID = "case_id"
 
 
 def is_cluster(cluster: str | None) -> bool:
-    """Whether `metrics.cluster` has one of its forms, or is None."""
+    """Tell whether `metrics.cluster` has one of its forms, or is None."""
     if cluster in (None, PAIR) or _TABLE.fullmatch(cluster):
         return True
     if cluster.startswith(_PREFIX):
@@ -49,7 +49,7 @@ def table_of(cluster: str | None) -> str | None:
 
 
 def cluster_labels(case_ids: Sequence[str], cluster: str | None, *, key: str = "cluster") -> list[str] | None:
-    """Find the cluster of each case; None if `cluster` is None, where every case is a unit.
+    """Find the cluster of each case; None if `cluster` is None, so that every case is a unit.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
 
 
 def sum_by(index: NDArray[np.int64], count: int, column: NDArray[Any]) -> NDArray[Any]:
-    """Sums (count,) of the numbers (N,) of each cluster."""
+    """Sum the numbers (N,) of each cluster, (count,)."""
     sums = np.bincount(index, weights=column, minlength=count)  # in float64: of integers too, each sum is exact
     return sums.astype(np.int64) if column.dtype.kind in "biu" else sums
 
@@ -149,14 +149,14 @@ def effective_units(sizes: NDArray[Any]) -> float:
 def warn_of_few(
     case_ids: Sequence[str], units: int, effective: Mapping[str, float | None], cluster: str | None
 ) -> str | None:
-    """Write a warning about intervals that are less certain than they look; None without a reason.
+    """Write a warning about intervals that are less certain than they look, or return None.
 
     Parameters
     ----------
     case_ids, cluster
         Of the cases, and `metrics.cluster`.
     units
-        How many cases or clusters are independent.
+        Number of independent cases or clusters.
     effective
         Effective units by class, None where it is absent.
     """
@@ -179,7 +179,7 @@ def warn_of_few(
 
 
 def is_table(path: str) -> bool:
-    """Whether a file can be a table of facts, by its name."""
+    """Tell by its name whether a file can be a table of facts."""
     return Path(path).suffix.lower() in TABLES
 
 

@@ -1,4 +1,4 @@
-"""The input of the bootstrap: columns of numbers per case that are added up, and how often each resample draws a case.
+"""Provides the bootstrap's input: columns of numbers per case to add up, and how often each resample draws a case.
 
 Columns are computed one at a time, because all of them together may not fit into memory. A mean over cases is three
 sums: of the finite values, of the number of defined values, and of the number of infinite ones. It is infinite as soon
@@ -22,7 +22,7 @@ from segmeter.threads import count_cores
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """An array (N, ...) of which one column exists at a time.
+    """An array (N, ...) that makes one column at a time.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ class Columns:
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> "Columns":
-        """The columns of an array (N, ...)."""
+        """Wrap the columns of an array (N, ...)."""
         flat = array.reshape(len(array), -1)
         return cls(count=len(array), shape=array.shape[1:], dtype=array.dtype, make=lambda place: flat[:, place])
 
     @classmethod
     def join(cls, *parts: "Columns") -> "Columns":
-        """Columns (N, M) of parts side by side, as `np.concatenate` joins arrays."""
+        """Put the columns (N, M) of parts side by side, as `np.concatenate` joins arrays."""
         places = [(part, place) for part in parts for place in range(part.width)]
         dtype = np.result_type(*(part.dtype for part in parts))
 
@@ -60,7 +60,7 @@ class Columns:
         return cls(count=parts[0].count, shape=(len(places),), dtype=dtype, make=make)
 
     def of_cases(self, members: NDArray[np.bool_]) -> "Columns":
-        """The same columns as float64, with zeros for the other cases."""
+        """Return the same columns as float64, with zeros for the other cases."""
         weights = members.astype(np.float64)
         return replace(self, dtype=weights.dtype, make=lambda place: self.make(place) * weights)
 
@@ -73,18 +73,18 @@ class Columns:
         return map(self.make, range(self.width))
 
     def sums(self) -> NDArray[Any]:
-        """The sum of each column (M,), added up in the order of the cases."""
+        """Sum each column (M,) in the order of the cases."""
         return np.array([np.add.accumulate(column)[-1] for column in self])
 
 
 def mean_columns(values: FloatArray) -> FloatArray:
-    """Columns (N, 3 V) whose sums carry the means of values (N, V): finite sums, defined, infinite."""
+    """Make columns (N, 3 V) from whose sums the means of values (N, V) follow: finite values, defined, infinite."""
     finite = np.where(np.isfinite(values), values, 0.0)
     return np.concatenate([finite, ~np.isnan(values), np.isinf(values)], axis=1)
 
 
 def lazy_means(count: int, width: int, values: Callable[[int], FloatArray]) -> Columns:
-    """Do what `mean_columns` does for values (N, V), each column (N,) of which is made by its number."""
+    """Do what `mean_columns` does, for values (N, V) whose columns (N,) are made one at a time by their number."""
 
     def make(place: int) -> FloatArray:
         kind, number = divmod(place, width)
@@ -108,7 +108,7 @@ def split_means(sums: FloatArray) -> FloatArray:
 
 
 def join_means(parts: FloatArray) -> FloatArray:
-    """Turn the result of `split_means` into means, which are infinite as soon as one value is."""
+    """Turn the result of `split_means` into means, which are infinite if any value is."""
     return np.where(parts[0] > 0, np.inf, parts[1])
 
 
@@ -127,11 +127,11 @@ Interval = Literal["expanded", "bca", "percentile"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 MOST_RESAMPLES = 10**8
 
-_DRAWN = 1 << 18  # multiplicities held at a time: what stays in the caches
+_DRAWN = 1 << 18  # multiplicities held at a time: they stay in the caches
 _LEAST_ROWS = 64  # resamples in a block: all columns of all cases are read once for each block
 _MANY_DRAWS = 1 << 22  # loading the compiled loop takes as long as NumPy needs for fewer
 _POOLS = 0x706F6F6C  # tells the stream of the pools from that of the draws
-_MOST_THREADS = 4  # that draw and sum; one scores what they give
+_MOST_THREADS = 4  # that draw and sum; one thread scores the sums
 
 
 def check_draws(where: str, resamples: Any, seed: Any) -> tuple[int, int]:
@@ -191,7 +191,7 @@ def map_weights(
     threads = min(count_cores(), _MOST_THREADS) if is_long else 1
     if threads == 1:
         return map(draw, blocks)
-    return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")  # what waits may be large
+    return map_in_threads(draw, blocks, threads=threads, ahead=threads + 1, name="resample")  # results may be large
 
 
 def _tally(halves: NDArray[np.uint32]) -> FloatArray:

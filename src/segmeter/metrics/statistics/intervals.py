@@ -16,23 +16,23 @@ from segmeter.metrics.statistics.clusters import MIN_UNITS
 from segmeter.metrics.statistics.columns import INTERVALS as INTERVALS
 from segmeter.metrics.statistics.columns import Interval as Interval
 
-_ROUNDING = 1e-12  # of the estimate: what moves it by less does not move it
+_ROUNDING = 1e-12  # of the estimate: smaller changes count as none
 _SAME = 1e-9  # of the mean: a spread below this is rounding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Influence:
-    """How much single units decide each statistic (S,), from its values without one unit each.
+    """How strongly single units decide each statistic (S,), from its values without one unit each.
 
     Parameters
     ----------
     n_moving
-        Units that move the statistic; a case without a class does not move its scores. Where fewer than 5 move it, all
-        that have it, as most of them may lie just at the mean; 0 where none moves it.
+        Units that move the statistic; a case without a class does not move its scores. If fewer than 5 move it, all
+        units that have it count, as most of them may lie just at the mean. 0 if no unit moves it.
     acceleration
-        Skewness of the changes over 6 sqrt(N) (Efron 1987); 0 where nothing moves.
+        Skewness of the changes over 6 sqrt(N) (Efron 1987); 0 if no unit moves it.
     kurtosis
-        Of the changes by these units; 3 for normal ones. NaN where none moves it.
+        Of the changes by these units; 3 for normal ones. NaN if no unit moves it.
     spread
         Root of the summed squares of the changes around their mean: the jackknife's standard error but for a factor of
         sqrt((N - 1) / N).
@@ -49,7 +49,7 @@ class Influence:
 
 
 def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray], estimate: FloatArray) -> Influence:
-    """Sums of powers around the estimate (S,), a block of units at a time: no N x S array.
+    """Sum up powers of the changes around the estimate (S,), in blocks of units, so that no N x S array is needed.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def measure_influence(left_out: Iterator[FloatArray], alone: Iterator[FloatArray
 def _count_holders(
     alone: Iterator[FloatArray], few: NDArray[np.bool_], moved: NDArray[np.bool_], least: int
 ) -> NDArray[np.int64]:
-    """How many units have each statistic that few units move; counted no further than needed where none moves it."""
+    """Count the units that have each statistic that few units move; no further than needed if no unit moves it."""
     holders = np.zeros(len(few), np.int64)
     while (few & (moved | (holders < least))).any() and (part := next(alone, None)) is not None:
         holders += (~np.isnan(part)).sum(axis=0)
@@ -102,7 +102,7 @@ def _count_holders(
 def find_ends(
     method: Interval, level: float, estimate: FloatArray, replicates: FloatArray, influence: Influence
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends (S,) of the intervals of `estimate` (S,) from `replicates` (B, S); NaN where there is none."""
+    """Find the ends (S,) of the intervals of `estimate` (S,) from `replicates` (B, S); NaN if there is none."""
     defined = (~np.isnan(replicates)).sum(axis=0)
     bias, corrected = _median_bias(estimate, replicates, defined)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
@@ -118,7 +118,7 @@ def find_ends(
     tails = np.broadcast_to(tails, (2, len(estimate)))
     ranked, last = np.sort(replicates, axis=0), np.maximum(defined - 1, 0)  # NaN goes last
     column = np.arange(ranked.shape[1])
-    # the outer neighbour of each tail: no value between a finite and an infinite one is made up
+    # the outer neighbour of each tail, as nothing lies between a finite and an infinite value
     low = ranked[np.floor(tails[0] * last).astype(np.int64), column]
     high = ranked[np.ceil(tails[1] * last).astype(np.int64), column]
     low[influence.too_few] = high[influence.too_few] = np.nan
@@ -126,10 +126,10 @@ def find_ends(
 
 
 def find_p(method: Interval, estimate: FloatArray, replicates: FloatArray, influence: Influence) -> FloatArray:
-    """Two-sided p-values (S,) of the value 0: one minus the highest level at which the interval leaves 0 out.
+    """Compute two-sided p-values (S,) of the value 0: one minus the highest level at which the interval excludes 0.
 
-    At most 1 and never 0. Where all replicates are on one side of 0, their spread tells how far out it lies, and few
-    degrees of freedom still leave a doubt, though the interval can't show it. NaN where there is no interval.
+    They are at most 1 and never 0. If all replicates are on one side of 0, their spread tells how far out 0 lies; few
+    degrees of freedom then still leave a doubt that the interval can't show. NaN if there is no interval.
     """
     defined = (~np.isnan(replicates)).sum(axis=0)
     bias, corrected = _median_bias(estimate, replicates, defined)
@@ -154,7 +154,9 @@ def find_p(method: Interval, estimate: FloatArray, replicates: FloatArray, influ
 
 
 def _quantile_of_zero(replicates: FloatArray, defined: NDArray[np.int64]) -> FloatArray:
-    """The normal quantile of the share of replicates that are not above 0; beyond all of them by their spread."""
+    """Return the normal quantile of the share of replicates that are not above 0; beyond all of them, it follows from
+    their spread.
+    """
     count = (replicates <= 0).sum(axis=0)
     quantile: FloatArray = ndtri(np.clip(count, 1, np.maximum(defined - 1, 1)) / (defined + 1))
     finite = np.isfinite(replicates)
@@ -167,10 +169,10 @@ def _quantile_of_zero(replicates: FloatArray, defined: NDArray[np.int64]) -> Flo
 
 
 def degrees_of_freedom(n_moving: FloatArray, kurtosis: FloatArray) -> FloatArray:
-    """Satterthwaite's 2 E(v)^2 / Var(v) of the jackknife's variance v, from the kurtosis k of its n terms: 1 to n - 1.
+    """Compute Satterthwaite's 2 E(v)^2 / Var(v) of the jackknife's variance v from the kurtosis k of its n terms.
 
-    Var(v) / E(v)^2 is k / n - (n - 3) / (n (n - 1)). A few units that decide everything leave few degrees of freedom,
-    however many units there are.
+    Var(v) / E(v)^2 is k / n - (n - 3) / (n (n - 1)). The result is between 1 and n - 1. It is small if a few units
+    decide everything, however many units there are.
     """
     n = np.maximum(n_moving, 2)
     spread = kurtosis / n - (n - 3) / (n * (n - 1))
@@ -179,7 +181,7 @@ def degrees_of_freedom(n_moving: FloatArray, kurtosis: FloatArray) -> FloatArray
 
 
 def _central(n: FloatArray, first: FloatArray, second: FloatArray, third: FloatArray, fourth: FloatArray) -> FloatArray:
-    """Sums of the second, third and fourth powers around the mean (3, S), from those around 0 of n values."""
+    """Turn sums of powers around 0 of n values into sums of the second to fourth powers around the mean (3, S)."""
     mean = divide(first, n)
     return np.stack(
         [
@@ -193,8 +195,8 @@ def _central(n: FloatArray, first: FloatArray, second: FloatArray, third: FloatA
 def _median_bias(
     estimate: FloatArray, replicates: FloatArray, defined: NDArray[np.int64]
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """The normal quantile of the share of replicates below the estimate, and where that is a number."""
+    """Return the normal quantile of the share of replicates below the estimate, and where it is finite."""
     below = (replicates < estimate).sum(axis=0) + 0.5 * (replicates == estimate).sum(axis=0)
     share = divide(below, defined)
-    usable = (share > 0) & (share < 1)  # else every replicate lies on one side, and nothing can be corrected
+    usable = (share > 0) & (share < 1)  # otherwise all replicates are on one side, and there is nothing to correct
     return ndtri(np.where(usable, share, 0.5)), usable

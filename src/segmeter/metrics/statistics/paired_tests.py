@@ -1,4 +1,4 @@
-"""Tests of the paired values of two models, p-values adjusted for several tests, and rankings of several models."""
+"""Tests the paired values of two models, adjusts p-values for several tests, and ranks several models."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -27,11 +27,11 @@ class PairedTest:
     Parameters
     ----------
     p_value
-        1 when no difference is left to test.
+        1 if no difference is left to test.
     n_used, n_undefined
         Pairs with both values, and pairs left out because one is NaN.
     exact
-        Whether the p-value is of all arrangements, not of a sample or an approximation.
+        Whether the p-value covers all arrangements, instead of a sample or an approximation.
     """
 
     p_value: float
@@ -41,10 +41,11 @@ class PairedTest:
 
 
 def wilcoxon(first: Sequence[float] | FloatArray, second: Sequence[float] | FloatArray) -> PairedTest:
-    """Wilcoxon's signed-rank test of paired values (N,); pairs that are equal are dropped (Wilcoxon 1945).
+    """Do Wilcoxon's signed-rank test of paired values (N,); equal pairs are dropped (Wilcoxon 1945).
 
-    Exact for up to 50 pairs without ties among the absolute differences; else the normal approximation with
-    correction for ties. Infinite differences, where one model failed, are larger than all others and tie.
+    It is exact for up to 50 pairs without ties among the absolute differences. Otherwise it takes the normal
+    approximation with correction for ties. Infinite differences, where one model failed, tie and are larger than all
+    others.
     """
     differences, n_undefined = _differences("wilcoxon", first, second)
     moved = differences[differences != 0]
@@ -64,10 +65,10 @@ def wilcoxon(first: Sequence[float] | FloatArray, second: Sequence[float] | Floa
 def sign_flip(
     first: Sequence[float] | FloatArray, second: Sequence[float] | FloatArray, *, resamples: int = 10_000, seed: int = 0
 ) -> PairedTest:
-    """Permutation test of the mean paired difference: under the null, each difference may as well have the other sign.
+    """Test the mean paired difference by permutations: under the null, each difference may as well have the other sign.
 
-    All 2**N signs are tried where they are no more than `resamples`; else as many random ones are, and the p-value is
-    (hits + 1) / (resamples + 1), never 0.
+    All 2**N sign vectors are tried if there are at most `resamples`. Otherwise that many random ones are, and the
+    p-value is (hits + 1) / (resamples + 1), never 0.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def sign_flip(
 def sign_flips(
     pairs: Iterable[tuple[FloatArray, FloatArray]], *, resamples: int = 10_000, seed: int = 0
 ) -> list[float]:
-    """P-value of `sign_flip` for each pair of arrays (N,); NaN where a difference is infinite."""
+    """Compute the p-value of `sign_flip` for each pair of arrays (N,); NaN if a difference is infinite."""
     differences = (_differences("sign_flips", *pair)[0] for pair in pairs)
     return [
         _flip(each, resamples=resamples, seed=seed)[0] if np.isfinite(each).all() else math.nan for each in differences
@@ -104,7 +105,7 @@ def sign_flips(
 
 
 def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float, bool]:
-    """The p-value of differences (n,), and whether it covers all sign vectors.
+    """Return the p-value of differences (n,), and whether it covers all sign vectors.
 
     Signs are random bits, eight to a byte, and a table has the signed sum of eight cases for every byte. The
     differences lie on a grid on which every sum is exact, so that equal sums count as equal.
@@ -127,7 +128,7 @@ def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float,
 
 
 def _signed_sums(drawn: NDArray[np.uint64], table: FloatArray, *, compiled: bool) -> FloatArray:
-    """Sums (R,) of the entries of a table (P, 256) that the bytes of the words (R, P / 8) name."""
+    """Sum the entries (R,) of a table (P, 256) that the bytes of the words (R, P / 8) name."""
     if not compiled:
         named = drawn.astype("<u8", copy=False).view(np.uint8)
         return np.asarray(table[np.arange(len(table)), named].sum(axis=1))
@@ -139,16 +140,16 @@ def _signed_sums(drawn: NDArray[np.uint64], table: FloatArray, *, compiled: bool
 
 
 def exchanged(values: FloatArray, *, resamples: int = 10_000, seed: int = 0) -> FloatArray:
-    """Permutation test of each reader's mean: under the null, the values of a unit may as well be any reader's.
+    """Test each reader's mean by permutations: under the null, the values of a unit may as well be any reader's.
 
-    One-sided: small where a reader's mean is low. It is exact for readers who are alike, however skewed the values
-    are; random permutations stand in for all, and the p-value is (hits + 1) / (resamples + 1).
+    The test is one-sided: the p-value is small if a reader's mean is low. It is exact for readers who are alike,
+    however skewed the values are. Permutations are random, and the p-value is (hits + 1) / (resamples + 1).
 
     Parameters
     ----------
     values : (N, R)
-        Of N independent units and R readers; units with a NaN are left out. With an infinite value, ranks within each
-        unit take the place of all values.
+        Of N independent units and R readers; units with a NaN are left out. If any value is infinite, all values are
+        replaced by their ranks within each unit.
     resamples, seed
         As for `sign_flip`.
 
@@ -223,7 +224,8 @@ class Ranking:
     rank_shares : (M, M)
         ``[m, r]`` is the share of the resamples in which model m came r-th (0 is best); ties are shared out.
     stability
-        Mean Kendall tau-b between the ranking and those of the resamples; 1 is never another order. NaN when undefined.
+        Mean Kendall tau-b between the ranking and those of the resamples; 1 if the order never changes, NaN if
+        undefined.
     """
 
     order: NDArray[np.int64]
@@ -233,7 +235,7 @@ class Ranking:
 
 
 def rank_values(values: FloatArray, replicates: FloatArray) -> Ranking:
-    """Rank M models by K values each (M, K), of which more is better, and by those of B resamples (B, M, K).
+    """Rank M models by K values each (M, K), where more is better, and by those of B resamples (B, M, K).
 
     The first values decide, and the next where these are equal. Undefined ones rank last.
     """
@@ -248,7 +250,7 @@ def rank_values(values: FloatArray, replicates: FloatArray) -> Ranking:
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Ranks (R, M) by values (R, M, K), 1 is the largest; equals share their mean rank, NaN ranks last."""
+    """Rank (R, M) values (R, M, K). Rank 1 is the largest, equals share their mean rank, and NaN ranks last."""
     from scipy import stats  # takes half a second to load, and is seldom needed
 
     keys = -np.nan_to_num(values, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
@@ -259,7 +261,7 @@ def _ranks(values: FloatArray) -> FloatArray:
 
 
 def _rank_shares(ranks: FloatArray) -> FloatArray:
-    """A mean rank of t equals covers t places; each place gets 1 / t."""
+    """Count places: the mean rank of t equals covers t places, and each gets 1 / t."""
     models = ranks.shape[1]
     ties = (ranks[:, :, None] == ranks[:, None, :]).sum(axis=2)
     places = np.arange(1, models + 1)
@@ -269,7 +271,7 @@ def _rank_shares(ranks: FloatArray) -> FloatArray:
 
 
 def _mean_tau(ranks: FloatArray, drawn: FloatArray) -> float:
-    """Kendall's tau-b of each resampled ranking with `ranks`, averaged where it is defined."""
+    """Average Kendall's tau-b of each resampled ranking with `ranks`, where it is defined."""
     pairs = np.array(list(combinations(range(len(ranks)), 2)))
     fixed = np.sign(ranks[pairs[:, 0]] - ranks[pairs[:, 1]])
     moved = np.sign(drawn[:, pairs[:, 0]] - drawn[:, pairs[:, 1]])
@@ -280,7 +282,7 @@ def _mean_tau(ranks: FloatArray, drawn: FloatArray) -> float:
 
 
 def _numbers(where: str, name: str, given: Any) -> FloatArray:
-    """A sequence of numbers as float64."""
+    """Return a sequence of numbers as float64."""
     rule = "to be a flat sequence of numbers"
     values = known_numbers(where, name, given, rule)
     if values.ndim != 1:
@@ -289,7 +291,7 @@ def _numbers(where: str, name: str, given: Any) -> FloatArray:
 
 
 def _differences(where: str, first: Any, second: Any) -> tuple[FloatArray, int]:
-    """Paired differences that are defined, and how many are not; equal infinities differ by 0."""
+    """Return the defined paired differences, and the number of others; equal infinities differ by 0."""
     first, second = _numbers(where, "first", first), _numbers(where, "second", second)
     if first.shape != second.shape:
         raise InputError(expected(where, "second", f"to have the shape {first.shape}", second.shape))

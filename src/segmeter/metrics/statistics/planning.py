@@ -1,8 +1,8 @@
 """Plans the number of cases: how wide an interval gets, and how often a test finds a difference, with more of them.
 
-A pilot tells the spread of one unit. Widths then follow the root law: 2 q sigma / sqrt(n), with the quantile q of
+A pilot shows the spread of one unit. Widths then follow the root law: 2 q sigma / sqrt(n), with the quantile q of
 Student's distribution that `bootstrap` takes. The pilot's own spread is uncertain too, and by more than most expect, so
-every number of units comes with an interval. See docs/plan.md for how often it holds.
+every number of units comes with an interval. See docs/plan.md for its coverage.
 """
 
 import math
@@ -29,7 +29,7 @@ _TAILS = (0.5, 0.025, 0.975)  # of chi-squared from above: the likeliest, smalle
 
 @dataclass(frozen=True, kw_only=True)
 class Pilot:
-    """The spread of one score, as a pilot tells it.
+    """The spread of one score, as a pilot shows it.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Pilot:
     interval
         How intervals are computed, as for `bootstrap`.
     effective
-        Kish's number of units of a score of sums, with the large units that the pilot has not met (see `tail_factor`);
+        Kish's number of units of a score of sums, allowing for large units that the pilot lacks (see `tail_factor`);
         None for a mean over cases, in which each weighs the same.
     """
 
@@ -65,16 +65,16 @@ class Pilot:
 
     @property
     def ask_again(self) -> int | None:
-        """How many units like these would tell the spread; None where these do."""
+        """The number of units like these that would show the spread; None if these do."""
         if self.n_units is None or self.effective is None or not self.effective < LEAST_EFFECTIVE:
             return None
         return math.ceil(self.n_units * LEAST_EFFECTIVE / self.effective)
 
     @classmethod
     def published(cls, *, mean: float, sd: float, cases: int | None, interval: Interval) -> "Pilot":
-        """A mean over cases that is known only by its mean and standard deviation, which is taken as normal.
+        """Make a pilot from a mean over cases and its standard deviation, taken as normal.
 
-        Without the number of cases that they are from, the spread counts as exact, and there is no interval.
+        Without their number of cases, the spread counts as exact, and there is no interval.
         """
         sigma, low, high = sd * _spread_ends(cases - 1) if cases else (sd, math.nan, math.nan)
         spread = {"sigma": float(sigma), "sigma_low": float(low), "sigma_high": float(high)}
@@ -82,17 +82,17 @@ class Pilot:
         return replace(found, width=found.width_of(cases, sd) if cases else math.nan)
 
     def width_of(self, n: int, sigma: float | None = None) -> float:
-        """The interval's width with `n` units."""
+        """Return the interval's width with `n` units."""
         return 2 * self._quantile(n) * (self.sigma if sigma is None else sigma) / math.sqrt(n)
 
     def power_of(self, difference: float, n: int, sigma: float | None = None) -> float:
-        """How often the interval of `n` units excludes 0 if `difference` is the true one."""
+        """Return how often the interval of `n` units excludes 0 if `difference` is the true one."""
         shift = abs(difference) * math.sqrt(n) / (self.sigma if sigma is None else sigma)
         reach = self._quantile(n)
         return float(ndtr(shift - reach) + ndtr(-shift - reach))
 
     def units_for(self, enough: Callable[[int, float], bool]) -> tuple[int | None, int | None, int | None]:
-        """The least number of units that is `enough`, given a number and a spread, and the ends of its interval.
+        """Find the least number of units that is `enough`, given a number and a spread, and the ends of its interval.
 
         None stands for an unknown end, or for more than `MOST_PLANNED`.
         """
@@ -133,11 +133,11 @@ def measure_pilot(
 
     Notes
     -----
-    Few pilots hold one of the rare large units that decide a score of sums, so most pilots show too small a spread.
-    It is therefore scaled by `tail_factor`, and so is Kish's number: a pilot whose own cases look even by luck, but
-    whose upper half promises larger ones, can't tell. The spread and its interval are the median and the central 95
-    % of those that fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences
-    leaves (Satterthwaite 1946), and half as many for a score of sums.
+    Few pilots contain one of the rare large units that decide a score of sums, so most pilots show too small a spread.
+    It is therefore scaled by `tail_factor`, and so is Kish's number. A pilot can't tell if its cases look even by luck
+    while its upper half promises larger ones. The spread and its interval are the median and the central 95 % of the
+    spreads that fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences leaves
+    (Satterthwaite 1946), and half as many for a score of sums.
     """
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "clusters": clusters}
     drawn = bootstrap_columns(columns, statistic, level=_LEVEL, **options)
@@ -167,10 +167,10 @@ def measure_pilot(
 
 
 def tail_factor(sizes: FloatArray) -> float:
-    """By how much the second moment of sizes (U,) grows if a log-normal distribution is fitted to their upper half.
+    """Return how much the second moment of sizes (U,) grows if a log-normal distribution is fitted to their upper half.
 
-    At least 1. A pilot seldom holds the rare large cases that decide the second moment, but its upper half tells how
-    fast sizes grow. Sizes of 0 stay as they are.
+    The factor is at least 1. A pilot seldom contains the rare large cases that decide the second moment, but its upper
+    half shows how fast sizes grow. Sizes of 0 stay 0.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def tail_factor(sizes: FloatArray) -> float:
 def resample_smaller(
     units: FloatArray, statistic: Statistic, sizes: Sequence[int], *, draws: int, seed: int, interval: Interval
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of the intervals of smaller data sets, drawn with replacement from the units of a pilot.
+    """Find the ends of the intervals of smaller data sets, drawn with replacement from the units of a pilot.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def resample_smaller(
 
 
 def _least(enough: Callable[[int, float], bool], sigma: float) -> int | None:
-    """The least number of units that is enough, by bisection; None if `MOST_PLANNED` are not."""
+    """Find the least number of units that is enough, by bisection; None if `MOST_PLANNED` are not."""
     low, high = MIN_UNITS - 1, MOST_PLANNED
     if not enough(high, sigma):
         return None
@@ -233,7 +233,9 @@ def _least(enough: Callable[[int, float], bool], sigma: float) -> int | None:
 
 
 def _spread_ends(degrees: float) -> FloatArray:
-    """Factors (3,) from a pilot's standard deviation to the median of those that fit it, and the ends of 95 %."""
+    """Return factors (3,) from a pilot's standard deviation to the median of those that fit it, and to the ends of 95
+    %.
+    """
     ends: FloatArray = np.sqrt(degrees / chdtri(degrees, _TAILS))
     return ends
 

@@ -1,1 +1,1 @@
-"""The summary of a run in metrics.json, under every convention, and the comparison of runs."""
+"""Summarises a run as metrics.json, under every convention, and compares runs."""

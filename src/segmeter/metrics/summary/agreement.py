@@ -1,9 +1,9 @@
 """Measures how far several readers agree, without a reference: in pairs, with their majority, and who stands apart.
 
-A reader is a person or a model. Its contrast is its mean agreement with the other readers, minus the mean agreement of
-those among each other, in each case. Readers that are alike have a contrast of 0 on average, so a contrast that is
-worse beyond chance names one that stands apart. The contrast of a model among readers answers whether the model is
-further from them than they are from each other. Axis letters: N cases, C columns of values, R readers.
+A reader is a person or a model. In each case, its contrast is its mean agreement with the other readers, minus their
+mean agreement with each other. Readers that are alike have a contrast of 0 on average, so a reader whose contrast is
+worse beyond chance stands apart. The contrast of a model among readers answers whether the model is further from them
+than they are from each other. Axis letters: N cases, C columns of values, R readers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ CERTAIN = 0.05
 _RESAMPLES = 10_000  # of the test, where there are no intervals
 MAJORITY, REST = "majority", "rest"
 
-Compared = tuple[str, str]  # a reader as the reference, or "majority" or "rest", then the reader that is measured
+Compared = tuple[str, str]  # the reference (a reader, "majority" or "rest"), then the measured reader
 
 
 class Agreement(Form):
@@ -51,7 +51,9 @@ class Agreement(Form):
     apart: list[str]
     """Readers whose contrast of the headline is worse than 0, with p (Holm) below 0.05."""
     tied: dict[str, float | None]
-    """Share of pixels without a majority: ``majority`` of all readers, and ``rest``, a mean over who is left out."""
+    """Share of pixels without a majority: ``majority`` of all readers, and ``rest``, the mean over leaving out each
+    reader.
+    """
     bootstrap: dict[str, Any]
 
 
@@ -62,7 +64,7 @@ class Readings:
     Parameters
     ----------
     readers, models
-        Names. Models are compared with readers, and count in no majority.
+        Names. Models are compared with readers, but don't count in majorities.
     rows
         For each comparison one row per case; pairs in both directions.
     tied
@@ -89,7 +91,7 @@ def lay_out_readings(given: Readings, spec: ClassSpec, config: MetricsConfig) ->
 
 
 def agreement_scores(board: Scoreboard) -> list[str]:
-    """The headline, then the scores of all classes together, and of each class by the headline's metric and IoU."""
+    """List the headline, the scores of all classes together, and of each class by the headline's metric and IoU."""
     leading = (board.headline.partition("/")[0], "iou")
     named = [name for name in board.per_case if is_overall(name) or name.partition("/")[0] in leading]
     return list(dict.fromkeys([board.headline, *named]))
@@ -98,8 +100,8 @@ def agreement_scores(board: Scoreboard) -> list[str]:
 def summarise_agreement(given: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
     """Summarise comparisons of readers as the content of agree.json, see `Agreement`.
 
-    All values of a score are resampled together. The p-value of a reader's contrast is one-sided, of the test that
-    exchanges readers within each case or cluster, adjusted over the readers (Holm). A model has an interval only.
+    All values of a score are resampled together. The p-value of a reader's contrast is one-sided, from the test that
+    exchanges readers within each case or cluster, and adjusted over the readers (Holm). A model only has an interval.
 
     Parameters
     ----------
@@ -127,7 +129,7 @@ def summarise_agreement(given: Readings, boards: Mapping[Compared, Scoreboard]) 
 
 
 def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard]) -> dict[str, Any]:
-    """All entries of one score, from one set of resamples."""
+    """Make all entries of one score, from one set of resamples."""
     board = next(iter(boards.values()))
     values = {key: one.values(name) for key, one in boards.items()}
     contrasts = dict(find_contrasts(given, values))
@@ -153,7 +155,9 @@ def _describe(name: str, given: Readings, boards: Mapping[Compared, Scoreboard])
 
 
 def find_contrasts(given: Readings, values: Mapping[Compared, FloatArray]) -> Iterator[tuple[str, FloatArray]]:
-    """The contrast (N,) of each reader, in which no model counts, and of each model; none if two readers are left."""
+    """Compute the contrast (N,) of each reader, among readers alone, and of each model; none if only two readers are
+    left.
+    """
     both = {(a, b): mean_defined(np.stack([values[a, b], values[b, a]], axis=-1))
             for a in given.names for b in given.readers if a != b}  # fmt: skip
     for name in given.names:

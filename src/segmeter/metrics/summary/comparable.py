@@ -48,7 +48,7 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
 
 def _check_ids(ids: Mapping[str, list[str]]) -> None:
     first = next(iter(ids.values()))
-    if first and all(mine == first for mine in ids.values()):  # else there would be a set of each run's
+    if first and all(mine == first for mine in ids.values()):  # otherwise each run would need a set of its own
         return
     every = set().union(*ids.values())
     problems = [] if every else [expected("compare", "runs", "to hold a case", "none")]
@@ -117,7 +117,7 @@ def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> 
 
 @cache
 def _same_spacing(one: Edges, other: Edges) -> bool:
-    """Compare two spacings, of which files may keep 32 or 64 bits."""
+    """Tell whether two spacings are equal, as files may keep 32 or 64 bits of them."""
     (ours, unit), (theirs, its_unit) = one, other
     if ours is None or theirs is None:
         return ours is theirs

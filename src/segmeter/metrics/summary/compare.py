@@ -41,7 +41,7 @@ from segmeter.metrics.summary.slices import compare_slices
 from segmeter.metrics.summary.summarise import DEFAULT
 
 SCHEMA = 2  # of compare.json; in schema 1 differences were first minus second
-_GATE_RESAMPLES = 1000  # fewer leave the ends of an interval, and so a verdict, to chance
+_GATE_RESAMPLES = 1000  # fewer leave an interval's ends, and so the verdict, to chance
 _TESTS = ("dataset_p", "wilcoxon_p", "sign_flip_p")
 
 
@@ -54,7 +54,7 @@ def compare_runs(
 ) -> dict[str, Any]:
     """Compare runs on the same cases: each pair's difference with its interval and tests, and the ranking of all.
 
-    Every difference is new minus base. Of each pair, the run that is given first is the base.
+    Every difference is new minus base. The first run of each pair is the base.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def compare_runs(
         Background, groups, slices, bootstrap (at least 1), interval, cluster and seed. With ``config.measures``, as the
         runs were measured by, scores of the whole data set that measures give, such as PQ, are compared too.
     require
-        What the new one of two runs must reach, such as "mean_iou >= base - 0.005".
+        Requirements for the new one of two runs, such as "mean_iou >= base - 0.005".
 
     Returns
     -------
@@ -77,20 +77,19 @@ def compare_runs(
         columns of some runs only. An entry has ``per_case`` (mean over cases, by run) and ``dataset`` (by run), where
         the metric has such scores, ``pairs``, ``better`` ("higher", "lower", or None where that is not known) and
         ``ranking`` (None without ``better``), which is by ``ranked_by``: "dataset", or "per_case" where there is no
-        such score. A mean over cases is infinite as soon as one case is. Such means are ordered by the share of cases
-        that are, and by the mean of the others where it is the same: the one with the larger share is larger by
-        infinity. ``n_infinite`` of a pair, and ``infinite`` of the entry by run, count these cases.
-        A pair has ``base`` and ``new``, the names of its runs. ``dataset_difference`` is new minus base,
-        ``dataset_change`` names it ("better", "worse", "equal", or None without ``better``), and ``dataset_p`` says at
-        which level its interval reaches 0. ``per_case_difference`` and ``per_case_change`` are of the means over cases.
-        The other tests are of the per-case values; all are two-sided. ``*_holm`` is adjusted over all pairs
-        and all metrics of one kind: those of all classes together, and those of single classes and groups. With
-        ``config.cluster`` tests are of each cluster's mean, as its cases are not independent. Cases in which one value
-        is undefined are left out of a pair's tests and per-case difference, and counted. Infinity is the text "inf";
-        infinite differences leave out the sign-flip test, which compares means, and are the largest ones of Wilcoxon's.
-        With ``config.slice_by`` there is ``slices``, an entry per pair ``base, new, by`` (see `compare_slices`),
-        and ``slice_table``, where the facts are from, or None, and ``slice_hashes`` (see `hash_labels`);
-        with `require` there is ``gate`` (see `decide`).
+        such score. A mean over cases is infinite if any case is. Such means are ordered by their share of infinite
+        cases: the one with the larger share is larger by infinity. If the shares are equal, the mean of the other cases
+        decides. ``n_infinite`` of a pair, and ``infinite`` of the entry by run, count these cases. A pair has ``base``
+        and ``new``, the names of its runs. ``dataset_difference`` is new minus base, ``dataset_change`` names it
+        ("better", "worse", "equal", or None without ``better``), and ``dataset_p`` says at which level its interval
+        reaches 0. ``per_case_difference`` and ``per_case_change`` are of the means over cases. The other tests are of
+        the per-case values; all are two-sided. ``*_holm`` is adjusted over all pairs and all metrics of one kind: those
+        of all classes together, and those of single classes and groups. With ``config.cluster`` tests are of each
+        cluster's mean, as its cases are not independent. Cases in which one value is undefined are left out of a pair's
+        tests and per-case difference, and counted. Infinity is the text "inf"; infinite differences leave out the
+        sign-flip test, which compares means, and are the largest ones of Wilcoxon's. With ``config.slice_by`` there is
+        ``slices``, an entry per pair ``base, new, by`` (see `compare_slices`), and ``slice_table``, where the facts are
+        from, or None, and ``slice_hashes`` (see `hash_labels`); with `require` there is ``gate`` (see `decide`).
 
     Raises
     ------
@@ -98,7 +97,7 @@ def compare_runs(
         Fewer than two runs, other cases, references that differ, or lengths by another spacing: such scores can't be
         compared. A case has no slice.
     ConfigError
-        What is required can't be read, is about no score of both runs, or there are more than two, or fewer than 1000
+        A requirement can't be read or is about no score of both runs, there are more than two runs, or fewer than 1000
         resamples to decide by.
 
     Examples
@@ -117,7 +116,7 @@ def compare_runs(
 
 @dataclass(frozen=True, kw_only=True)
 class LaidOut:
-    """The columns of the runs to compare. Once they exist, the rows can be released.
+    """The columns of the runs to compare, after which the rows can be released.
 
     Parameters
     ----------
@@ -128,7 +127,7 @@ class LaidOut:
     labels
         The slice of each case, by each of ``config.slice_by``.
     required
-        What the new one of two runs must reach.
+        Requirements for the new one of two runs.
     """
 
     boards: dict[str, Scoreboard]
@@ -157,7 +156,7 @@ def lay_out(
     if required:
         _check_gate(len(runs), config)
     regions, columns = class_regions(spec, config.groups), dict[str, RunColumns]()
-    for name in runs:  # rows are read once, one run after the other, so that no two are there
+    for name in runs:  # one run after the other, so that the rows of two are never in memory together
         one = lay_out_run(order_rows("compare", runs[name], spec), spec, regions)
         first = next(iter(columns.values()), one)
         columns[name] = replace(one, case_ids=first.case_ids) if one.case_ids == first.case_ids else one
@@ -286,7 +285,7 @@ def _paired_units(one: Scoreboard, other: Scoreboard) -> Iterator[tuple[FloatArr
 
 
 def values_of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray:
-    """The value of each independent unit: per case (N,), or the mean over the cases of each cluster."""
+    """Return the value of each independent unit: per case (N,), or the mean over the cases of each cluster."""
     if clusters is None:
         return values
     count = int(clusters.max()) + 1
@@ -310,7 +309,7 @@ def _entry(
     pairs: Sequence[dict[str, dict[str, Any]]],
     drawn: Mapping[str, _Drawn],
 ) -> dict[str, Any]:
-    """One metric's part of the result."""
+    """Make the part of the result for one metric."""
     board, entry = next(iter(boards.values())), dict[str, Any]()
     if metric in board.per_case:
         scores = np.stack([drawn[run].means[:, board.per_case.index(metric)] for run in boards], axis=1)

@@ -54,7 +54,7 @@ def score_maps_under(
     Raises
     ------
     InputError
-        The convention is unknown, there is no case, a case has other classes, or an option is out of range.
+        The convention is unknown, there is no case, cases differ in their classes, or an option is out of range.
     """
     where = "score_maps_under"
     known_name(where, "convention", convention, tuple(CONVENTIONS))
@@ -100,8 +100,7 @@ def figures_under(
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Compute the headline metrics under a convention, and how many values each mean leaves out.
 
-    Pairs of case and class with exactly one empty mask can be left out. A metric that the tool does not have is
-    missing.
+    Pairs of case and class with exactly one empty mask can be left out. Metrics that the tool lacks are missing.
     """
     values: dict[str, float] = {}
     left_out: dict[str, int] = {}
@@ -145,20 +144,20 @@ def _entry(convention: Convention, run: RunColumns, spec: ClassSpec, config: Met
 
 
 def _regions(convention: Convention, spec: ClassSpec, config: MetricsConfig, *, background: bool) -> list[str]:
-    """Regions that the means run over."""
+    """Return the regions that the means run over."""
     if convention.groups and config.groups and not spec.is_multilabel:
         return list(config.groups)
     return list(spec.names if background or spec.is_multilabel else spec.names[1:])
 
 
 def _margins(run: RunColumns, spec: ClassSpec, config: MetricsConfig, regions: Sequence[str]) -> ClassTotals:
-    """Margins (N, R) of some regions."""
+    """Return the margins (N, R) of some regions."""
     every = list(class_regions(spec, config.groups))
     return run.margins.of([every.index(region) for region in regions])
 
 
 def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:
-    """IoU or Dice of every entry, with the convention's values for empty masks."""
+    """Compute IoU or Dice of every entry, with the convention's values for empty masks."""
     scores = margins.ratio(figure)
     nothing = convention.iou_both_empty if figure == "iou" else convention.dice_both_empty
     scores[(margins.target == 0) & (margins.predicted == 0)] = nothing
@@ -178,7 +177,7 @@ def _aggregate(convention: Convention, figure: Figure, cases: ClassTotals, score
 
 
 def _mean_of_cases(convention: Convention, scores: FloatArray, weights: NDArray[Any] | None = None) -> float:
-    """Mean of the defined values (N, R): over classes first, or over cases first, then weighted over classes."""
+    """Average the defined values (N, R): over classes first, or over cases first and then, weighted, over classes."""
     by_class = convention.aggregation == "classes"
     return _mean(mean_defined(scores.T if by_class else scores), weights if by_class else None)
 
@@ -190,7 +189,7 @@ def _mean(scores: FloatArray, weights: NDArray[Any] | None) -> float:
 
 
 def _surface_columns(convention: Convention, run: RunColumns) -> list[tuple[str, Figure, str]]:
-    """Name of each headline metric, its kind, and the measured column that it is computed from, where there is one."""
+    """List name and kind of each headline metric, with the measured column that it is computed from."""
     suffix = SUFFIXES[convention.surface]
     hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
     assd = "masd" if convention.assd == "mean" else "assd"
@@ -203,5 +202,5 @@ def _surface_columns(convention: Convention, run: RunColumns) -> list[tuple[str,
 
 
 def _one_empty(margins: ClassTotals) -> NDArray[np.bool_]:
-    """Where exactly one mask contains the region."""
+    """Tell where exactly one mask contains the region."""
     return np.asarray((margins.target == 0) != (margins.predicted == 0))

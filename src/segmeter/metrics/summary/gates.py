@@ -1,4 +1,4 @@
-"""Decides whether the new one of two runs on the same cases is good enough, or that the cases can't tell.
+"""Decides whether the new one of two runs on the same cases is good enough, is not, or can't be judged by these cases.
 
 Each bound is decided by an interval of its own. A mean over cases with infinite values has two bounds: the share of
 infinite cases, and the mean of the finite ones. Axis letters: N cases, R sums (one per resample), B slices, C columns
@@ -30,7 +30,8 @@ WORST_FIRST: tuple[Outcome, ...] = ("regression", "unknown", "pass")
 def expand_requirements(
     requirements: Sequence[Requirement], board: Scoreboard, slices: Mapping[str, Sequence[str]]
 ) -> list[Requirement]:
-    """Find the score that each requirement is about: once each, "pq" for "pq/mean", and each of a "*".
+    """Find the score that each requirement names. "pq" is "pq/mean", "*" is each of the scores, and doubles are
+    dropped.
 
     Parameters
     ----------
@@ -105,11 +106,11 @@ def _bound_problems(one: Requirement, metric: str) -> list[str]:
 def decide(
     base: Scoreboard, new: Scoreboard, requirements: Sequence[Requirement], slices: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """Decide each requirement by the 95 % interval of the distance to its bound, and the whole by the worst of them.
+    """Decide each requirement by the 95 % interval of the distance to its bound; the worst one decides the whole.
 
     A requirement is met if the whole interval lies on the good side or at the bound, and violated if all of it lies on
-    the other side. Otherwise these cases can't tell. A mean over cases doesn't pass either if the new run has no value
-    in a case in which the base has one. Each requirement is decided alone, so adding one never improves the outcome;
+    the other side. Otherwise these cases can't tell. Nor can they for a mean over cases if the new run has no value in
+    a case in which the base has one. Each requirement is decided alone, so adding one never improves the outcome;
     ``p_holm``, adjusted over all of them by Holm's method, is for information only.
 
     Infinite values are never subtracted. Where a mean over cases has any, its requirement is decided by two bounds, and
@@ -131,12 +132,11 @@ def decide(
         ``outcome``, the worst of all ("regression", then "unknown", then "pass"), and ``requirements``, an entry each:
         ``require, metric, slice, base, new, difference`` (new minus base), ``change`` ("better", "worse", "equal" or
         None), ``margin, margin_ci95, p_holm, outcome, n_units, n_units_needed, reason``. ``margin`` is the distance to
-        the bound, > 0 where it is met.
-        ``n_units_needed`` is how many cases (or clusters) like these would tell, if the margin stays as it is; None
-        where none would, or where it is told. A mean over cases has ``n_used``, the cases in which both runs have a
-        finite value (for a fixed bound, the new run), of which alone it is; ``n_infinite``, how many of its ``cases``
-        are infinite in ``base`` and ``new``, where there are any; and ``n_undefined``, the others. ``n_units`` counts
-        those used.
+        the bound, > 0 where it is met. ``n_units_needed`` is the number of cases (or clusters) like these that would
+        decide at the same margin; None if it is decided already, or no number would. A mean over cases has ``n_used``,
+        the cases that it is taken over: those with a finite value in both runs (for a fixed bound, in the new run). It
+        has ``n_infinite`` if there are any, the ``cases`` that are infinite in ``base`` and ``new``, and
+        ``n_undefined``, the others. ``n_units`` counts those used.
     """
     bounds: dict[Requirement, _Bound] = {}  # several requirements may ask for the same share of infinite values
     for one in requirements:
@@ -176,15 +176,15 @@ class _Bound:
     Parameters
     ----------
     requirement
-        With ``infinite`` where it is about the share of cases whose value is infinite.
+        Its ``infinite`` is true for the share of cases whose value is infinite.
     members
-        The cases (N,) that it is about.
+        The cases (N,) of its slice.
     counted
         Of a mean over cases, those that count for the base and for the new run; None for a score of the data set.
     lost
         How many cases had a value in the base alone.
     numbers
-        What the entry says of the cases.
+        The entry's numbers of cases.
     """
 
     requirement: Requirement
@@ -195,11 +195,11 @@ class _Bound:
 
 
 def _find_bounds(one: Requirement, base: Scoreboard, new: Scoreboard, members: BoolArray) -> list[_Bound]:
-    """Split a requirement of a mean over cases with infinite values: these are counted, the others averaged.
+    """Split a requirement of a mean over cases with infinite values, which are counted while the others are averaged.
 
-    Infinite values, such as the distance of a missed object, can't be subtracted. One bound is that there are no more
-    of them than in the base. The other is the mean of the cases that are finite in both runs, or for a fixed bound of
-    those that are finite in the new one.
+    Infinite values, such as the distance of a missed object, can't be subtracted. The first bound allows no more of
+    them than in the base. The second is for the mean of the cases that are finite in both runs, or for a fixed bound in
+    the new run.
     """
     if one.metric in base.whole and not one.per_case:
         return [_Bound(requirement=one, members=members)]
@@ -229,8 +229,8 @@ def _compare_bounds(
 ) -> tuple[Columns, Callable[[FloatArray], FloatArray]]:
     """Return columns (N, W) of both runs, and a function from sums (R, W) to scores of all bounds (R, 2, bounds).
 
-    The first columns are those of the scores of the data set for the cases of each slice. They are followed by a sum
-    and a number of values for each run of every mean over cases.
+    The first columns give the scores of the data set for the cases of each slice. For every mean over cases, a sum and
+    a number of values follow for each run.
     """
     blocks = {bound.requirement.slice: bound.members for bound in bounds if bound.counted is None}
     parts = [board.columns.of_cases(members) for members in blocks.values() for board in (base, new)]
@@ -269,7 +269,7 @@ def _mean_columns(one: Requirement, board: Scoreboard, counted: BoolArray) -> Co
 
 
 def _margins(scores: FloatArray, requirements: Sequence[Requirement]) -> FloatArray:
-    """Distance of each score (R, 2, number of requirements) to its bound, > 0 where it is met."""
+    """Return the distance of each score (R, 2, number of requirements) to its bound, > 0 if it is met."""
     margins = []
     for one, base, new in zip(requirements, *np.moveaxis(scores, (1, 2), (0, 1)), strict=True):
         with np.errstate(invalid="ignore"):  # two infinite scores of the data set have no difference
@@ -298,7 +298,7 @@ def _verdict(found: Resampled, i: int, units: int, *, lost: int) -> dict[str, An
         if margin and math.isfinite(reach):
             wanted = math.ceil(units * (reach / margin) ** 2)
             needed = wanted if wanted > units else None  # where the interval ends just at the bound
-        reason = "the interval holds the bound"
+        reason = "the interval contains the bound"
     return {
         "margin": say(margin),
         "margin_ci95": found.ends(i),

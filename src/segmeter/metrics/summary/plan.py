@@ -1,4 +1,4 @@
-"""Turns the spread that a pilot shows into the number of cases that are needed, and the content of plan.json."""
+"""Turns the spread of a pilot into the number of cases that are needed, and writes the content of plan.json."""
 
 import math
 import operator
@@ -16,7 +16,7 @@ from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.planning import LEAST_EFFECTIVE, Pilot
 
 SCHEMA = 1
-MORE = 10  # cases whose gain every answer names
+MORE = 10  # more cases, whose gain every answer names
 _CURVE = 40  # points of the law
 
 
@@ -26,7 +26,7 @@ class Needed(BaseModel):
     aim: float
     """The width or power that was asked for."""
     now: float | None
-    """The same in the pilot; null where it is not known."""
+    """The same in the pilot; null if it is not known."""
     after_10_more: float | None
     """The same with ten more cases, or clusters."""
     units: int | None
@@ -34,9 +34,9 @@ class Needed(BaseModel):
     units_ci95: list[int | None] | None
     """Its 95 % interval: null without one; an end is null if ten million units do not reach the aim."""
     cases: int | None
-    """Cases that these units hold, if clusters stay as large as in the pilot."""
+    """Cases of these units, if clusters stay as large as in the pilot."""
     extrapolated: bool
-    """Whether that is more than the pilot has, so that the root law answers."""
+    """Whether that is more than the pilot has, so that the answer comes from the root law."""
 
 
 class Point(BaseModel):
@@ -48,7 +48,7 @@ class Point(BaseModel):
     """The widths of the smallest and largest spread that fit the pilot."""
     power: float | None = None
     drawn_width: float | None = None
-    """Median width in data sets of this size that were drawn from the pilot; null where none were."""
+    """Median width in data sets of this size that were drawn from the pilot; null if none were."""
     drawn_power: float | None = None
 
 
@@ -67,17 +67,17 @@ class PlanRow(BaseModel):
     """Width of the pilot's own interval."""
     n_cases: int | None
     n_units: int | None
-    """Cases or clusters of the pilot; null for published figures without their number of cases."""
+    """Cases or clusters of the pilot; null for published results without their number of cases."""
     effective: float | None
-    """Kish's number of units of a score of sums, with the rare large ones that a pilot seldom holds."""
+    """Kish's number of units of a score of sums, allowing for the rare large ones that a pilot seldom contains."""
     design_effect: float | None = None
-    """By how many times clusters need more cases than independent cases would; null without clusters."""
+    """How many times as many cases clusters need as independent cases would; null without clusters."""
     width: Needed | None
     power: Needed | None
     cannot_tell: str | None
     """Why the pilot can't answer; null if it does."""
     ask_again: int | None
-    """The number of units after which to ask again; null if that is not known."""
+    """The number of units at which to plan again; null if that is not known."""
     curve: list[Point]
 
 
@@ -96,7 +96,7 @@ class Plan(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Aims:
-    """The request: the width of the 95 % interval, or a difference to detect with some power, or both."""
+    """The aims: the width of the 95 % interval, or a difference to detect with some power, or both."""
 
     width: float | None = None
     detect: float | None = None
@@ -106,14 +106,14 @@ class Aims:
 def plan_published(
     *, mean: float | None, sd: float, cases: int | None, config: MetricsConfig, aims: Aims
 ) -> dict[str, Any]:
-    """Find how many cases a mean over cases needs of which only mean and standard deviation are known.
+    """Find how many cases a mean over cases needs, given only its mean and standard deviation.
 
     Parameters
     ----------
     mean, sd
         Of the cases' values; for `aims.detect`, of the paired differences.
     cases
-        How many they are from; None takes `sd` as exact, and gives no interval.
+        The number of cases behind them; None takes `sd` as exact, and gives no interval.
     config
         How intervals are computed.
     aims
@@ -130,7 +130,7 @@ def plan_published(
 
 
 def make_plan(rows: list[PlanRow], runs: dict[str, str], cluster: str | None, aims: Aims) -> dict[str, Any]:
-    """The content of plan.json, plain values."""
+    """Return the content of plan.json as plain values."""
     found = Plan(runs=runs, cluster=cluster, rows=rows, width=aims.width, detect=aims.detect, power=aims.power)
     return found.model_dump(by_alias=True)
 
@@ -170,14 +170,14 @@ def plan_row(
 
 
 def _reason(pilot: Pilot) -> str | None:
-    """Why a pilot can't tell, or None if it does."""
+    """Explain why a pilot can't answer; None if it can."""
     if pilot.n_units is not None and not math.isfinite(pilot.width):
         return "the score is infinite, or fewer than 5 units have it, or it is undefined without one of them"
     if not pilot.sigma > 0:
-        return "all units are equal, so nothing is known of how much they differ"
+        return "all units are equal, so it is not known how much they differ"
     if pilot.ask_again is not None and pilot.effective is not None:
         equal = math.floor(10 * pilot.effective) / 10  # 19.98 is not yet 20
-        few = "large cases, with those that a pilot of this size seldom holds, outweigh the others"
+        few = "large cases, including those that a pilot of this size seldom contains, outweigh the others"
         return f"{few}: all count like {equal} equal ones, and {LEAST_EFFECTIVE} are needed"
     return None
 
@@ -189,7 +189,7 @@ def _needed(
     reaches: Callable[[float, float], bool],
     per_unit: float,
 ) -> Needed:
-    """The number of units with which what is measured, by number and spread, reaches the aim."""
+    """Find the number of units with which `measure`, a function of number and spread, reaches the aim."""
     units, low, high = pilot.units_for(lambda n, sigma: reaches(measure(n, sigma), aim))
     now = pilot.n_units
     return Needed(
@@ -209,7 +209,7 @@ def _curve(
     needed: Sequence[Needed | None],
     points: Mapping[int, tuple[float | None, float | None]],
 ) -> list[Point]:
-    """The law from 5 units to twice those needed, with the data sets that were drawn from the pilot."""
+    """List points of the root law from 5 units to twice those needed, and of the data sets drawn from the pilot."""
     known = pilot.n_units
     last = max([50, *(2 * one.units for one in needed if one is not None and one.units), *points])
     sizes = sorted({*np.geomspace(5, last, _CURVE).astype(int).tolist(), *points})

@@ -1,4 +1,4 @@
-"""Every score of a run, per case and as one function of sums over cases, and everything that is resampled.
+"""Gives every score of a run, per case and as one function of sums over cases, and resamples them.
 
 No other module calls the bootstrap. Axis letters: N cases, C columns that are added up, R sums (one per resample), D
 and V scores.
@@ -47,7 +47,7 @@ class Scoreboard:
     run
         N cases, ordered by id, with the margins of `class_regions`.
     spec, config
-        As the run was measured by.
+        Those by which the run was measured.
     measured
         Values per case (N,) of measures, with the means over classes.
     sums
@@ -75,7 +75,7 @@ class Scoreboard:
 
     @cached_property
     def further(self) -> list[str]:
-        """Scores of the data set that measures give."""
+        """Scores of the data set from measures."""
         return ["/".join(name) for name in self._measure(np.zeros((1, len(self.sums))))]
 
     @cached_property
@@ -85,7 +85,7 @@ class Scoreboard:
 
     @cached_property
     def per_case(self) -> list[str]:
-        """Scores that are compared and have a value per case, of which means over cases are taken."""
+        """Scores that are compared and have a value per case, and so a mean over cases."""
         own = [f"{name}/{region}" for name in PER_REGION for region in self.regions]
         measured = ("/".join(name) for name in self.measured if name[0] not in CONTENT)
         return list(dict.fromkeys([*PER_CASE, *own, *measured]))
@@ -111,17 +111,17 @@ class Scoreboard:
 
     @cached_property
     def clusters(self) -> IntArray | None:
-        """The number of each case's cluster; None where every case is a unit."""
+        """The number of each case's cluster; None if every case is a unit."""
         labels = cluster_labels(self.run.case_ids, self.config.cluster)
         return None if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
 
     @property
     def n_units(self) -> int:
-        """How many cases or clusters are independent."""
+        """The number of independent cases or clusters."""
         return len(self.run.case_ids) if self.clusters is None else int(self.clusters.max()) + 1
 
     def values(self, name: str) -> FloatArray:
-        """A score of each case (N,); NaN is undefined."""
+        """Return a score of each case (N,); NaN is undefined."""
         metric, _, region = name.partition("/")
         if name in PER_CASE:
             return np.asarray(self._overall[PER_CASE.index(name)])
@@ -159,9 +159,10 @@ class Scoreboard:
         return np.stack([found[name] for name in names], axis=1) if names else np.empty((len(sums), 0))
 
     def means(self, names: Sequence[str], other: "Scoreboard | None" = None) -> Columns:
-        """Columns (N, 3 V) of means over cases, of those whose values are defined, in `other` too.
+        """Return columns (N, 3 V) of means over the cases whose values are defined, in `other` too.
 
-        An infinite value counts even where the other one is undefined, as where an object was made up.
+        An infinite value counts even if the other one is undefined, for example if a run predicts an object that isn't
+        there.
         """
 
         def defined(place: int) -> FloatArray:
@@ -196,7 +197,7 @@ class Scoreboard:
         )
 
     def intervals(self, whole: Sequence[str], means: Sequence[str]) -> dict[tuple[str, str], tuple[float, float]]:
-        """Ends of the intervals of ("dataset", score) and ("per_case", score), all from one set of resamples."""
+        """Find the intervals' ends of ("dataset", score) and ("per_case", score), all from one set of resamples."""
         if not self.config.bootstrap:
             return {}
         width = self.columns.width
@@ -210,7 +211,7 @@ class Scoreboard:
 
     @cached_property
     def _overall(self) -> FloatArray:
-        """The scores of `PER_CASE` of each case, (3, N): some thousand cases at a time."""
+        """Compute the scores of `PER_CASE` of each case, (3, N), some thousand cases at a time."""
         found, classes = np.empty((len(PER_CASE), len(self.run.case_ids))), mean_classes(self.config, self.spec)
         for start in range(0, found.shape[1], _CASES):
             part = slice(start, start + _CASES)
@@ -219,7 +220,7 @@ class Scoreboard:
         return found
 
     def _measure(self, totals: FloatArray) -> dict[Name, FloatArray]:
-        """Scores (R,) of measures from their sums (R, M), with means over classes."""
+        """Compute scores (R,) of measures from their sums (R, M), with means over classes."""
         sums, found = dict(zip(self.sums, totals.T, strict=True)), dict[Name, FloatArray]()
         for measure in self.measures:
             found |= measure.summarise(sums)
@@ -267,7 +268,7 @@ def build_scoreboard(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsCo
 
 
 def known_scores(config: MetricsConfig, spec: ClassSpec) -> Scoreboard:
-    """The scoreboard of a small empty map: it has the names of all scores that will be measured, before any case is."""
+    """Make the scoreboard of a small empty map: it names all scores that will be measured, before the first case is."""
     planes = (spec.num_classes,) if spec.is_multilabel else ()
     empty = np.zeros((*planes, _PROBE, _PROBE), spec.label_dtype)
     maps = CaseMaps(case_id="probe", target=empty, labels=empty, spacing=(1.0, 1.0), spec=spec)
@@ -297,7 +298,7 @@ def _measured(run: RunColumns, *, summed: bool) -> dict[Name, FloatArray]:
 
 
 def _with_means(values: Mapping[Name, FloatArray], counted: Sequence[str]) -> dict[Name, FloatArray]:
-    """Add the mean over classes of each metric behind its classes; numbers of objects have none."""
+    """Append the mean over classes of each metric after its classes; numbers of objects have none."""
     by_metric: dict[str, dict[str, FloatArray]] = {}
     for (metric, region), found in values.items():
         by_metric.setdefault(metric, {})[region] = found

@@ -39,7 +39,7 @@ _THIRDS = re.compile(r"thirds\((.+)\)")
 def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[str], *, images: bool = False) -> None:
     """Refuse cases that have no cluster or no slice; call it before the first case is measured.
 
-    With `images`, what the images show will be measured too.
+    With `images`, their brightness will be measured too.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def slice_labels(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dic
     Raises
     ------
     InputError
-        A table can't be read, or lacks a case or a column; or the cases lack what a slice is by.
+        A table can't be read, or lacks a case or a column; or the cases lack the measure of a slice.
     """
     return {
         by: cut(_content(by, run, spec, config)) if _is_content(by, config, spec) else _told(by, config, run.case_ids)
@@ -81,7 +81,7 @@ def slice_labels(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dic
 
 
 def hash_labels(case_ids: Sequence[str], labels: Sequence[str]) -> str:
-    """Hash which case is in which slice, whatever the order of the cases. Later runs can tell whether that changed."""
+    """Hash which case is in which slice, whatever the order of the cases, so that later runs notice a change."""
     digest = sha256()
     encode = json.JSONEncoder().encode
     order = sorted(range(len(case_ids)), key=case_ids.__getitem__)  # each case is there once
@@ -112,7 +112,7 @@ def check_tables(config: MetricsConfig, identity: Mapping[str, Any]) -> None:
 
 
 def cut(values: FloatArray) -> list[str]:
-    """Label numbers: each distinct one if there are few, else three parts with equally many cases; NaN is "none".
+    """Label numbers: each distinct one if there are few, else three parts with equally many cases. NaN is "none".
 
     Examples
     --------
@@ -134,7 +134,7 @@ def cut(values: FloatArray) -> list[str]:
 
 
 def _shown_edges(known: FloatArray) -> tuple[str, str]:
-    """Round the ends of the middle part to the fewest digits, at least four, that divide the numbers alike."""
+    """Round the ends of the middle part to the fewest digits, at least four, that divide the numbers equally."""
     edges = np.quantile(known, [1 / _PARTS, 2 / _PARTS])
     for digits in range(4, 18):
         first, second = (f"{edge:.{digits}g}" for edge in edges)
@@ -145,7 +145,7 @@ def _shown_edges(known: FloatArray) -> tuple[str, str]:
 
 
 def order_labels(labels: Sequence[str]) -> list[str]:
-    """Distinct labels: numbers and parts of them by size, texts by the alphabet, "none" last.
+    """Order distinct labels: numbers and parts of them by size, texts by the alphabet, "none" last.
 
     Examples
     --------
@@ -166,7 +166,7 @@ _SIDES = {"below": "0", "above": "2"}
 
 
 def _is_content(by: str, config: MetricsConfig, spec: ClassSpec) -> bool:
-    """Whether a slice is by the content of the reference; a column of that name in the table has precedence."""
+    """Tell whether a slice is by the content of the reference; a column of that name in the table has precedence."""
     if config.slices and by in column_names(config.slices, key="slices"):
         return False
     (metric, _, region), known = by.partition("/"), (*spec.names, *config.groups)
@@ -213,7 +213,7 @@ def _as_number(text: str) -> float | None:
 
 
 def _content(by: str, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> FloatArray:
-    """Return what slices by content need: the share of a class among the counted pixels, or a value of "content"."""
+    """Return the values for slices by content: a class's share of the counted pixels, or a value of "content"."""
     metric, _, region = by.partition("/")
     if metric == SHARE:
         margins = run.margins.totals(list(class_regions(spec, config.groups)).index(region))

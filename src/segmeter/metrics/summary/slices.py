@@ -28,7 +28,7 @@ def summarise_slices(board: Scoreboard) -> dict[str, Any]:
     """Score each slice of the cases, and compare it with the rest of them.
 
     Scores are the headlines: of the data set where there is such a score, else the mean over the slice's cases. All
-    slices by one column are resampled together, so that a cluster that lies in two of them counts once.
+    slices by one column are resampled together, so that a cluster in two of them counts once.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def summarise_slices(board: Scoreboard) -> dict[str, Any]:
 
 
 def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-    """Differences of the headlines of two runs on the same cases in each slice: new minus base.
+    """Compare the headlines of two runs on the same cases in each slice: new minus base.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
     other, _ = _columns(new, names, base)
 
     def difference(sums: FloatArray) -> FloatArray:
-        """Sums (R, S, 2 C) to differences (R, S, H)."""
+        """Turn sums (R, S, 2 C) into differences (R, S, H)."""
         count, slices, width = sums.shape
         flat = sums.reshape(count * slices, 2, width // 2)
         old, now = (parts(np.ascontiguousarray(flat[:, side])) for side in range(2))
@@ -110,7 +110,7 @@ def _entries(
 
 
 def headlines(board: Scoreboard) -> list[str]:
-    """Scores that slices are given by: the headline, for binary the object's IoU and Dice, and those of all classes."""
+    """List the scores of slices: the headline, for binary the object's IoU and Dice, and those of all classes."""
     spec = board.spec
     objects = [f"{name}/{spec.names[1]}" for name in ("iou", "dice")] if has_one_object(spec.task, spec.names) else []
     own = list(dict.fromkeys([board.headline, *objects]))
@@ -125,7 +125,7 @@ def _index(labels: Sequence[str]) -> tuple[list[str], IntArray]:
 
 
 def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Scores of the slices by one column."""
+    """Score the slices by one column."""
     slices, index = _index(labels)
     columns, parts = _columns(board, names)
     units, half = _units(board, len(labels)), len(names)
@@ -137,7 +137,7 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
         others = [np.delete(held, i, axis=1).any(axis=1).sum() for i in range(len(slices))]
         few = np.minimum(held.sum(axis=0), others) < MIN_UNITS
         for part in (found.low, found.high, found.p_of_zero):
-            part[few, half:] = np.nan  # as few units decide one of the two that differ
+            part[few, half:] = np.nan  # as few units decide one of the two scores
     else:
         values = _with_differences(parts, sums.sum(axis=0)[None])[0]
     infinite = {name: np.isinf(board.values(name)) for name in names if name not in board.whole}
@@ -175,7 +175,7 @@ def _columns(board: Scoreboard, names: list[str], other: Scoreboard | None = Non
 
 
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
-    """Sums (U, S, C) of the columns (N, C) by unit and slice: products of a sparse matrix."""
+    """Sum the columns (N, C) by unit and slice, (U, S, C), by products of a sparse matrix."""
     from scipy import sparse  # takes a moment to load, and is needed for slices alone
 
     n_units, n_slices = int(units.max()) + 1, int(index.max()) + 1
@@ -205,7 +205,7 @@ def _units(board: Scoreboard, n_cases: int) -> IntArray:
 
 
 def _with_differences(parts: _Parts, sums: FloatArray) -> FloatArray:
-    """Sums (R, S, C) to scores of each slice, then what it differs by from the others together: (R, S, 2 H)."""
+    """Turn sums (R, S, C) into scores of each slice and their differences from all other cases: (R, S, 2 H)."""
     count, slices, width = sums.shape
     rest = sums.sum(axis=1, keepdims=True) - sums
     flat = np.concatenate([sums.reshape(-1, width), rest.reshape(-1, width)])
@@ -221,7 +221,7 @@ def _adjust(found: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _worst(found: dict[str, dict[str, dict[str, Any]]], name: str) -> dict[str, str] | None:
-    """Find the slice with the worst score among those with an interval, as chance decides the others.
+    """Find the slice with the worst score among those with an interval; the others are left to chance.
 
     Among infinite means, the one with the largest share of infinite cases is the worst.
     """

@@ -34,9 +34,9 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
 
     Means over classes run over all classes, background included, unless ``config.background`` is false; a binary task
     has two classes too, and its object is the second of ``per_class``. ``mean_classes`` names them in the result.
-    ``dataset`` sums the counts of all cases, then scores, then takes the mean over classes; ``per_case`` scores each
-    case, takes its mean over the classes defined in it, then the mean over cases. ``invalid``, where it is counted, has
-    the pixels of each class of the target whose prediction is no class. ``std`` is the sample's (n - 1),
+    ``dataset`` sums the counts of all cases, scores them, and takes the mean over classes. ``per_case`` scores each
+    case, takes its mean over the classes defined in it, and then the mean over cases. ``invalid``, if it is counted,
+    has the pixels of each target class whose prediction is no class. ``std`` is the sample's (n - 1),
     ``std_population`` divides by n. Every ``ci95`` comes from the same resamples of the cases.
 
     ``measures`` is there when measures were requested: ``{metric: {class: entry}}``, with an entry per class and group,
@@ -124,7 +124,7 @@ def _say(ends: Ends, kind: str, name: str) -> list[float | str | None] | None:
 
 
 def _describe(values: FloatArray) -> dict[str, Any]:
-    """Mean and both standard deviations of the defined values, and how many there are; infinite ones have no spread."""
+    """Return mean, both standard deviations and number of the defined values; infinite ones have no spread."""
     used = values[~np.isnan(values)]
     finite = bool(np.isfinite(used).all())
     return {
@@ -137,7 +137,7 @@ def _describe(values: FloatArray) -> dict[str, Any]:
 
 
 def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
-    """Results of the measures, with the settings that a comparison of runs needs."""
+    """Return the results of the measures, with the settings that a comparison of runs needs."""
     margins = [board.run.margins.totals(k) for k in range(len(board.regions))]
     failed = {name: (one.target > 0) != (one.predicted > 0) for name, one in zip(board.regions, margins, strict=True)}
     among = [failed[region] for region in {region for _, region in board.measured} & set(board.counted)]
@@ -184,13 +184,14 @@ def length_units(board: Scoreboard) -> dict[str, str | None]:
 
 
 def _describe_loss(run: RunColumns) -> dict[str, Any]:
-    """Describe the loss of all cases as one batch, and the spread of the cases' own; an infinite one leaves no mean.
+    """Describe the loss of all cases as one batch, and the spread of the cases' own losses; an infinite loss leaves no
+    mean.
 
     The loss of all cases is None if it is not finite, or if cases have no terms, as in files of earlier versions.
     """
     infinite, whole = int(np.isinf(run.loss).sum()), np.nan
     if run.loss_terms is not None:
-        counted = ~(np.isnan(run.loss) & (run.loss_terms[..., 1] == 0).all(axis=1))  # else no pixel, and so no mean
+        counted = ~(np.isnan(run.loss) & (run.loss_terms[..., 1] == 0).all(axis=1))  # else no pixel, so no mean
         whole = divide_terms(run.loss_terms[counted]) if counted.any() else np.nan
     described = _describe(np.full_like(run.loss, np.nan) if infinite else run.loss)
     return {"dataset": whole if np.isfinite(whole) else None, **described, "n_infinite": infinite}

@@ -1,4 +1,4 @@
-"""The content of tune.json: every setting with its score, and the chosen one with what choosing costs."""
+"""Makes the content of tune.json: every setting with its score, and the chosen one corrected for the choice."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,11 +25,11 @@ class Tried(BaseModel):
     values: dict[str, str]
     """The value of each key that was tried."""
     score: float | str | None
-    """Null where it is undefined, "inf" where it is infinite."""
+    """Null if it is undefined, "inf" if it is infinite."""
     ci95: list[float | str | None]
     """The score's interval, without any correction for choosing."""
     gain: float | str | None
-    """Over the usual setting, in the better direction."""
+    """Gain over the usual setting, in the better direction."""
     share: float
     """How often it was chosen in the resamples."""
 
@@ -82,15 +82,15 @@ def tune_boards(
     boards
         The scores of each setting, which are dropped one after the other.
     values
-        What each setting sets.
+        The keys and values of each setting.
     by
-        The score to judge by, one of theirs; that of the data set where there is one.
+        The score to judge by, one of theirs; if the data set has one, that is used.
     usual
         Index of the setting to compare with.
     simplicity
         Decides ties: the lowest is the simplest.
     split
-        The split that the cases are from.
+        The split of the cases.
 
     Returns
     -------
@@ -150,9 +150,9 @@ def tune_boards(
 def _resampled(
     boards: Iterable[Scoreboard], by: str
 ) -> tuple[list[Resampled], list[FloatArray], Statistic, Scoreboard]:
-    """Resample the score of each setting, and sum up its folds; the last board speaks for all."""
+    """Resample the score of each setting, and sum up its folds. The last board describes the cases of all settings."""
     found, held = [], []
-    for board in boards:  # the seed is that of the run, so that each resample draws the same cases for all of them
+    for board in boards:  # with the run's seed, each resample draws the same cases for all settings
         if by not in board.names:
             raise InputError(expected("tune", "by", "to be a score of the cases", repr(by), nearest(by, board.names)))
         whole = by in board.whole

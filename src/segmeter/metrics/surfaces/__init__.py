@@ -1,1 +1,1 @@
-"""Surfaces of masks, the distances between them, boundary bands and centrelines."""
+"""Finds the surfaces of masks, the distances between them, boundary bands and centrelines."""

@@ -1,4 +1,4 @@
-"""Distances between the surfaces of each class of two label maps, and the sizes of the surfaces' elements.
+"""Measures distances between the surfaces of each class of two label maps, and the sizes of the surfaces' elements.
 
 The elements are those of marching squares (cubes): of each neighbourhood of 2 x 2 (2 x 2 x 2) pixels. A neighbourhood's
 code has one bit per pixel, set where the pixel is foreground; bit i is the i-th pixel in the order of the array.
@@ -30,7 +30,7 @@ _ROUND_A_FACE = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 @dataclass(frozen=True, kw_only=True)
 class Distances:
-    """From every surface point of one map to the nearest of the other; all inf where the other has none.
+    """Distances from every surface point of one map to the nearest of the other; all inf if the other has none.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Distances:
 
 @dataclass(frozen=True, kw_only=True)
 class _Surface:
-    """Points (N, D) in pixels, in the order of the map; whether the other map has the same one (N,); sizes (N,)."""
+    """Points (N, D) in pixels, in the map's order, whether the other map has the same point (N,), and sizes (N,)."""
 
     points: IntArray
     shared: BoolArray
@@ -58,7 +58,7 @@ class _Surface:
 def find_surface(labels: NDArray[Any]) -> BoolArray:
     """Mark the pixels with a 4-neighbour (3-D: 6-neighbour) of another value, or at the map's edge.
 
-    For each value that is its mask without the mask's erosion, with background outside.
+    For each value, that is its mask without the mask's erosion, with background outside the map.
     """
     surface = np.zeros(labels.shape, bool)
     for axis in range(labels.ndim):
@@ -93,7 +93,7 @@ def distances_by_class(
 
 
 def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> Iterator[tuple[_Surface, ...]]:
-    """Both surfaces of each class as border pixels: pixels of the class with a neighbour outside it."""
+    """Find both surfaces of each class as border pixels: pixels of the class with a neighbour outside it."""
     edges = find_surface(target), find_surface(mask)
     shared = edges[0] & edges[1] & (target == mask)
     bounds, sides = np.arange(classes.start, classes.stop + 1), []
@@ -113,7 +113,7 @@ def _pixel_pairs(target: NDArray[Any], mask: NDArray[Any], classes: range) -> It
 def _element_pairs(
     target: NDArray[Any], mask: NDArray[Any], classes: range, spacing: FloatArray
 ) -> Iterator[tuple[_Surface, ...]]:
-    """Both surfaces of each class by marching cubes: neighbourhoods that lie partly in the class, at their centres."""
+    """Find both surfaces of each class by marching cubes: centres of neighbourhoods that lie partly in the class."""
     sizes, shape = element_sizes(spacing.tolist()), tuple(length + 1 for length in target.shape)
     maps = [_mixed_neighbourhoods(labels, outside=0 if classes.start else classes.stop) for labels in (target, mask)]
     for k in classes:
@@ -133,7 +133,7 @@ def _element_pairs(
 
 
 def _mixed_neighbourhoods(labels: NDArray[Any], *, outside: int) -> tuple[IntArray, NDArray[Any]]:
-    """Where 2 x 2 (2 x 2 x 2) pixels are not all alike (M,), in the map grown by one, and their values (M, 2 ** D)."""
+    """Find where 2 x 2 (2 x 2 x 2) pixels differ (M,), in the map grown by one, and return their values (M, 2 ** D)."""
     padded = np.pad(labels, 1, constant_values=outside)
     corners = [padded[end] for end in itertools.product((slice(None, -1), slice(1, None)), repeat=labels.ndim)]
     mixed = corners[1] != corners[0]
@@ -143,7 +143,7 @@ def _mixed_neighbourhoods(labels: NDArray[Any], *, outside: int) -> tuple[IntArr
 
 
 def _nearest(own: _Surface, other: _Surface, spacing: FloatArray) -> FloatArray:
-    """Distances (N,) from each own point; they come from whole pixels, so that a shift of both changes no bit."""
+    """Compute the distance (N,) from each own point, from whole pixels, so that a shift of both maps changes no bit."""
     distances = np.zeros(len(own.points))
     if not len(other.points):
         distances[:] = np.inf
@@ -161,7 +161,7 @@ def _nearest(own: _Surface, other: _Surface, spacing: FloatArray) -> FloatArray:
 
 
 def element_sizes(spacing: Sequence[float]) -> FloatArray:
-    """Measure the element of every code: 16 lengths for two axes, 256 areas for three; 0 where there is none."""
+    """Measure the element of every code: 16 lengths for two axes, 256 areas for three; 0 if there is none."""
     edges = np.asarray(spacing, np.float64)
     codes, points = _elements(len(edges))
     sides = (points[:, 1:] - points[:, :1]) * edges
@@ -176,7 +176,7 @@ def element_sizes(spacing: Sequence[float]) -> FloatArray:
 
 @cache
 def _elements(axes: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """Every code's segments (M, 2, 2) or triangles (M, 3, 3), and whose they are (M,)."""
+    """List the segments (M, 2, 2) or triangles (M, 3, 3) of all codes, and the code of each (M,)."""
     corners: list[Point] = list(itertools.product((0, 1), repeat=axes))
     codes: list[int] = []
     pieces: list[Sequence[Point]] = []
@@ -190,7 +190,9 @@ def _elements(axes: int) -> tuple[NDArray[np.int64], FloatArray]:
 
 
 def _cut_square(corners: Sequence[Point], held: set[Point]) -> Iterator[Segment]:
-    """Segments that part the held corners (given in a round) from the others; opposite ones from each other too."""
+    """Separate the corners inside (given in a round) from those outside by segments, and opposite inside ones from each
+    other.
+    """
     inside = [corner in held for corner in corners]
     middles = [_middle(corners[i], corners[i - 3]) for i in range(4)]  # of the edge from corner i to the next
     crossed = [i for i in range(4) if inside[i] != inside[i - 3]]
@@ -201,10 +203,10 @@ def _cut_square(corners: Sequence[Point], held: set[Point]) -> Iterator[Segment]
 
 
 def _cut_cube(held: set[Point]) -> list[Triangle]:
-    """Triangles that part the held corners, which are no more than the others, from those.
+    """Separate the corners inside, at most half of them, from those outside by triangles.
 
-    The cuts of the six faces join to closed polygons. One that is not flat can be triangulated in several ways; the
-    one with the largest area is taken (for a unit cell), as the classic table does.
+    The cuts of the six faces join to closed polygons. A polygon that is not flat can be triangulated in several ways.
+    The way with the largest area (for a unit cell) is taken, as in the classic table.
     """
     segments: list[Segment] = []
     for axis, side in itertools.product(range(3), (0, 1)):
@@ -214,7 +216,7 @@ def _cut_cube(held: set[Point]) -> list[Triangle]:
 
 
 def _join(segments: list[Segment]) -> Iterator[list[Point]]:
-    """Closed polygons from segments of which every point ends two."""
+    """Join segments to closed polygons; every point ends exactly two segments."""
     left = list(segments)
     while left:
         polygon = list(left.pop())
@@ -226,7 +228,7 @@ def _join(segments: list[Segment]) -> Iterator[list[Point]]:
 
 
 def _fill(polygon: list[Point]) -> Iterator[list[Triangle]]:
-    """Every triangulation of a polygon by its own corners."""
+    """Yield every triangulation of a polygon by its own corners."""
     if len(polygon) < 3:
         yield []
         return

@@ -1,4 +1,4 @@
-"""Overlap of what gives a mask its shape: bands inside the borders (boundary IoU) and centrelines (clDice)."""
+"""Measures the overlap of a mask's shape: bands inside the borders (boundary IoU) and centrelines (clDice)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class BoundaryIoU:
     Parameters
     ----------
     iou : (K,), float64
-        NaN where neither map holds the class, 0 where one of them does.
+        NaN if neither map contains the class, 0 if only one does.
     status
         K of them: "ok", or which of the masks is empty.
     counts : (K + 1, K + 1), int64
@@ -47,9 +47,9 @@ def boundary_iou(
     ignore_index: int | None = None,
     width: int | None = None,
 ) -> BoundaryIoU:
-    """Overlap of the bands inside the borders of each class; unlike IoU it does not saturate for large objects.
+    """Measure the overlap of bands inside the borders of each class. Unlike IoU it does not saturate for large objects.
 
-    A class's band is its mask without the mask's erosion, `width` times with 3 x 3 (3 x 3 x 3 in a volume); everything
+    A class's band is its mask without the mask eroded `width` times with 3 x 3 (3 x 3 x 3 in a volume). Everything
     outside the image is background.
 
     Parameters
@@ -97,13 +97,13 @@ def boundary_iou(
 
 
 def iou_of_bands(counts: IntArray) -> FloatArray:
-    """Boundary IoU (..., K) of the counts (..., K + 1, K + 1) of one image, or of a sum over images."""
+    """Compute the boundary IoU (..., K) of the counts (..., K + 1, K + 1) of one image, or of a sum over images."""
     common = np.diagonal(counts, axis1=-2, axis2=-1)
     return arrays.divide(common, counts.sum(axis=-1) + counts.sum(axis=-2) - common)[..., :-1]
 
 
 def _keep_band(labels: NDArray[Any], width: int, outside: int) -> NDArray[Any]:
-    """Keep the pixels whose window, `width` to each side, leaves the map or holds another value."""
+    """Keep the pixels whose window, `width` to each side, leaves the map or contains another value."""
     band = np.ones(labels.shape, bool)
     if 2 * width < min(labels.shape):
         uniform, middle, length = np.ones(labels.shape, bool), labels, 2 * width + 1
@@ -134,7 +134,7 @@ class CentrelineDice:
     status
         "ok", or which of the masks is empty.
     cldice
-        Harmonic mean of the two shares; 0 where exactly one mask is empty, NaN where both are.
+        Harmonic mean of the two shares; 0 if exactly one mask is empty, NaN if both are.
     precision
         The share of the prediction's skeleton inside the target; NaN without a skeleton.
     sensitivity
@@ -224,7 +224,7 @@ def cldice_of_counts(
     inside_mask: FloatArray | int,
     points_target: FloatArray | int,
 ) -> FloatArray:
-    """2 P S / (P + S); 0 where a skeleton is missing on one side or nothing is inside, NaN where both are missing."""
+    """Return 2 P S / (P + S); 0 if one skeleton is missing or nothing is inside, NaN if both skeletons are missing."""
     first, second = (np.asarray(part, np.float64) for part in (points_mask, points_target))
     precision = np.nan_to_num(arrays.divide(np.asarray(inside_target, np.float64), first))
     sensitivity = np.nan_to_num(arrays.divide(np.asarray(inside_mask, np.float64), second))

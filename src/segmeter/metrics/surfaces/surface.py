@@ -1,4 +1,4 @@
-"""Hausdorff and mean surface distances and surface Dice of two masks, all from one set of distances.
+"""Computes Hausdorff and mean surface distances and surface Dice of two masks, all from one set of distances.
 
 A surface is one of two things; for both, everything outside the image is background:
 
@@ -41,7 +41,7 @@ class SurfaceMetrics:
     Parameters
     ----------
     status
-        "ok", or which of the masks is empty: the distances are then the penalty, or NaN where both are.
+        "ok", or which of the masks is empty. The distances are then the penalty, or NaN if both are.
     hd
         Hausdorff distance: the larger of the two directed maxima.
     hd95
@@ -190,7 +190,7 @@ def surface_metrics_by_class(
     options: dict[str, Any] = {"spacing": spacing, "tolerances": tolerances, "surface": surface, "penalty": penalty}
     edges, near, failed = _check_options(where, target, **options)
     chosen = range(num_classes)
-    if classes is not None:  # renumber those that are measured 1, 2, ...; all else is 0, which no surface is found of
+    if classes is not None:  # renumber the measured ones 1, 2, ...; all others become 0, of which no surface is found
         classes = [whole_number(where, "classes", k) for k in real_numbers(where, "classes", classes)]
         if not all(0 <= k < num_classes for k in classes) or len(set(classes)) < len(classes):
             raise InputError(expected(where, "classes", f"to be distinct, 0 to {num_classes - 1}", classes))
@@ -202,7 +202,7 @@ def surface_metrics_by_class(
 
 
 def summarise_distances(distances: Distances, tolerances: tuple[float, ...], penalty: float) -> SurfaceMetrics:
-    """Every summary of one pair's distances; `penalty` is the value where one surface has no point."""
+    """Summarise one pair's distances in every way; `penalty` is the value if one surface has no point."""
     ours = _Weighed(distances.from_target, distances.sizes_target)
     theirs = _Weighed(distances.from_mask, distances.sizes_mask)
     points = len(ours.distances), len(theirs.distances)
@@ -248,7 +248,7 @@ class _Weighed:
         return float((self.distances * self.sizes).sum() / self.sizes.sum())
 
     def near(self, tolerances: tuple[float, ...]) -> FloatArray:
-        """How many points, or how much of the surface, are within each tolerance: (T,)."""
+        """Return how many points, or how much of the surface, lie within each tolerance: (T,)."""
         within = self.distances <= np.asarray(tolerances, np.float64)[:, None] * _ROUNDING
         return np.array([(row if self.sizes is None else self.sizes[row]).sum() for row in within], np.float64)
 
@@ -286,7 +286,7 @@ def _check_options(
     surface: str,
     penalty: Penalty,
 ) -> tuple[FloatArray, tuple[float, ...], float]:
-    """Refuse what is out of range; return the spacing, the tolerances and the distance that a failure counts as."""
+    """Refuse options out of range; return the spacing, the tolerances and the distance that a failure counts as."""
     edges, near = arrays.check_spacing(where, spacing, target.ndim), real_numbers(where, "tolerances", tolerances)
     if not all(tolerance >= 0 for tolerance in near):
         raise InputError(expected(where, "tolerances", ">= 0", tuple(tolerances)))

@@ -1,1 +1,1 @@
-"""Checkpoints as folders of weights and a manifest, verified when read; nothing in a file is ever run."""
+"""Keeps checkpoints as folders of weights and a manifest, verified when read. Nothing in them is ever run."""

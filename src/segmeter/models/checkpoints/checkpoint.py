@@ -1,4 +1,4 @@
-"""Writes and reads checkpoints: folders with a segmenter's weights, card and progress, complete or not there at all.
+"""Writes and reads checkpoints: folders with a segmenter's weights, card and progress, which are always complete.
 
 A folder holds `model.safetensors`, `manifest.json` with the sha256 of each file and of itself, and while a training can
 resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever run or imported.
@@ -241,7 +241,7 @@ def read_description(path: Path | str) -> Checkpoint:
 
 
 def plain_state(value: Any, where: str = "state") -> Any:
-    """Copy nested containers into plain ones of tensors, numbers, strings and None; InputError names anything else."""
+    """Copy nested containers into plain ones of tensors, numbers, strings and None; InputError names other contents."""
     if isinstance(value, Tensor):
         return value.detach()
     if isinstance(value, Mapping):
@@ -255,7 +255,7 @@ def plain_state(value: Any, where: str = "state") -> Any:
 
 
 def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous tensors on the CPU, each with memory of its own, as safetensors refuses shared memory."""
+    """Copy tensors to the CPU, contiguous and each with memory of its own, as safetensors refuses shared memory."""
     seen: set[int] = set()
     tensors = {}
     for name, value in state.items():
@@ -267,13 +267,13 @@ def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _of_checkpoints(name: str) -> bool:
-    """Whether reading a checkpoint or a run's best one needs this file below a URL."""
+    """Tell whether reading a checkpoint, or a run's best one, needs this file below a URL."""
     return "/" not in name or name.startswith("checkpoints/best/")
 
 
 def settle_file(path: Path) -> dict[str, Any]:
     """Flush a file to the disk, give it the mode that new files have, and describe it."""
-    path.chmod(path.parent.stat().st_mode & 0o666)  # its folder is new: the umask itself can't be read without a race
+    path.chmod(path.parent.stat().st_mode & 0o666)  # as the umask can't be read without a race
     with path.open("rb") as file:
         os.fsync(file.fileno())
     return describe_file(path)

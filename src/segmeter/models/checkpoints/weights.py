@@ -27,7 +27,7 @@ _NESTS = ("state_dict", "model_state_dict", "model")
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """How the tensors of a file match a network: names in both, names on one side only, and shapes that differ."""
+    """The match of a file's tensors with a network: names in both, names on one side only, and shapes that differ."""
 
     matched: tuple[str, ...]
     missing: tuple[str, ...]
@@ -60,7 +60,7 @@ def compare(network: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> Fit
 
 
 def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Raise CheckpointError with the names of the tensors that hold NaN or infinity."""
+    """Raise CheckpointError with the names of the tensors that contain NaN or infinity."""
     bad = [name for name, each in tensors.items() if each.is_floating_point() and not torch.isfinite(each).all()]
     if bad:
         raise CheckpointError(
@@ -126,7 +126,7 @@ def load_plain(path: Path) -> Any:
 
 
 def real_path(path: Path) -> Path:
-    """The path with links followed; CheckpointError where they lead in a circle, or nothing is there."""
+    """Follow the links of a path; CheckpointError if they lead in a circle, or nothing is there."""
     try:
         path.stat()
     except OSError as error:

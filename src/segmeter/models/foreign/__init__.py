@@ -1,1 +1,1 @@
-"""Models that others trained, behind a card that tells what our own checkpoints know of themselves."""
+"""Runs models that others trained. A card supplies what our own checkpoints record about themselves."""

@@ -1,7 +1,7 @@
-"""The card of a model that others trained, and the models that a plugin brings with theirs; torch is not imported here.
+"""Declares the card of a model that others trained, and registers models of plugins, without importing torch.
 
-A card holds the keys of `model` and of a `model.yaml`. Null means that nobody has said it yet. The model's own files
-fill such a key, then a convention of its library does, and a key that none of them knows is asked for.
+A card has the keys of `model` and of a `model.yaml`. A key that is null is filled from the model's own files, then by a
+convention of its library. If neither knows it, the user is asked for it.
 """
 
 import inspect
@@ -32,7 +32,9 @@ class InputConfig(Config, title="model.input"):
     """The order in which the network takes colours; images are read as RGB. "grey" repeats grey images `channels`
     times."""
     dtype: Literal["uint8", "uint16", "float32"] | None = None
-    """The dtype of the stored images that the model was trained on; images of another are refused. null takes any."""
+    """The dtype of the stored images that the model was trained on. Images of another dtype are refused; null takes
+    any.
+    """
     scale: Annotated[float | None, Unit("times")] = Field(None, gt=0)
     """The stored values are multiplied by this first; null divides by the largest value of their dtype (255, 65535)."""
     mean: Values | None = None
@@ -50,7 +52,7 @@ class SizeConfig(Config, title="model.size"):
     """"any"; "multiple:32" pads to it; "fixed:512x512" (height x width), "short:512" and "long:1024" (the shorter or
     the longer side) resize; "letterbox:640" resizes to fit, and pads with grey."""
     longest: Annotated[int | None, Unit("pixels")] = Field(None, ge=1)
-    """Most pixels of the longer side with "short:512"; null sets no limit."""
+    """Largest length of the longer side with "short:512"; null sets no limit."""
     multiple: Annotated[int | None, Unit("pixels")] = Field(None, ge=1)
     """The sides of a resized image are rounded up to a multiple of this."""
     filter: Literal["nearest", "bilinear", "bicubic"] | None = None
@@ -76,13 +78,13 @@ class OutputConfig(Config, title="model.output"):
     axes: Literal["BKHW", "BHWK", "BHW"] | None = None
     """The order of the output's axes; K is the classes. Labels are BHW."""
     activation: Literal["softmax", "sigmoid"] | None = None
-    """"softmax" if the classes exclude each other, "sigmoid" if each channel stands alone, as in a binary model."""
+    """"softmax" if the classes exclude each other, "sigmoid" if the channels are independent, as in a binary model."""
     score: Annotated[float | None, Unit("probability")] = Field(None, ge=0, le=1)
-    """Instances: those with a lower score are dropped."""
+    """Instances with a lower score are dropped."""
     overlap: Annotated[float | None, Unit("IoU")] = Field(None, ge=0, le=1)
-    """Instances: of two boxes of a class that overlap more than this, the one with the lower score is dropped."""
+    """If two boxes of a class overlap by more than this, the instance with the lower score is dropped."""
     background: str | None = None
-    """Instances: the data's class of pixels without an object."""
+    """The data's class of pixels without an object, for instances."""
 
 
 class ForeignConfig(Config, title="model"):
@@ -98,7 +100,7 @@ class ForeignConfig(Config, title="model"):
     """The data's class of each of the model's classes, by name or number: {bus: Car, 3: Sky}. Classes of equal names in
     both need no entry; "*" stands for all that are not named."""
     data_classes: tuple[str, ...] | None = None
-    """The data's classes in their order, where no data set says them, as in `predict`."""
+    """The data's classes in their order, for commands without a data set, such as `predict`."""
     input: InputConfig = InputConfig()
     """The images that the network takes."""
     size: SizeConfig = SizeConfig()
@@ -117,7 +119,7 @@ class ForeignConfig(Config, title="model"):
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Values of a card that a model's own files say, those that its library's conventions suggest, and its files."""
+    """Values of a card from a model's own files, those that its library's conventions suggest, and its files."""
 
     values: dict[str, Any]
     guesses: dict[str, Any]
@@ -142,16 +144,16 @@ def register_model(name: str, **card: Any) -> Callable[[Model], Model]:
     Parameters
     ----------
     name
-        What the command line says.
+        The name on the command line.
     card
         Keys of the group `model`, such as ``classes=["background", "cell"]``; a card file and the command line
         override them. Without ``input``, the callable gets images as they are stored.
 
     Returns
     -------
-    A decorator for a callable from a tensor (B, C, H, W) to what ``output={"kind": ...}`` says: "logits" or "probs"
-    (B, K, H, W), "labels" (B, H, W), or "instances": for each image a tuple of scores (N,), classes (N,) and
-    masks (N, H, W).
+    A decorator for a callable that takes a tensor (B, C, H, W) and returns the kind in ``output={"kind": ...}``:
+    "logits" or "probs" (B, K, H, W), "labels" (B, H, W), or "instances". Instances are, for each image, a tuple of
+    scores (N,), classes (N,) and masks (N, H, W).
 
     Raises
     ------

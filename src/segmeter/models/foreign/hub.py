@@ -18,7 +18,7 @@ from segmeter.records import read_json
 
 _FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 _UNIVERSAL = "mask2former"
-_MASK2FORMER = (384, 384)  # the size at which it multiplies classes and masks, whatever the image's
+_MASK2FORMER = (384, 384)  # at which it multiplies classes and masks, whatever the image's size
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _WANTED = ["*.json", "*.safetensors"]
 
@@ -31,7 +31,7 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     CheckpointError
         The folder lacks these, needs code of its own, or has no safetensors.
     ConfigError
-        The model's image processor does what no card can say.
+        The model's image processor does something that a card can't describe.
     DataError
         transformers is not installed.
     """
@@ -73,7 +73,7 @@ def find_folder(place: str) -> Path:
             found = snapshot_download(place, allow_patterns=_WANTED)
     except Exception as error:  # whatever the network and the hub raise
         reason = " ".join(str(error).split())[:160]
-        raise CheckpointError(f"hf:{place}: can't be had ({type(error).__name__}: {reason}). Give a folder.") from error
+        raise CheckpointError(f"hf:{place}: can't load ({type(error).__name__}: {reason}). Give a folder.") from error
     return Path(found)
 
 
@@ -110,13 +110,13 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
 
 
 def _scores(found: Any) -> Tensor:
-    """Scores (1, K, h, w) of the classes from Mask2Former's queries, each with a class and a mask."""
+    """Compute scores (1, K, h, w) of the classes from Mask2Former's queries, each with a class and a mask."""
     classes, masks = _queries(found)
     return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
 
 
 def _objects(found: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (N,), classes (N,) and masks (N, h, w) of Mask2Former's queries."""
+    """Return scores (N,), classes (N,) and masks (N, h, w) of Mask2Former's queries."""
     classes, masks = _queries(found)
     scores, places = classes[0].flatten().topk(len(classes[0]), sorted=False)
     masks = masks[0][places // classes.shape[-1]]
@@ -126,19 +126,19 @@ def _objects(found: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _queries(found: Any) -> tuple[Tensor, Tensor]:
-    """Probabilities (1, Q, K), without "no object", and logits of the masks (1, Q, h, w)."""
+    """Return probabilities (1, Q, K), without "no object", and logits of the masks (1, Q, h, w)."""
     masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
     return found.class_queries_logits.softmax(-1)[..., :-1], masks
 
 
 def _processor(folder: Path) -> dict[str, Any]:
-    """The model's image processor as the keys of a card."""
+    """Return the model's image processor as the keys of a card."""
     import transformers
 
     try:
         with _quiet():
             found = transformers.AutoImageProcessor.from_pretrained(folder, **_LOCAL).to_dict()
-    except Exception:  # there is none: the card must say how images are prepared
+    except Exception:  # there is none, so the card must say how images are prepared
         return {}
     refused = [key for key in ("do_center_crop", "do_pad", "keep_aspect_ratio", "do_thumbnail") if found.get(key)]
     if refused:

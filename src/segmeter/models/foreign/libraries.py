@@ -39,7 +39,7 @@ def build_torchvision(place: str, tensors: Tensors, channels: int, config: Forei
 
 
 def build_smp(place: str, tensors: Tensors, channels: int, config: ForeignConfig) -> nn.Module:
-    """Build a network of segmentation-models-pytorch, likewise."""
+    """Build a network of segmentation-models-pytorch that gives `channels` channels of logits."""
     import segmentation_models_pytorch as smp
 
     arch, _, encoder = place.partition("/")

@@ -29,7 +29,7 @@ _BITS = 11  # of the weights of OpenCV's bilinear filter
 
 @dataclass(frozen=True)
 class Fitted:
-    """An image at the network's size, and the rectangle of it that holds the image."""
+    """An image at the network's size, and the rectangle in it that the image covers."""
 
     image: Tensor
     top: int
@@ -56,7 +56,7 @@ class ForeignModel(nn.Module):
     Parameters
     ----------
     network
-        Takes (1, C, h, w) float32 and gives what ``config.output`` says.
+        Takes (1, C, h, w) float32 and returns the kind of ``config.output``.
     card
         The data's classes, and how the output maps to them.
     config
@@ -81,12 +81,12 @@ class ForeignModel(nn.Module):
         Returns
         -------
         Logits (B, K, H, W) float32; labels (B, H, W); or for instances (B, 2, H, W), the class of each pixel and the
-        number of its object, where pixels without one have class K and number 0.
+        number of its object. Pixels without one have class K and number 0.
 
         Raises
         ------
         InputError
-            Other channels or dtype, or the network gives something else than its card says.
+            The channels or dtype are wrong, or the network's output is not that of its card.
         """
         self._check(image)
         found = [self._run(each[None].contiguous()) for each in image]
@@ -181,7 +181,7 @@ def fit(image: Tensor, config: SizeConfig) -> Fitted:
         return Fitted(resized, 0, 0, rows, columns)
     frame = [int(part) for part in text.split("x")]
     missing = (frame[0] - rows, frame[-1] - columns)
-    if config.multiple is not None:  # of a network of any size: no more grey than its stride needs
+    if config.multiple is not None:  # a network of any size needs no more grey than its stride
         missing = (missing[0] % config.multiple, missing[1] % config.multiple)
     full = image.new_full((*image.shape[:2], rows + missing[0], columns + missing[1]), _GREY)
     top, left = (round(part / 2 - 0.1) for part in missing)
@@ -190,7 +190,7 @@ def fit(image: Tensor, config: SizeConfig) -> Fitted:
 
 
 def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
-    """Height and width that a resized image has, without what pads it.
+    """Compute height and width of a resized image, without its padding.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
 
 
 def _by_shorter_side(height: int, width: int, side: int, longest: int | None) -> tuple[int, int]:
-    """The size whose shorter side is `side`; the other one is rounded down, as torchvision and transformers do."""
+    """Return the size whose shorter side is `side`; the other is rounded down, as in torchvision and transformers."""
     low, high = sorted((height, width))
     exact: float = side
     if longest is not None and high / low * side > longest:

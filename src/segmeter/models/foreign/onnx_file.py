@@ -101,7 +101,7 @@ def load(place: str, config: ForeignConfig) -> Callable[[Tensor], Any]:
 
 
 def decode_objects(found: list[Tensor], size: tuple[int, ...], config: ForeignConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (n,), classes (n,) and masks (n, *size) from the outputs of ultralytics' task "segment".
+    """Compute scores (n,), classes (n,) and masks (n, *size) from the outputs of ultralytics' task "segment".
 
     These are (1, 4 + K + M, N) boxes, scores and coefficients, or (1, N, 6 + M) boxes that are chosen already; and
     prototypes (1, M, h, w).
@@ -127,7 +127,7 @@ def decode_objects(found: list[Tensor], size: tuple[int, ...], config: ForeignCo
 
 
 def _chosen(rows: Tensor, classes: int, score: float, overlap: float) -> Tensor:
-    """Candidates (N, 4 + K + M) above the score, without those that a better one of their class covers."""
+    """Select candidates (N, 4 + K + M) above the score, except those that a better one of their class covers."""
     from torchvision.ops import box_convert, nms
 
     best, numbers = rows[:, 4 : 4 + classes].max(1)
@@ -138,7 +138,7 @@ def _chosen(rows: Tensor, classes: int, score: float, overlap: float) -> Tensor:
 
 
 def _tensors(message: Any) -> Iterator[Any]:
-    """All tensors inside a message of a file, also those of constants, branches, loops and functions."""
+    """Yield all tensors inside a message of a file, also those of constants, branches, loops and functions."""
     if message.DESCRIPTOR.name == "TensorProto":
         yield message
         return
@@ -149,7 +149,7 @@ def _tensors(message: Any) -> Iterator[Any]:
 
 
 def _of_graph(graph: Any, told: ForeignConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The keys that a graph decides, and those that it suggests."""
+    """Return the keys that a graph decides, and those that it suggests."""
     weights = {each.name for each in graph.initializer}
     inputs = [each for each in graph.input if each.name not in weights]
     outputs = {each.name: each for each in graph.output}
@@ -181,7 +181,7 @@ def _shape(value: Any) -> list[int | str]:
 
 
 def _ours(facts: dict[str, Any], graph: dict[str, Any]) -> dict[str, Any]:
-    """The card of a file that `segmeter export` wrote: images as they are stored, to labels."""
+    """Return the card of a file that `segmeter export` wrote, from stored images to labels."""
     card = facts["card"]
     told = {"channels": card["in_channels"], "order": "rgb", "dtype": facts["input"]["dtype"]}
     told |= {"scale": 1.0, "mean": [], "axes": "BHWC"}
@@ -193,7 +193,7 @@ def _ours(facts: dict[str, Any], graph: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ultralytics(metadata: dict[str, str], graph: dict[str, Any]) -> dict[str, Any]:
-    """The card of a file that ultralytics wrote, for the tasks "semantic" and "segment"."""
+    """Return the card of a file that ultralytics wrote, for the tasks "semantic" and "segment"."""
     if metadata["task"] not in ("semantic", "segment"):
         raise ConfigError(expected("model", "task", "to be semantic or segment", metadata["task"], "It has no masks."))
     names, size = literal_eval(metadata["names"]), literal_eval(metadata["imgsz"])

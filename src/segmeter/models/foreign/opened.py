@@ -25,7 +25,7 @@ from segmeter.remote import fetch
 from segmeter.schema import as_plain
 
 CARD = "model.yaml"
-_USUAL = {  # where nobody says otherwise; not worth a word
+_USUAL = {  # defaults that need no mention
     "input": {"axes": "BCHW"},
     "size": {"filter": "bilinear", "antialias": True, "backend": "torchvision"},
     "output": {"score": 0.5, "overlap": 0.7, "axes": "BKHW"},
@@ -34,7 +34,7 @@ _GUESSED = {
     "input": {"channels": 3, "order": "rgb"},
     "output": {"kind": "logits", "activation": "softmax"},
 }
-SYNONYMS = (  # names of one thing in the data sets that segmeter knows
+SYNONYMS = (  # names of one class in the data sets that segmeter knows
     ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
     ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),
     ("car", "auto", "automobile"), ("motorcycle", "motorbike"), ("background", "bg", "none", "void"),
@@ -65,7 +65,7 @@ class Described:
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignCheckpoint:
-    """A model that others trained, as a member of `Checkpoints`; `folder` is the name that it was given by."""
+    """A model that others trained, as a member of `Checkpoints`; `folder` is the name by which the user gave it."""
 
     described: Described
     card: ModelCard
@@ -89,7 +89,7 @@ class ForeignCheckpoint:
 
 
 def find_source(checkpoint: str | Path) -> Source | None:
-    """The family of a model that others trained; None for a checkpoint or run of ours."""
+    """Find the family of a model that others trained; None for a checkpoint or run of ours."""
     text = Path(checkpoint).as_posix() if isinstance(checkpoint, Path) else checkpoint
     family, sign, place = text.partition(":")
     if sign and family in ("hf", "torchvision", "smp"):
@@ -105,7 +105,7 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     Raises
     ------
     ConfigError
-        A key that nothing tells, or one that is wrong.
+        A key is unknown, or wrong.
     CheckpointError
         The model can't be read, or would run code.
     """
@@ -116,7 +116,7 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     guessed = sorted(flatten(guesses).keys() - known)
     config = ForeignConfig(**overlay(overlay(_USUAL, guesses), values))
     if config.output.kind in ("labels", "instances"):
-        guessed = [key for key in guessed if key != "output.activation"]  # which these have none of
+        guessed = [key for key in guessed if key != "output.activation"]  # which these lack
     lacking = {
         "classes": config.classes is None,
         "size.fit": config.size.fit is None,
@@ -180,7 +180,7 @@ def open_foreign(described: Described, spec: ClassSpec | None) -> ForeignCheckpo
 
 
 def own_spec(config: ForeignConfig) -> ClassSpec:
-    """The classes that a model's card names, where no data set says them."""
+    """Return the classes that a model's card names, for commands without a data set."""
     names = config.data_classes or config.classes or ()
     if config.class_map and config.data_classes is None:
         rule = "with model.class_map to name the data's classes in their order"
@@ -189,16 +189,16 @@ def own_spec(config: ForeignConfig) -> ClassSpec:
 
 
 def _tasks(config: ForeignConfig) -> tuple[Task, ...]:
-    """The tasks of data that a model can have, the usual one first."""
+    """Return the tasks that a model can have, the usual one first."""
     if config.output.kind in ("labels", "instances") or config.output.activation == "softmax":
         return "multiclass", "binary"
     return ("binary",) if config.num_channels == 1 else ("multilabel",)
 
 
 def beside(source: Source, told: ForeignConfig) -> Path | None:
-    """The place of a model's card, beside its file or in its folder; None for a model that has neither here."""
+    """Return the path of a model's card, beside its file or in its folder; None if the model has neither here."""
     near = Path(told.weights or source.place)
-    if source.family == "plugin":  # a folder of its name is another thing
+    if source.family == "plugin":  # a folder of its name is unrelated
         return None
     return near / CARD if near.is_dir() else near.parent / CARD if near.is_file() else None
 
@@ -228,7 +228,7 @@ def overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def normal(name: str) -> str:
-    """A class's name without case and signs, to compare it."""
+    """Strip case and signs from a class's name, to compare it."""
     return re.sub(r"[\W_]+", " ", name).strip().lower()
 
 
@@ -247,7 +247,7 @@ def propose(classes: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str
 
 
 def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ...], list[str]]:
-    """The number of the data's class of each of the model's classes, and a line per problem."""
+    """Return the number of the data's class for each of the model's classes, and a line per problem."""
     names, given = config.classes or (), dict(config.class_map or {})
     rest, equal = given.pop("*", None), {normal(name): name for name in spec.names}
     by_key = {**{str(i): name for i, name in enumerate(names)}, **{name: name for name in names}}

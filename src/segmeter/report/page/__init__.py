@@ -1,1 +1,1 @@
-"""The HTML pages: templates, style, scripts, and the values that fill them."""
+"""Fills the HTML pages: templates, style, scripts, and the values in them."""

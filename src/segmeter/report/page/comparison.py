@@ -71,7 +71,7 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
 
 
 def _headline(result: Mapping[str, Any]) -> str:
-    """The score that the runs are ranked by, if every case has a value of it; else their mean IoU."""
+    """Return the score that the runs are ranked by, if every case has a value of it; else their mean IoU."""
     ranked = result["rank_by"]
     return ranked if "per_case" in result["metrics"][ranked] else "mean_iou"
 
@@ -103,7 +103,7 @@ class _Run:
 
 
 def _common(tables: Sequence[Mapping[str, CaseColumn]]) -> list[CaseColumn]:
-    """Columns about the cases, then those that every run has, as "<run>/<key>"."""
+    """Return columns about the cases, then those that every run has, as "<run>/<key>"."""
     found = [tables[0][ID], *(tables[0][key] for key in _OF_THE_TARGET if key in tables[0])]
     for key, column in tables[0].items():
         compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")

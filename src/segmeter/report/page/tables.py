@@ -1,4 +1,4 @@
-"""The rows of an evaluation page's tables. Every number links to the cases behind it."""
+"""Lays out the rows of an evaluation page's tables. Every number links to the cases behind it."""
 
 from collections import Counter
 from collections.abc import Mapping

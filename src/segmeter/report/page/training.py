@@ -23,7 +23,7 @@ QUALITY = 78
 VALIDATION = "validation"  # folder of pictures: step-<number>/<case>.png
 FIRST_BATCH = "first_batch.png"
 
-_PLACE = ("step", "epoch", "seconds")  # where a row stands, not what it measures
+_PLACE = ("step", "epoch", "seconds")  # the position of a row, not a measurement
 _SCORES = {"iou": "IoU by class", "dice": "Dice by class"}
 _NAMES = {
     "loss": ("loss", "loss"),
@@ -124,7 +124,7 @@ def _importance(chart: Mapping[str, Any]) -> int:
 
 
 def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str, str]]:
-    """Scores of the best checkpoint, the one that chose it first, then how long the run was."""
+    """List the scores of the best checkpoint, led by the one that chose it, then the length of the run."""
     cards = []
     best = next((row for row in reversed(history) if row.get("best") is True and row.get("val")), None)
     if best is not None:

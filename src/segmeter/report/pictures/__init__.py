@@ -1,1 +1,1 @@
-"""The pictures of a report: the cases that get one, their layers, and what becomes of the layers."""
+"""Makes the pictures of a report: chooses the cases, draws their layers, and flattens or crops them."""

@@ -1,4 +1,4 @@
-"""The maps of a case that is drawn. One larger than memory is read by lines: reduced, and whole where most is wrong."""
+"""Reads the maps of a case to draw. One larger than memory is read by lines: reduced, and whole where most is wrong."""
 
 import math
 from collections.abc import Mapping, Sequence

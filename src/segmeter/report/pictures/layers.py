@@ -1,4 +1,5 @@
-"""The layers of a case: its image, and index maps over it, which a page colours and `flatten` makes one picture of.
+"""Makes the layers of a case: its image, and index maps over it, which a page colours and `flatten` merges into a
+picture.
 
 They have the pixels of the case up to a longest side of `LONGEST`. Larger cases are reduced, so that every structure of
 a map stays whole, and say so. A map is stored as a grey PNG. Its entries, such as the classes that occur, are spread
@@ -57,7 +58,7 @@ class Layers:
     facts: Mapping[str, Any]
 
     def reduce(self, edge: int) -> "Layers":
-        """The same with a longest side of at most `edge` pixels."""
+        """Return the same with a longest side of at most `edge` pixels."""
         shape = reduced_shape(self.image.shape, edge)
         maps = [each.reduce(shape, background=self.spec.has_background) for each in self.maps]
         return replace(self, image=reduce_image(self.image, shape), maps=maps)

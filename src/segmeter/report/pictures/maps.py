@@ -225,7 +225,7 @@ def display_image(image: NDArray[Any], ranges: NDArray[np.float64] | None = None
 
 
 def find_range(image: RGB) -> tuple[int, int]:
-    """The two percentiles of a displayed image between which it is worth stretching, 0 to 255."""
+    """Find the two percentiles of a displayed image, 0 to 255, between which it is worth stretching."""
     low, high = np.percentile(image, _PERCENTILES)
     return int(low), max(int(np.ceil(high)), int(low) + 1)
 
@@ -239,7 +239,7 @@ def lighten(image: RGB) -> RGB:
 
 
 def contours(labels: NDArray[Any]) -> Mask:
-    """Pixels (H, W) with another label above, below, left or right of them."""
+    """Find pixels (H, W) with another label above, below, left or right of them."""
     down, right = labels[1:] != labels[:-1], labels[:, 1:] != labels[:, :-1]
     edge = np.zeros(labels.shape, bool)
     edge[:-1] |= down
@@ -256,7 +256,7 @@ def display_ranges(image: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def reduced_shape(shape: tuple[int, ...], edge: int) -> tuple[int, int]:
-    """The shape of an image (H, W, ...) whose longest side is at most `edge`; smaller ones are not enlarged."""
+    """Return the shape of an image (H, W, ...) reduced to a longest side of `edge`; smaller images stay as they are."""
     share = min(1.0, edge / max(shape[:2]))
     return max(1, round(shape[0] * share)), max(1, round(shape[1] * share))
 
@@ -304,7 +304,7 @@ def reduce_image(image: RGB, shape: tuple[int, int]) -> RGB:
 
 
 def encode(image: NDArray[np.uint8], form: str, **options: int) -> bytes:
-    """The bytes of a file of Pillow's format `form`."""
+    """Return the bytes of a file of Pillow's format `form`."""
     content = io.BytesIO()
     Image.fromarray(image).save(content, form, **options)
     return content.getvalue()

@@ -148,7 +148,7 @@ def to_unit(image: Tensor) -> Tensor:
 
 
 def turned_grid(size: torch.Size, *, angle: Tensor, shear_x: Tensor, shear_y: Tensor) -> Tensor:
-    """The source of each pixel of a sheared and turned image, (B, H, W, 2) as (x, y) in units of half the image.
+    """Return the source of each pixel of a sheared and turned image, (B, H, W, 2) as (x, y) in units of half the image.
 
     Parameters
     ----------

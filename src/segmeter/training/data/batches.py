@@ -34,13 +34,13 @@ class Windows(NamedTuple):
 
 
 class BatchSource(Protocol):
-    """Gives a batch by its place alone: the same epoch, index and progress give equal arrays, from any thread."""
+    """Makes a batch from its position alone: the same epoch, index and progress give equal arrays, from any thread."""
 
     def __len__(self) -> int:
         """Batches per epoch."""
 
     def batch(self, epoch: int, index: int, progress: float) -> Arrays | Windows:
-        """Image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of each sample, int64 (B,).
+        """Return image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of each sample, int64 (B,).
 
         A sample's number is its case's, plus the number of cases for each time that the epoch had the case before.
         `progress` is how far the run will be, 0 to 1. The resolution of the batch may follow it.
@@ -83,11 +83,11 @@ class Batch:
     resizing: Resizing | None = None
 
     def tensors(self) -> list[Tensor]:
-        """The tensors that have to be on the device."""
+        """Return the tensors that have to be on the device."""
         return [self.image, self.target, *([] if self.draws is None else [self.draws.table])]
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
-        """The batch with other tensors in place of `tensors()`."""
+        """Return the batch with other tensors in place of `tensors()`."""
         draws = None if self.draws is None else replace(self.draws, table=tensors[2])
         return replace(self, image=tensors[0], target=tensors[1], draws=draws)
 
@@ -152,7 +152,7 @@ class Batches:
         self._batches.close()
 
     def take(self) -> Batch:
-        """The next batch. The seconds that this took are added to `waited`.
+        """Return the next batch. The seconds that this took are added to `waited`.
 
         Raises
         ------
@@ -207,7 +207,9 @@ def _compute_alone(others: int) -> None:
 
 @record_function("segmeter.augment")
 def augmented(batch: Batch, augment: Augmentation | None) -> tuple[Tensor, Tensor]:
-    """Image and target as the forward pass takes them, the same ones on every call; nothing waits for the device."""
+    """Return image and target as the forward pass takes them, the same ones on every call; nothing waits for the
+    device.
+    """
     image, target = batch.image, batch.target
     if batch.resizing is not None:
         image, target = resize_batch(image, target, batch.resizing)

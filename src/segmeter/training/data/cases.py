@@ -1,4 +1,4 @@
-"""The cases that training reads: a cached data set, the planes of volumes, or an overfit run's fixed samples."""
+"""Provides the cases that training reads: a cached data set, planes of volumes, or an overfit run's fixed samples."""
 
 import hashlib
 import threading
@@ -98,7 +98,7 @@ class CachedDataset:
         return sample
 
     def opened(self, index: int) -> Sample:
-        """A case to cut a window from. Large cases that the cache has no room for stay in their files."""
+        """Return a case to cut a window from. Large cases that don't fit into the cache stay in their files."""
         parts = None if index in self._kept else self._parts(index)
         return self[index] if parts is None or _size(parts) <= self._budget.left else parts
 
@@ -122,7 +122,7 @@ class CachedDataset:
         return self.cases.contents()
 
     def kinds(self) -> Sequence[Any]:
-        """Height, width and dtype of each image, which tell batches apart."""
+        """Return height, width and dtype of each image, by which batches are formed."""
         self._kinds = self._kinds or self.cases.kinds()  # asked for with every validation
         return self._kinds
 
@@ -156,7 +156,7 @@ class FixedCases:
 
 
 class FixedBatches:
-    """Repeats the first batches of the first epoch for ever: a model that can't fit them has a fault.
+    """Repeats the first batches of the first epoch forever: a model that can't fit them has a fault.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class FixedBatches:
         return self._batches[index]
 
     def cases(self, case_ids: Sequence[str], spec: ClassSpec) -> FixedCases:
-        """The samples as cases to validate on, named by their place and the case that each was cut from."""
+        """Return the samples as cases to validate on, named by their position and the case that each was cut from."""
         drawn = (row for batch in self._batches for row in zip(batch.image, batch.target, batch.indices, strict=True))
         samples = [
             Sample(case_id=f"{place}-{case_ids[number % len(case_ids)]}", image=image, target=target)
@@ -202,7 +202,8 @@ class PlaneCases:
     volumes
         Each with masks; all are unpacked.
     empty
-        Most planes without an object per plane with one, spread evenly over the others; None takes all planes.
+        Largest number of planes without an object per plane with one, spread evenly over the others; None takes all
+        planes.
     """
 
     def __init__(self, volumes: VolumeSet, *, empty: float | None = None) -> None:
@@ -248,7 +249,7 @@ class PlaneCases:
 
 
 def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | None) -> NDArray[np.int64]:
-    """Choose all planes that hold an object, and evenly as many of the others as allowed.
+    """Choose all planes with an object, and of the others evenly as many as allowed.
 
     Examples
     --------
@@ -261,6 +262,6 @@ def _bounded(full: NDArray[np.int64], bare: NDArray[np.int64], empty: float | No
 
 
 def _presence(volume: Volume) -> NDArray[np.bool_]:
-    """Whether each plane has each class, (planes, K)."""
+    """Tell which planes have which class, (planes, K)."""
     targets = map(volume.target_of, range(len(volume)))
     return np.array([count_classes(target, volume.spec) > 0 for target in targets if target is not None])

@@ -15,12 +15,12 @@ Numbers = NDArray[np.int64]
 
 
 def draw(stream: int, *, seed: int, epoch: int = 0, index: int = 0) -> np.random.Generator:
-    """The random generator of one stream for one sample in one epoch."""
+    """Make the random generator of one stream for one sample in one epoch."""
     return np.random.default_rng([stream, seed, epoch, index])
 
 
 def epoch_order(count: int, *, seed: int, epoch: int, turn: int = 0) -> Numbers:
-    """The order in which a turn of an epoch takes the cases: a permutation.
+    """Permute the cases for one turn of an epoch.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def plan_epoch(
 
 
 def _cases(count: int, samples: int, *, seed: int, epoch: int, sources: Sources | None) -> Numbers:
-    """The case of each sample."""
+    """Return the case of each sample."""
     if sources is None:
         turns = range(-(-samples // count))
         orders = [epoch_order(count, seed=seed, epoch=epoch, turn=turn) for turn in turns]
@@ -123,7 +123,7 @@ def _cases(count: int, samples: int, *, seed: int, epoch: int, sources: Sources 
 
 
 def split_samples(samples: int, weights: tuple[float, ...]) -> list[int]:
-    """Samples per source, as near to the ratio of the weights as whole numbers can be.
+    """Return the samples per source, as near to the ratio of the weights as whole numbers can be.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def _with_class(
 
 
 def count_before(values: Numbers) -> Numbers:
-    """How often each value occurs earlier in the array.
+    """Count how often each value occurs earlier in the array.
 
     Examples
     --------
@@ -164,6 +164,6 @@ def count_before(values: Numbers) -> Numbers:
 
 
 def _spread(values: Numbers, length: int, rng: np.random.Generator) -> Numbers:
-    """Values in random order, with counts that differ by one at most."""
+    """Return values in random order, with counts that differ by one at most."""
     turns = [rng.permutation(values) for _ in range(-(-length // len(values)))]
     return np.concatenate([np.zeros(0, np.int64), *turns])[:length]

@@ -24,7 +24,7 @@ _READABLE = ("uint8", "uint16", "int16", "uint32", "int32", "float32")  # read a
 
 
 def has_windows(header: Header) -> bool:
-    """Whether windows of a file can be read: upright TIFF, NPY and Zarr with values that need no conversion."""
+    """Tell whether windows of a file can be read: upright TIFF, NPY and Zarr with values that need no conversion."""
     plain = header.orientation == 1 and header.kind != "cmyk" and not header.lead
     return header.format in ("tiff", "npy", "zarr") and header.dtype.name in _READABLE and plain
 
@@ -72,7 +72,7 @@ class PartReader:
         self._states: dict[Path, dict[Path, State]] = {}  # of each file, or of all files below a folder
 
     def __call__(self, index: int) -> Sample | None:
-        """A case with `StoredArray`s; None if it is small or can't be read in parts."""
+        """Return a case with `StoredArray`s; None if it is small or can't be read in parts."""
         if index not in self._samples:
             self._samples[index] = self._open(index)
         return self._samples[index]
@@ -110,7 +110,7 @@ class PartReader:
         return data.stack(labels)
 
     def _stored(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
-        """A window of a file's pixels, and the value that marks missing data."""
+        """Read a window of a file's pixels, and the value that marks missing data."""
         pair = self._dataset.pairs[index]
         path = Path(pair.paths[number])
         if path not in self._states:

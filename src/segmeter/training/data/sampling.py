@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class SampleSource:
-    """Gives the batches of a training run by their place alone, so that threads and resumes change nothing.
+    """Makes the batches of a training run from their position alone, so that threads and resumes change nothing.
 
     An epoch takes every case once, in full batches; samples that don't fill the last one are left to other epochs. If
     samples differ each time they are drawn, an epoch has at least `LEAST_BATCHES` batches. Cases of a small data set
@@ -117,7 +117,7 @@ class SampleSource:
         return self.samples // self.batch_size
 
     def batch(self, epoch: int, index: int, progress: float = 1.0) -> Arrays | Windows:
-        """Samples of one batch.
+        """Cut the samples of one batch.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class SampleSource:
     def sample(
         self, epoch: int, number: int, progress: float = 1.0, *, label: int = ANYWHERE
     ) -> tuple[Image, NDArray[Any]]:
-        """Image (H, W, C) and target of one sample, cut and resized as the epoch has it.
+        """Return image (H, W, C) and target of one sample, cut and resized for the epoch.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class SampleSource:
         return resize_image(image, size), resize_target(target, size)
 
     def _cut(self, epoch: int, number: int, progress: float, label: int) -> tuple[Image, NDArray[Any], Size]:
-        """The window of a sample as stored, and the size that it will be resized to."""
+        """Return the window of a sample as stored, and the size that it will be resized to."""
         index = number % len(self.cases)
         case = self.cases.opened(index) if isinstance(self.cases, CachedDataset) else self.cases[index]
         if case.target is None:
@@ -191,7 +191,7 @@ class SampleSource:
         return *cut(case.image, case.target, window, self.cases.spec), size
 
     def _place(self, rng: np.random.Generator, index: int, target: NDArray[Any], window: Size, label: int) -> Window:
-        """A window anywhere in the image, or around a pixel of a class."""
+        """Choose a window anywhere in the image, or around a pixel of a class."""
         image = target.shape[-2:]
         shift, which = rng.random(2), rng.random()
         corner = [slide(side, length, part) for side, length, part in zip(image, window, shift, strict=True)]
@@ -211,7 +211,7 @@ class SampleSource:
 
 
 def _epoch_samples(config: AugmentConfig, cases: int, batch_size: int, wanted: int | None, *, weighted: bool) -> int:
-    """Samples of an epoch; refused if equal samples would have to come twice."""
+    """Return the samples of an epoch; refuse it if equal samples would have to come twice."""
     repeated = {
         ("augment", "balance"): config.balance,
         ("data", "sources"): weighted,
@@ -235,7 +235,7 @@ def _find_presence(cases: Cases) -> NDArray[np.bool_]:
 
 
 def sample_size(config: AugmentConfig, image: Size, progress: float, downsample: int = 1) -> tuple[Size, float]:
-    """A sample's size at this point of the run, and its share of the full resolution.
+    """Return a sample's size at this point of the run, and its share of the full resolution.
 
     Examples
     --------
@@ -255,13 +255,13 @@ def sample_size(config: AugmentConfig, image: Size, progress: float, downsample:
 
 
 def _smaller(side: int, scale: float, *, exact: bool) -> int:
-    """A side of a sample at a lower resolution; its window exceeds the crop by half a pixel at most."""
+    """Return a side of a sample at a lower resolution; its window exceeds the crop by half a pixel at most."""
     small = max(1, round(side * scale))
     return small if exact or small < SIZE_STEP else small // SIZE_STEP * SIZE_STEP
 
 
 def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator) -> dict[int, NDArray[np.int64]]:
-    """Some pixels of each class of a target, drawn at random.
+    """Draw some pixels of each class of a target at random.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def class_pixels(target: NDArray[Any], spec: ClassSpec, rng: np.random.Generator
 
 
 def _planes(target: NDArray[Any], top: int, height: int, spec: ClassSpec) -> Iterator[NDArray[np.bool_]]:
-    """A mask of each class in some rows of a target."""
+    """Return a mask of each class in some rows of a target."""
     rows = target[..., top : top + height, :]
     if spec.is_multilabel:
         return iter(rows == 1)

@@ -27,13 +27,13 @@ class Window:
 
 
 def slide(image: int, window: int, part: float) -> int:
-    """Start of a window inside an image, or around it if the window is larger. All starts are equally likely."""
+    """Draw the start of a window inside an image, or around it if the window is larger; all are equally likely."""
     low, high = sorted((0, image - window))
     return low + int(part * (high - low + 1))
 
 
 def cut(image: Image, target: NDArray[Any], window: Window, spec: ClassSpec) -> tuple[Image, NDArray[Any]]:
-    """Image and target inside a window. Outside, the image is mirrored, and the target ignored if the data allows."""
+    """Cut image and target to a window. Outside, the image is mirrored, and the target ignored if the data allows."""
     full = image.shape[:2]
     rows, above, below = _span(window.top, window.height, full[0])
     columns, before, after = _span(window.left, window.width, full[1])
@@ -136,6 +136,6 @@ def _centres(old: int, new: int) -> NDArray[np.int64]:
 
 
 def _span(start: int, length: int, full: int) -> tuple[slice, int, int]:
-    """The part of a span that is inside, and the lengths before and after it."""
+    """Return the part of a span that is inside, and the lengths before and after it."""
     inside = slice(max(start, 0), min(start + length, full))
     return inside, inside.start - start, start + length - inside.stop

@@ -1,4 +1,4 @@
-// One case: its layers side by side, zoomed and moved in step, and all that is known of it.
+// Shows one case: its layers side by side, zoomed and moved in step, and everything known about it.
 const STEP = 1.5; // of a zoom
 const KEYS = { ArrowLeft: "previous", ArrowRight: "next", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "fit" };
 
@@ -20,7 +20,7 @@ class CaseView {
     this.pictures.onpointerdown = (event) => this.grab(event);
   }
 
-  // which case the address names; opened or closed as it says
+  // opens the case that the address names, or closes the open one
   follow(state, order) {
     this.order = order;
     const i = state.has("case") ? this.page.column.get("id").raw.indexOf(state.get("case")) : -1;
@@ -60,7 +60,7 @@ class CaseView {
     return this.planes[byId("plane").value];
   }
 
-  // what is drawn: pictures, and panes of them
+  // pictures, and the panes that show them
   panesOf() {
     if (!this.picture) return [];
     const roles = ROLES.filter((role) => role === "image" || this.picture.maps.some((map) => map.role === role));

@@ -1,10 +1,10 @@
-// Columns and a state -> which cases, in which order.
+// Finds which cases a state chooses, and in which order.
 const FOUND = { "above 0": (value) => value > 0, undefined: Number.isNaN, failed: (value) => Math.abs(value) === Infinity, defined: (value) => !Number.isNaN(value) };
 
 const worstFirst = (column) => (column.better === "lower" ? "-" : "") + column.key;
 const bestFirst = (column) => (column.better === "lower" ? "" : "-") + column.key;
 
-// "0.5..0.6" holds both ends, "0.5..<0.6" lacks the upper one; either end may be missing
+// "0.5..0.6" includes both ends, "0.5..<0.6" excludes the upper one; either end may be missing
 function inRange(text) {
   const [low, high = ""] = text.split("..");
   const number = (part, other) => (part === "" || Number.isNaN(Number(part)) ? other : Number(part));

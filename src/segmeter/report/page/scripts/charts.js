@@ -1,7 +1,7 @@
 // Charts: uPlot with the colours of the page, and what all charts share.
 const POWERS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
 const LONGEST = 46; // letters of an axis' name
-const HUES = 11; // colours of lines before they come again
+const HUES = 11; // colours of lines before they repeat
 const EDGE = 4; // pixels; a drag that ends this near to an edge means the edge, where the last point is
 
 const isDark = matchMedia("(prefers-color-scheme: dark)");

@@ -55,7 +55,7 @@ async function copyLines(lines) {
   try {
     await navigator.clipboard.writeText(lines);
   } catch {
-    prompt("The browser keeps its clipboard closed. Copy the ids from here:", lines);
+    prompt("The browser blocks the clipboard. Copy the ids from here:", lines);
   }
 }
 

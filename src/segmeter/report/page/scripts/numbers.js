@@ -1,4 +1,4 @@
-// The block of data -> columns of typed arrays; see segmeter.report.columns for its layout.
+// Reads the block of data into columns of typed arrays; see segmeter.report.columns for its layout.
 const ARRAYS = { int8: Int8Array, uint16: Uint16Array, int32: Int32Array, float32: Float32Array, float64: Float64Array };
 const UNDEFINED_SCORE = 65535;
 

@@ -1,4 +1,4 @@
-// Tables of the page that are sorted where they stand.
+// Sorts tables of the page in place.
 const natural = new Intl.Collator(undefined, { numeric: true });
 
 // numbers by size, as Python writes them, then texts, as settings hold both; what is empty comes last either way

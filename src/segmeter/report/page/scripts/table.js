@@ -1,6 +1,6 @@
-// The table of the chosen cases: only the rows that are seen are in the page.
+// The table of the chosen cases. Only visible rows are in the page.
 const ROW = 34; // pixels
-const SPARE = 8; // rows above and below those that are seen
+const SPARE = 8; // rows above and below the visible ones
 const PRINTED = 40; // rows on paper
 const KEY_STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 

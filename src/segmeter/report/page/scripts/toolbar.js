@@ -1,4 +1,4 @@
-// Above the table: the filters as a form and as chips, the columns, and what can be taken away.
+// The controls above the table: filters as a form and as chips, columns, and exports.
 function csvCell(value) {
   const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value; // no text is a formula
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -83,7 +83,7 @@ class Toolbar {
     for (const node of this.selects) node.follow(state);
     const without = ({ name, value }) => state.with({ [name]: state.getAll(name).filter((each) => each !== value) }).link;
     const cross = () => el("span", { "aria-hidden": "true" }, " ×");
-    const chips = filters.map((filter) => el("a", { class: "chip", href: without(filter), title: "take this filter away" }, filter.words, cross()));
+    const chips = filters.map((filter) => el("a", { class: "chip", href: without(filter), title: "remove this filter" }, filter.words, cross()));
     const clear = state.with(Object.fromEntries(filters.map(({ name }) => [name, null]))).link;
     this.chips.replaceChildren(...chips, filters.length > 1 ? el("a", { class: "chip clear", href: clear }, "clear all") : "");
     byId("count").textContent = filters.length ? `${whole(order.length)} of ${plural(this.page.n, "case")}` : plural(this.page.n, "case");

@@ -1,0 +1,40 @@
+"""The two forms of NIfTI, each with its place."""
+
+from pathlib import Path
+
+import nibabel
+import numpy as np
+
+from segmeter.data.files.geometry import Geometry
+from tests.data.files.test_geometry_stated import geometry
+from tests.data.volumes import VOLUME
+
+
+def nifti_forms(path: Path, *, sform: int, qform: int, shift: float) -> Geometry:
+    """Both forms of a header, the second moved along x; written by nibabel."""
+    image = nibabel.Nifti1Image(VOLUME.T, None)
+    first = np.diag([0.25, 0.5, 3.0, 1.0])
+    second = first.copy()
+    second[0, 3] = shift
+    image.set_sform(first, sform)
+    image.set_qform(second, qform)
+    image.header.set_xyzt_units("mm")
+    nibabel.save(image, path)
+    return geometry(path)
+
+
+def test_two_forms_of_one_space_must_agree(tmp_path: Path) -> None:
+    path = tmp_path / "a.nii"
+    assert nifti_forms(path, sform=1, qform=1, shift=0.06).place_problem == ""  # under a quarter of 0.25
+    found = nifti_forms(path, sform=1, qform=1, shift=5.0)
+    assert "expected `origin` of qform and sform to agree, as both are of the space with code 1" in found.place_problem
+    assert found.place_problem.endswith("Set the code of the wrong one to 0.")
+
+
+def test_forms_of_two_spaces_may_differ_and_say_so(tmp_path: Path) -> None:
+    found = nifti_forms(tmp_path / "a.nii", sform=4, qform=1, shift=5.0)
+    assert (found.place_problem, found.spacing) == ("", (3.0, 0.5, 0.25))
+    assert found.note == "the NIfTI sform, space 4 (MNI 152), is taken; the qform, space 1 (scanner), differs"
+    assert np.array_equal(found.affine, nibabel.load(tmp_path / "a.nii").affine)
+    for codes in ({"sform": 4, "qform": 0}, {"sform": 0, "qform": 1}):
+        assert nifti_forms(tmp_path / "a.nii", **codes, shift=5.0).note == ""

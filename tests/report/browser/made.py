@@ -1,0 +1,65 @@
+"""The runs whose pages are clicked in."""
+
+import numpy as np
+
+from segmeter.classes import ClassSpec
+from segmeter.files import write_json
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseRow
+from segmeter.metrics.config.measures import ErrorTypesConfig, SurfaceConfig
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
+from segmeter.metrics.pixels.confusion import confusion_matrix
+from segmeter.metrics.summary.summarise import summarise
+from segmeter.report.pictures.layers import draw_layers, write_layers
+
+NAMES = ("ground", "tree", "car", "lamp")
+COLOURS = ((0, 0, 0), (0, 200, 0), (200, 0, 0), (0, 0, 200))
+SPEC = ClassSpec(task="multiclass", names=NAMES, colours=COLOURS, ignore_index=255)
+PICTURED = 20
+NAME = "<img src=x onerror=alert(8)>"  # of a class
+TENS = r"-(\d)"  # slices of ten cases each
+
+
+def draw_case(rng, i):
+    """A target with a car in every second case and a lamp in every fifth, and a prediction that gets worse with i."""
+    target = np.zeros((24, 32), np.uint8)
+    target[4:14, 2:16] = 1
+    if i % 2 == 0:
+        target[12:20, 18:28] = 2
+    if i % 5 == 0:
+        target[1:5, 26:30] = 3
+    target[23] = 255
+    labels = target.copy()
+    labels[4 : 4 + i // 6, 2:16] = 0
+    if i % 4 == 0:
+        labels[labels == 2] = 1
+    if i % 10 == 0:
+        labels[labels == 3] = 0
+    image = np.clip(target[..., None] * 40 + 60 + rng.normal(0, 8, (24, 32, 3)), 0, 255).astype(np.uint8)
+    return image, target, labels
+
+
+def write_run(folder, rows, spec, config):
+    folder.mkdir(parents=True, exist_ok=True)
+    write_cases(folder, rows, spec)
+    write_json(folder / "metrics.json", summarise(rows, spec, config))
+    write_json(folder / "run.json", {"command": "eval", "state": "done"})
+
+
+def make_run(folder, ids, spec=SPEC, pictured=PICTURED, **options):
+    rng = np.random.default_rng(7)
+    config = MetricsConfig(bootstrap=20, measures=(SurfaceConfig(), ErrorTypesConfig()), **options)
+    measures = build_measures(config, spec)
+    rows = []
+    for i, case_id in enumerate(ids):
+        image, target, labels = draw_case(rng, i)
+        maps = CaseMaps(case_id=case_id, target=target, labels=labels, spacing=(1.0, 1.0), spec=spec)
+        counts = confusion_matrix(target, labels, num_classes=4, ignore_index=spec.ignore_index)
+        measured = measure_case(maps, measures)
+        rows.append(CaseRow(case_id=case_id, height=24, width=32, counts=counts, loss=0.1 * i, measured=measured))
+        if i < pictured:
+            notes = {"files": {"prediction": [f"{case_id}.png"]}}
+            write_layers(folder, case_id, draw_layers(image, target, labels, spec, edge=128, notes=notes))
+    write_run(folder, rows, spec, config)
+    return rows
