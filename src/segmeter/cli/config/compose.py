@@ -80,7 +80,7 @@ class Composed:
     own_files: bool = False
 
     def container(self, *, resolve: bool = False) -> dict[str, Any]:
-        """The composed values as the files and overrides have them; `resolve` replaces each ``${...}``.
+        """Give the composed values as the files and overrides have them; `resolve` replaces each ``${...}``.
 
         Raises
         ------

@@ -73,7 +73,7 @@ def groups_of(command: str) -> dict[str, str]:
 
 
 def groups_of_all(commands: Iterable[str]) -> list[str]:
-    """The groups of any of these commands, without presets."""
+    """List the groups of any of these commands, without presets."""
     return [group for group in GROUPS if any(group in groups_of(command) for command in commands)]
 
 

@@ -163,7 +163,7 @@ def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, 
 
 
 def _source(folder: Path, path: Path, config: ReportConfig) -> str:
-    """The address of a picture, or its content reduced to the width of the page."""
+    """Give the address of a picture, or its content reduced to the width of the page."""
     if config.pictures == "link":
         return path.relative_to(folder).as_posix()
     with Image.open(io.BytesIO(read_own(path)), formats=["PNG"]) as stored:
