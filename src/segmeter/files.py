@@ -150,12 +150,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def json_bytes(content: Any) -> bytes:
-    """JSON with shortest round-trip floats; NaN and infinity are refused, as JSON has none."""
+    """Encode JSON with shortest round-trip floats; NaN and infinity are refused, as JSON has none."""
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def csv_bytes(rows: Iterable[Iterable[Any]]) -> bytes:
-    r"""CSV with shortest round-trip floats. None is empty, and text that a spreadsheet would run is quoted.
+    r"""Encode CSV with shortest round-trip floats. None is empty, and text that a spreadsheet would run is quoted.
 
     Examples
     --------
@@ -309,7 +309,7 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -164,12 +164,12 @@ class Stages:
             self._bytes[way] += nbytes
 
     def seconds(self) -> dict[Stage, float]:
-        """Seconds of every stage, in the order of the work."""
+        """Return the seconds of every stage, in the order of the work."""
         with self._lock:
             return {stage: self._seconds[stage] for stage in get_args(Stage)}
 
     def bytes(self) -> dict[Way, int]:
-        """Bytes that crossed in each direction."""
+        """Return the bytes that crossed in each direction."""
         with self._lock:
             return {way: self._bytes[way] for way in get_args(Way)}
 

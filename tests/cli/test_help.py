@@ -11,6 +11,7 @@ import yaml
 from docs.reference_page import reference
 
 from segmeter.cli.app import check
+from segmeter.cli.commands import COMMANDS
 from segmeter.cli.config.compose import Request
 from segmeter.cli.config.groups import GROUPS, ROOTS, groups_of, load_plugins, schemas_of
 from segmeter.cli.config.reference import keys_of, parts_of
@@ -67,6 +68,14 @@ def test_the_help_of_a_command_has_its_groups_options_and_keys_with_meaning(comm
     for group in groups_of(command):
         assert f"\n  {group} " in text
     assert "schema_" not in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_all_help_fits_80_columns(command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = [*groups_of(command), "plugins"] if command in ROOTS else []
+    for text in (help_text(command), *(help_text(command, [group]) for group in groups)):
+        assert max(map(len, text.splitlines())) <= 80
 
 
 def test_the_help_of_a_group_has_every_key_of_the_chosen_option():

@@ -4,6 +4,6 @@ from segmeter.data.files import pictures
 
 
 @pytest.fixture(autouse=True)
-def every_mask_is_large(monkeypatch):
-    """Read small masks as large ones are, by the compiled reader."""
-    monkeypatch.setattr(pictures, "LEAST_COMPILED", 0)
+def many_masks_were_read(monkeypatch):
+    """Read masks as a long run does, by the compiled reader."""
+    monkeypatch.setattr(pictures, "PLAIN_PIXELS", 0)

@@ -10,7 +10,6 @@ import tifffile
 import torch
 from PIL import Image
 
-from segmeter.data.files.geometry import Geometry
 from segmeter.errors import DataError, RunError
 from segmeter.evaluation import predicted
 from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
@@ -214,12 +213,3 @@ def test_a_case_is_post_processed_measured_and_written(job):
     np.testing.assert_array_equal(
         tifffile.imread(folder / "confidence" / "case00.tif"), np.where(labels == 1, 0.5, 0.25)
     )
-
-
-class Located(TinyCases):
-    """Cases that lie somewhere."""
-
-    place = Geometry(spacing=(0.5, 0.5), unit="mm")
-
-    def locate(self, case_id):
-        return self.place

@@ -42,7 +42,7 @@ def _here(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     world.patch.undo()
 
 
-BESIDE = re.compile(r"warning: |[\w ]+: \d+ (of|in) ")  # warnings, and the progress of what takes over two seconds
+BESIDE = re.compile(r"warning: |compiling loops |[\w ]+: \d+ (of|in) ")  # warnings, and progress on a slow machine
 
 
 @pytest.mark.usefixtures("_here")

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of an eval of 60 cases and of a predict by rows: resumed, both end with the same bytes."""
+"""SIGKILL at random moments of an eval, a score and a predict by rows: resumed, all end with the same bytes."""
 
 import random
 import shutil
@@ -14,28 +14,32 @@ from tests.faults.children import Children
 from tests.faults.commands import SEED, only
 from tests.faults.harness import raise_if_not_whole, results, state
 from tests.faults.world import write_model
-from tests.fuzzing import rounds
+from tests.fuzzing import record, rounds
 from tests.models.parts import make_card
 
 CASES = 60
-COMMON = ["checkpoint=model", "device=cpu", "inference.precision=float32", "run.name=x", "report.html=false"]
-COMMON += ["report.overlays=0", "postprocess.steps=[{name: closing, radius: 1}]"]
+COMMON = ["run.name=x", "report.html=false", "report.overlays=0"]
+MODEL = ["checkpoint=model", "device=cpu", "inference.precision=float32"]
+MODEL += ["postprocess.steps=[{name: closing, radius: 1}]"]
 LINES = {
-    "eval": ["data=folder", "data.root=data", "data.split=all", "metrics.bootstrap=10", "export.probs=true"],
-    "predict": ["input=large", "inference.tile=64", "export.labels_format=tiff"],
+    "eval": [*MODEL, "data=folder", "data.root=data", "data.split=all", "metrics.bootstrap=10", "export.probs=true"],
+    "predict": [*MODEL, "input=large", "inference.tile=64", "export.labels_format=tiff"],
+    "score": ["predictions=labels", "references=data/masks", "data.num_classes=3", "metrics.bootstrap=10"],
 }
+WRITTEN = {"eval": CASES, "predict": 2, "score": 0}  # label maps
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint, 60 small cases, and two pictures that are read by rows."""
+    """Write a checkpoint, 60 small cases with other labels beside them, and two pictures that are read by rows."""
     folder = tmp_path_factory.mktemp("killed")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_model("model", make_card())
         for index in range(CASES):
             put(Path("data/images") / f"case{index:02}.png", noise(40 + index % 3, 40, seed=index))
-            put(Path("data/masks") / f"case{index:02}.png", noise(40 + index % 3, 40, None, seed=99 + index) // 86)
+            for place, seed in ((Path("data/masks"), 99), (Path("labels"), 999)):
+                put(place / f"case{index:02}.png", noise(40 + index % 3, 40, None, seed=seed + index) // 86)
         for name, height in (("a", 700), ("b", 1100)):
             pixels = np.moveaxis(noise(height, 130, seed=height), -1, 0)
             Path("large").mkdir(exist_ok=True)
@@ -48,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_run_goes_on_to_the_same_bytes(
     children: Children, world: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    kills = rounds(2, 10)
+    kills = rounds(2, 20)
     monkeypatch.chdir(world)
     for root in ("clean", "runs"):
         shutil.rmtree(root, ignore_errors=True)
@@ -62,16 +66,17 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     code, seconds = go("clean")
     assert code == 0
     clean, cut = results(only(Path("clean"))), 0
-    assert sum(name.startswith("predictions/labels/") for name in clean) == (CASES if command == "eval" else 2)
+    assert sum(name.startswith("predictions/labels/") for name in clean) == WRITTEN[command]
     while cut < kills:
         after = drawn.uniform(0.02, seconds)
         code, _ = go("runs", "resume=auto", signal="SIGKILL", after=after)
         cut += code == -9
         check(clean, go, ended=code == 0 or cut == kills, context=f"{command}, kill {cut} after {after:.3f} s")
+    record(f"kills of {command}", kills=kills, seconds_of_a_run=round(seconds, 3))
 
 
 def check(clean: dict[str, bytes | str], go: Callable[..., object], *, ended: bool, context: str) -> None:
-    """What is there is whole; at the end it is what the clean run left, and another run begins."""
+    """Demand that all files are whole and, at the end, those of the clean run; another run then begins."""
     for folder in Path("runs").glob("*/*"):
         raise_if_not_whole(folder)
     if not ended:

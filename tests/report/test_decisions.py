@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.plan import Aims, plan_published
-from segmeter.report.decisions import Shown, show_plan, show_tuned
+from segmeter.report.decisions import Shown, print_shown, show_plan, show_tuned
 
 
 def shown(**aims: float) -> Shown:
@@ -20,6 +22,18 @@ def test_each_aim_has_its_table_and_its_chart() -> None:
     assert [chart.svg()[:4] for _, chart in both.charts] == ["<svg"] * 2
     (line,) = both.tables[0].rows
     assert line[3:5] == ["93", "[62, 149]"]
+
+
+@pytest.mark.parametrize("cluster", [None, "prefix:_"], ids=["cases", "clusters"])
+def test_a_plan_fits_80_columns(cluster: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    aims = Aims(width=0.001, detect=0.001)
+    plan = plan_published(mean=0.78, sd=0.12, cases=40, config=MetricsConfig(), aims=aims)
+    (row,) = plan["rows"]
+    result = {**plan, "rows": [row | {"score": "iou/nucleus"}], "cluster": cluster}
+    for aim in ("width", "power"):
+        row[aim] |= {"cases": 123_456}
+    print_shown(show_plan(result), {})
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 def test_a_spread_without_its_cases_is_noted() -> None:
@@ -55,6 +69,7 @@ def test_a_tuning_shows_the_chosen_setting_first_and_a_curve_per_size() -> None:
 def test_a_gain_whose_interval_holds_0_is_called_undecided() -> None:
     assert any("can't tell" in note for note in show_tuned(tuned(gain_ci95=[-0.1, 0.2])).notes)
     assert "Too few cases" in show_tuned(tuned(gain_ci95=[None, None])).notes[-1]
+    assert "usual setting is the best" in show_tuned(tuned(chosen=1, gain=0.0, gain_ci95=[0.0, 0.0])).notes[-1]
 
 
 def test_steps_without_numbers_have_a_table_and_no_curve() -> None:

@@ -32,7 +32,7 @@ class Transport(Protocol):
     """Whether `start` has copied when it returns, so that the source needs no snapshot."""
 
     def empty_like(self, source: Tensor) -> Tensor:
-        """Host memory to copy `source` into."""
+        """Allocate host memory to copy `source` into."""
 
     def start(self, copies: Sequence[Copy]) -> Any:
         """Queue copies behind the work that the device has now, and return an event that comes after them."""

@@ -139,7 +139,7 @@ def _add_own(known: dict[str, Any], words: Sequence[str]) -> None:
 
 
 def _keys(known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
-    """Groups as `loss=` and `loss.`; keys one level at a time."""
+    """Complete groups as `loss=` and `loss.`, and keys one level at a time."""
     chosen = dict(word.split("=", 1) for word in words if "=" in word)
     found = [f"{group}=" for group in known["groups"]]
     for key in (*known["keys"], *_group_keys(known, chosen, start.partition(".")[0])):
@@ -187,7 +187,7 @@ def _runs(root: Path, command: str = "") -> list[str]:
 
 
 def _paths(start: str) -> list[str]:
-    """Files and folders whose path begins with `start`; a folder ends in a slash."""
+    """List files and folders whose path begins with `start`; a folder ends in a slash."""
     folder, _, name = start.rpartition("/")
     place = Path(f"{folder}/" if folder or start.startswith("/") else ".").expanduser()
     try:

@@ -30,7 +30,8 @@ TRAINED_SUMMARY = (
 
 
 PLUGINS = """\
-plugins: components of your own. Write my_losses.py into the folder where you run segmeter:
+plugins: components of your own. Write my_losses.py into the folder where you
+run segmeter:
 
   import torch
   from pydantic import Field
@@ -53,16 +54,18 @@ plugins: components of your own. Write my_losses.py into the folder where you ru
 
       def forward(self, logits, target):
           classes = logits.shape[1]
-          valid = (target >= 0) & (target < classes)  # leaves out the ignored value
+          valid = (target >= 0) & (target < classes)  # not ignored
           truth = one_hot(target.long().where(valid, 0), classes).movedim(-1, 1)
-          return ((logits.softmax(1) - truth).abs() ** self.power).sum(1)[valid].mean()
+          error = (logits.softmax(1) - truth).abs() ** self.power
+          return error.sum(1)[valid].mean()
 
   def build(config, *, spec, class_counts):
       return Brier(config.power)
 
 and name it: segmeter train plugins=[my_losses] loss=brier loss.power=1.5
 
-Registries, and how their builders are called (spec has the task, classes and ignored value):
+Registries, and how their builders are called (spec has the task, classes and
+ignored value):
   segmeter.losses.config.LOSSES
       build(config, *, spec, class_counts) -> module (logits, target) -> loss
   segmeter.models.config.MODELS
@@ -72,14 +75,16 @@ Registries, and how their builders are called (spec has the task, classes and ig
   segmeter.training.config.SCHEDULES
       build(config) -> function (progress, 0 to 1) -> factor on the rate
   segmeter.training.config.LOGGERS
-      build(config, *, folder, step, settings) -> segmeter.training.loggers.Logger
+      build(config, *, folder, step, settings)
+          -> segmeter.training.loggers.Logger
   segmeter.postprocess.config.STEPS
       build(config, *, spec) -> function (labels) -> labels
   segmeter.metrics.config.measures.MEASURES
       build(config, *, spec, regions) -> function (maps) -> measure columns
   segmeter.data.config.DATA
       build(config, *, split) -> segmeter.data.Dataset
-An installed package can use an entry point whose group starts with "segmeter." instead of plugins=.
+An installed package can use an entry point whose group starts with
+"segmeter." instead of plugins=.
 """
 
 
@@ -112,20 +117,21 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
     lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
     if not asked:
         keys = [line for key in own_keys(command) for line in _key(key)]
-        flags = [f"  {flag:<20} {said}" for flag, said in FLAGS.items()]
+        flags = [each for flag, said in FLAGS.items() for each in _wrapped(said, f"  {flag:<20} ", " " * 23)]
         lines = [*_head(command), *_groups(command, folders), "", "keys:", *keys, "", "flags:", *flags]
     return "\n".join(lines) + "\n"
 
 
 def _head(command: str) -> list[str]:
-    return [f"segmeter {command}: {COMMANDS[command]}.", "", "usage:", f"  {USAGE[command]}"]
+    summary = _wrapped(f"segmeter {command}: {COMMANDS[command]}.", "", "  ")
+    return [*summary, "", "usage:", *_wrapped(USAGE[command], "  ", "      ")]
 
 
 def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
     groups = groups_of(command)
     if groups:
         how = f"GROUP=OPTION chooses, GROUP.KEY=VALUE sets; segmeter {command} --help GROUP lists keys"
-        yield from ("", f"groups ({how}):")
+        yield from ("", *_wrapped(f"groups ({how}):", "", "  "))
     for group, default in groups.items():
         named = [f"{name} (default)" if name == default else name for name in options_of(command, group, folders)]
         yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
@@ -144,11 +150,12 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
     found = options_of(command, group, folders)
     yield from _wrapped(f"{group}: {', '.join(found)}", "", "  ")
     if len(found) > 1 and group not in (*PRESETS, *chosen):
-        yield f"The keys of another option: segmeter {command} {group}=OPTION --help {group}"
+        yield from _wrapped(f"The keys of another option: segmeter {command} {group}=OPTION --help {group}", "", "  ")
     if group in PRESETS:
         for name in found:
             yield from _wrapped(preset_summary(group, name, folders), f"  {name:<12} ", " " * 15)
-        yield f"Each sets keys of several groups; segmeter {command} {group}=NAME --cfg job shows all of them."
+        how = f"segmeter {command} {group}=NAME --cfg job shows all of them."
+        yield from _wrapped(f"Each sets keys of several groups; {how}", "", "  ")
         return
     name = chosen.get(group, known[group])
     if name not in found:

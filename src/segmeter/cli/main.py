@@ -20,7 +20,8 @@ usage: segmeter COMMAND [key=value ...] [--help] [--cfg job] [--multirun]
 commands:
 {chr(10).join(f"  {name:<9} {summary}" for name, summary in COMMANDS.items())}
 
-segmeter COMMAND --help shows what a command takes. Tab completion: eval "$(segmeter -sc install=bash)"
+segmeter COMMAND --help shows what a command takes.
+Tab completion: eval "$(segmeter -sc install=bash)"
 """
 
 

@@ -59,16 +59,16 @@ class LabelsConfig(ClassesConfig):
         if not isinstance(values, Mapping) or not isinstance(values.get("nnunet"), str | Path):
             return values
         try:
-            spec = read_labels(values["nnunet"]).spec
+            found = read_labels(values["nnunet"])
         except DataError as error:
             raise ConfigError(error.problems) from error
-        given = values.get("classes")
+        spec, given = found.spec, values.get("classes")
         listed = given if isinstance(given, list | tuple) else ()
         swapped = any(one != other and one in spec.names for one, other in zip(listed, spec.names, strict=False))
         if listed and (len(listed) != len(spec.names) or swapped):
             rule = f"to name the labels of {values['nnunet']}, {list(spec.names)}, in their order"
             raise ConfigError(expected("config", "data.classes", rule, list(listed), "Leave out one of the two."))
-        return filled(values, {"classes": spec.names, "ignore_index": spec.ignore_index})
+        return filled(values, found.known)
 
     @model_validator(mode="before")
     @classmethod

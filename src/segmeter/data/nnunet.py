@@ -43,6 +43,11 @@ class NnunetLabels:
     file_ending: str = ""
     channels: tuple[str, ...] = ()
 
+    @property
+    def known(self) -> dict[str, Any]:
+        """The keys of ``data`` that the labels decide."""
+        return {"classes": self.spec.names, "ignore_index": self.spec.ignore_index}
+
 
 def read_labels(path: str | Path) -> NnunetLabels:
     """Read the labels of a dataset.json (nnU-Net 2), or of the one in a folder: names, regions and ignore label.
@@ -104,8 +109,7 @@ def nnunet_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
     place, count = Path(values["nnunet"]), len(found.channels) or 1
     known = {
         "root": str(place if place.is_dir() else place.parent),
-        "classes": found.spec.names,
-        "ignore_index": found.spec.ignore_index,
+        **found.known,
         "channel_files": tuple(f"_{number:04d}" for number in range(count)),
     }
     usual = {"images": ("images", "imagesTr"), "masks": ("masks", "labelsTr"), "in_channels": (3, count)}

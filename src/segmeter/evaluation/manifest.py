@@ -190,7 +190,7 @@ class Manifest:
                     journal.sync()
 
     def damaged_results(self) -> list[str]:
-        """Names of the results of a finished run that are missing or changed."""
+        """Name the results of a finished run that are missing or changed."""
         results = read_run_manifest(self.folder)["results"]
         return [name for name, entry in results.items() if not is_whole(self.folder / name, entry)]
 

@@ -74,7 +74,7 @@ class Pairing:
         return tuple(pair.case_id for pair in self.pairs if not pair.predictions)
 
     def fingerprint(self) -> str:
-        """Sha256 over case ids, file names and file sizes."""
+        """Hash case ids, file names and file sizes."""
         digest = hashlib.sha256()
         for pair in self.pairs:
             paths = (*pair.references, *pair.predictions)

@@ -98,7 +98,7 @@ class Scoring:
         return [pair.case_id for pair in self.pairs]
 
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the metrics except the files; a run is resumed only if it is the same."""
+        """Collect everything that determines the metrics except the files; a run is resumed only if it is the same."""
         every = [pair.case_id for pair in self.pairing.pairs]
         reading, spec = self.reading, {name: value for name, value in self.spec if name != "colours"}
         return {

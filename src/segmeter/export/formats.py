@@ -152,7 +152,7 @@ def write_zarr(path: Path, array: NDArray[Any] | LinesOf, *, locate: Locate = la
 
 
 def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
-    """OME metadata of a picture (height, width), or of a page for each channel, in ASCII; None without a spacing.
+    """Write OME metadata of a picture (height, width), or of a page per channel, in ASCII; None without a spacing.
 
     With a spacing of three values the pages are the planes of a volume.
 

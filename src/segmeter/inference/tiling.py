@@ -37,7 +37,7 @@ class Axis:
     extent: int
 
     def places(self, start: int, stop: int, *, mirrored: bool) -> NDArray[np.int64]:
-        """Indices of the pixels at `start` to `stop`; beyond the image those of its mirror image or its last pixel."""
+        """Return indices of pixels `start` to `stop`; beyond the image, those of its mirror image or last pixel."""
         places = np.arange(start, stop)
         beyond = places >= self.extent
         places[beyond] = 2 * (self.extent - 1) - places[beyond] if mirrored else self.extent - 1
@@ -66,7 +66,7 @@ class Grid:
 
 
 def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
-    """First pixels of the fewest tiles that cover `extent` with at least `overlap`, spread out evenly.
+    """Return the first pixels of the fewest tiles that cover `extent` with at least `overlap`, evenly spread.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def _build_axis(extent: int, *, tile: int, overlap: float, blend: Blend, stride:
 
 
 def _bump(edge: int, blend: Blend) -> Tensor:
-    """Weights along one edge of a tile, float64, all > 0."""
+    """Return the weights along one edge of a tile, float64, all > 0."""
     if blend == "uniform":
         return torch.ones(edge, dtype=torch.float64)
     distance = torch.arange(edge, dtype=torch.float64) - (edge - 1) / 2

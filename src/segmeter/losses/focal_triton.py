@@ -62,14 +62,14 @@ def tiles(channels: int, pixels: int, images: int) -> tuple[tuple[int, int], dic
 
 @triton.jit
 def log1p(x):
-    """ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
+    """Compute ln(1 + x) for x >= 0, corrected for the rounding of 1 + x."""
     whole = 1.0 + x
     return tl.log(whole) + (x - (whole - 1.0)) / whole
 
 
 @triton.jit
 def power(q, GAMMA: tl.constexpr):
-    """q^gamma for 0 <= q <= 1; 0^0 = 1."""
+    """Compute q^gamma for 0 <= q <= 1; 0^0 = 1."""
     if GAMMA == 0.0:
         return tl.where(q >= 0.0, 1.0, q)
     if GAMMA == 2.0:

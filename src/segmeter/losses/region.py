@@ -50,7 +50,7 @@ class RegionLoss(AdditiveLoss):
             problems.one_of("over", over, get_args(Over))
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
-        """Mask of the elements that make the loss of their image count."""
+        """Mask the elements that make the loss of their image count."""
         raise NotImplementedError
 
     def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -162,7 +162,7 @@ class TverskyLoss(RegionLoss):
             check_number(problems, "smooth", smooth, 0, above=True)
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
-        """Mask of the elements that have a class."""
+        """Mask the elements that have a class."""
         if target.is_floating_point():
             return target > 0
         return valid_mask(target, self.ignore_index) if self.task == "multiclass" else target == 1
@@ -213,7 +213,7 @@ class LovaszLoss(RegionLoss):
         super().__init__(task, over, ignore_index, name="lovasz_loss", soft=False)
 
     def present(self, target: torch.Tensor) -> torch.Tensor:
-        """Mask of the valid elements."""
+        """Mask the valid elements."""
         return valid_mask(target, self.ignore_index)
 
     def image_losses(self, logits: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -154,12 +154,12 @@ def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ig
 
 
 def is_class(target: torch.Tensor, count: int) -> torch.Tensor:
-    """Mask of the labels 0 to count - 1."""
+    """Mask the labels 0 to count - 1."""
     return (target >= 0) & (target < count) if _holds(target.dtype, count) else target >= 0
 
 
 def valid_mask(target: torch.Tensor, ignore_index: int | None) -> torch.Tensor:
-    """Mask of the elements that are not ignored: all of a soft target."""
+    """Mask the elements that are not ignored: all of a soft target."""
     if ignore_index is None or target.is_floating_point() or not _holds(target.dtype, ignore_index):
         return torch.ones_like(target, dtype=torch.bool)
     return target != ignore_index

@@ -160,7 +160,7 @@ def _within_reach(mask: Mask, reach: int, operation: Callable[[Mask], Mask]) -> 
 
 
 def _components(mask: Mask, connectivity: int) -> tuple[Any, Any]:
-    """Component map int32 and pixels per component, entry 0 being the rest."""
+    """Return the component map, int32, and the pixels per component, entry 0 being the rest."""
     structure = ndimage.generate_binary_structure(mask.ndim, 1 if connectivity == 4 else mask.ndim)
     components, count = ndimage.label(mask, structure)
     return components, np.bincount(components.ravel(), minlength=count + 1)

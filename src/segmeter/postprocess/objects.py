@@ -136,7 +136,7 @@ def polygonise(mask: Mask, *, connectivity: int = 8) -> list[Polygon]:
 
 
 def area(ring: Sequence[Corner]) -> int:
-    """Area of a closed ring by the shoelace formula, in pixels; negative for a hole."""
+    """Compute the area of a closed ring by the shoelace formula, in pixels; negative for a hole."""
     x, y = np.asarray(ring, np.int64).T
     return int(x[:-1] @ y[1:] - x[1:] @ y[:-1]) // 2
 

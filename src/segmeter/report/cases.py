@@ -122,7 +122,7 @@ def _facts(board: Scoreboard, support: NDArray[np.int64], summary: Mapping[str, 
 
 
 def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> list[CaseColumn]:
-    """Columns from one pass over the stored rows: invalid pixels, post-processing, further scores."""
+    """Make columns in one pass over the stored rows: invalid pixels, post-processing, further scores."""
     invalid, found = list[NDArray[np.int64]](), dict[str, NDArray[Any]]()
     done = 0
     for part in map(pa.Table.combine_chunks, rows.parts()):
@@ -188,7 +188,7 @@ def _by_class(spec: ClassSpec, key: Literal["status", "support"], values: NDArra
 
 
 def _groups(board: Scoreboard) -> Iterator[CaseColumn]:
-    """IoU of each group of classes that was scored as one region."""
+    """Yield the IoU of each group of classes that was scored as one region."""
     for number, name in enumerate(board.config.groups):
         label, values = f"IoU of {name}", board.values(f"iou/{name}")
         yield CaseColumn(
@@ -197,7 +197,7 @@ def _groups(board: Scoreboard) -> Iterator[CaseColumn]:
 
 
 def _measures(board: Scoreboard, summary: Mapping[str, Any], *, means: bool) -> Iterator[CaseColumn]:
-    """Measures of each case: the means over several classes, or the values of each region."""
+    """Yield the measures of each case: means over several classes, or the values of each region."""
     for (metric, region), values in board.measured.items():
         several = sum(name == metric and other in board.counted for name, other in board.measured) > 1
         if region != MEAN if not means else (region == MEAN and several):
@@ -205,7 +205,7 @@ def _measures(board: Scoreboard, summary: Mapping[str, Any], *, means: bool) -> 
 
 
 def _object_counts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
-    """Numbers of objects that add up to those of the data set."""
+    """Yield numbers of objects that add up to those of the data set."""
     whole = summary.get("measures", {})
     for (name, region, summed), values in board.run.measured.items():
         kind, _, rest = name.partition("_")

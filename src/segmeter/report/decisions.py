@@ -15,7 +15,8 @@ from segmeter.report.drawing import COLOURS, Chart, Curve
 from segmeter.report.figures import interval, number, signed, title
 from segmeter.report.tables import MOST_ROWS, Table, print_tables
 
-_KINDS = {"dataset": "data set", "per_case": "mean over cases"}
+_KINDS = {"dataset": "data set", "per_case": "mean of cases"}
+_SPARE = {"10 more": 3, "now": 2, "from": 1}  # columns of a plan that give way on a narrow terminal
 _PLAN_OBJECTIONS = (
     "The pilot's cases must be drawn like those of the real study. Another site, scanner or season has another spread, "
     "and no interval here knows of it.",
@@ -94,7 +95,8 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
             heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
             heads += ["now", "10 more", "from"]
             table = [_plan_line(row, row[aim], clustered=bool(result["cluster"])) for row in rows]
-            tables.append(Table(heads=heads, rows=table, names=3, title=f"{words}: {units} needed"))
+            spares = [_SPARE.get(head, 0) for head in heads]
+            tables.append(Table(heads=heads, rows=table, names=3, title=f"{words}: {units} needed", spares=spares))
             charts += _plan_charts(rows, aim, result, units)
     return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
 
@@ -160,7 +162,10 @@ def _plan_charts(
         vertical=marks,
         horizontal={"asked": asked},
     )
-    caption = "squares are data sets that were drawn from the pilot, lines follow the root law."
+    caption = (
+        "squares are data sets that were drawn from the pilot, lines follow the root law. The line of the data set "
+        "allows for large cases that a pilot seldom holds, and may lie above its squares."
+    )
     return [(f"{title(rows[0]['score'])}: {caption}", chart)]
 
 
@@ -191,6 +196,8 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
     low, high = result["gain_ci95"]
     if low is None:
         notes.append("Too few cases for an interval: whether the chosen setting is better is unknown.")
+    elif chosen == usual:
+        notes.append("The usual setting is the best of them.")
     elif low <= 0 <= high:
         notes.append("These cases can't tell the chosen setting from the usual one.")
     return Shown(tables=[table], charts=_tuning_chart(result), notes=notes, objections=_TUNING_OBJECTIONS)

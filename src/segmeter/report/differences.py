@@ -47,8 +47,8 @@ def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) 
 
 _REQUIREMENTS = (
     Column("required", "require"),
-    Column("base", "base", number, 3),
-    Column("new", "new", number, 2),
+    Column("base", "base", number),
+    Column("new", "new", number),
     Column("new minus base", "changed", spare=1),
     Column("margin", "margin", signed),
     Column("95 % interval", "margin_ci95", _ENDS),

@@ -117,7 +117,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
     few = f"too few objects to plant errors of: {', '.join(unknown)}. Their chance of 0 only means that it is unknown"
     return [
         *([few] if unknown else []),
-        f"{result['n_cases']} cases of {len(result['runs'])} runs whose models never saw them",
+        f"{result['n_cases']} cases of {len(result['runs'])} run(s), whose models never saw them",
         f"chance: errors to expect at this score, if {100 * SHARE:g} % of the objects are wrong, over the suspects of "
         "the same kind there. If your share of errors is lower, so are the chances",
         "size_z: how unusual the size is for its class, in robust standard deviations of its logarithm",

@@ -97,7 +97,7 @@ def choose_cases(case_ids: Sequence[str], count: int) -> frozenset[str]:
 
 
 def spread_evenly(total: int, count: int) -> list[int]:
-    """Indices of `count` of `total` things, or of all of them, evenly spread.
+    """Return indices of `count` of `total` things, or all of them, evenly spread.
 
     Examples
     --------

@@ -128,6 +128,14 @@ def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
     assert [fold["classes"]["background"] for fold in found] == [2, 2, 2]
 
 
+def test_few_images_and_pairs_are_pointed_out_before_a_training(tmp_path, capsys):
+    root = make_folder(tmp_path / "set", tuple(f"Image_{i:02}{side}" for i in range(6) for side in "LR"))
+    assert check(*DATA, f"data.root={root}", "data.test_fraction=0", "splits=[train,val]") == 0
+    text = capsys.readouterr().out
+    assert "few       12 images: `segmeter train folds=5 ...`" in text
+    assert "pairs     6 names" in text
+
+
 @pytest.mark.parametrize("place", ["folder", "pipe", "text/check.json"])
 def test_an_output_that_is_no_file_is_refused_before_any_work_and_stays(place, tmp_path, capsys):
     """A device of the system, which a pipe stands for here, would be replaced where root asks for it."""

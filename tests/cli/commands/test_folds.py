@@ -17,7 +17,6 @@ from segmeter.distributed.config import DaskConfig, LocalConfig, ProcessesConfig
 from segmeter.distributed.shards import Place
 from segmeter.errors import ConfigError
 from segmeter.inference.config import InferenceConfig
-from segmeter.training.config import TrainingConfig
 from tests.data.crafted import make_folder
 
 DATA = FolderConfig(root="eyes", classes=("background", "cell"))
@@ -176,8 +175,7 @@ def test_a_resume_names_the_folder_of_a_cross_validation(tmp_path, started, monk
 
 def test_few_images_pairs_and_a_small_validation_are_pointed_out(capsys, caplog):
     names = [f"Image_{number:02}{side}" for number in range(4) for side in "LR"]
-    given: Any = SimpleNamespace(data=DATA, training=TrainingConfig())
-    folds.advise(given, Cases(names[:6]), Cases(names[6:]))
+    folds.advise(DATA, Cases(names[:6]), Cases(names[6:]))
     out = capsys.readouterr().out
     assert "8 images: `segmeter train folds=5" in out
     assert "4 names with a left and a right side: data.group_by=pair" in out

@@ -35,9 +35,14 @@ def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixtu
     assert "cases were used to choose" in capsys.readouterr().err
     own = json.loads((newest("runs/eval") / "metrics.json").read_text())
     assert own["dataset"]["mean_iou"] == pytest.approx(result["settings"][result["chosen"]]["score"], rel=1e-12)
-    again = f"probs={newest('runs/eval')}"
-    assert run("tune", *OWN, again, "over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000") == 0
+    again = ["over=[postprocess.min_size=0|8|64]", "metrics.bootstrap=1000"]
+    assert run("tune", *OWN, f"probs={newest('runs/eval')}", *again) == 0
     assert json.loads((newest("runs/tune") / "tune.json").read_text())["settings"] == result["settings"]
+    assert run("tune", *OWN, f"probs={folder}", *again) == 0
+    assert not (newest("runs/tune") / "predictions").exists()  # nothing is kept twice
+    rounded = json.loads((newest("runs/tune") / "tune.json").read_text())["settings"]
+    for one, exact in zip(rounded, result["settings"], strict=True):  # float16 lets nearly equal classes change places
+        assert one["score"] == pytest.approx(exact["score"], abs=1e-3)
 
 
 @pytest.mark.usefixtures("in_here")

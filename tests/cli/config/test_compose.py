@@ -214,6 +214,20 @@ def test_a_file_whose_defaults_are_no_list_has_a_line(value, tmp_path):
     assert problems[0].startswith("config: Invalid defaults list in 'mine', defaults must be a list")
 
 
+def test_a_file_that_starts_from_its_own_name_has_a_line(tmp_path):
+    """Hydra ends with a RecursionError."""
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "default.yaml").write_text("defaults: [default]\nepochs: 3\n")
+    (problem,) = problems_of("training=default", folder=tmp_path)
+    remedy = "Give the file another name than the option that it starts from."
+    assert problem == f"config: the defaults of a file in {tmp_path} lead back to that file. {remedy}"
+
+
+def test_letters_beyond_ascii_are_refused_with_the_quotes_that_they_need():
+    (problem,) = problems_of("run.root=neue Bilder ü")
+    assert problem.endswith("""needs quotes that reach the program: 'run.root="neue Bilder ü"'.""")
+
+
 def test_a_launcher_that_is_not_one_of_ours_is_refused():
     """Jobs in other processes would end with code 0 whatever happens in them."""
     (problem,) = problems_of("hydra/launcher=elsewhere", "loss.gamma=1,2", sweep=True)

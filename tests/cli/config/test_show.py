@@ -37,6 +37,18 @@ def test_a_key_is_followed_by_its_meaning_and_what_it_takes(job):
     assert ">= 0" in comment
 
 
+def test_a_meaning_stands_above_its_key_where_a_terminal_has_no_room_beside_it(job, monkeypatch):
+    wide = yaml.safe_load(shown(job))
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = shown(job)
+    assert yaml.safe_load(narrow) == wide
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert (
+        "\n  # Limit: passes over the training data, or null [an integer >= 1 or null,\n  # epochs]\n  epochs:"
+        in narrow
+    )
+
+
 def test_interpolations_are_resolved_when_asked_for(job):
     name = yaml.safe_load(shown(job))["run"]["name"]
     assert name == "run-${seed}"

@@ -1,7 +1,5 @@
 """PNG, JPEG and BMP files by Pillow and by the compiled reader."""
 
-import itertools
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -100,11 +98,11 @@ def test_read_mask_refuses_an_animation_of_one_channel(tmp_path):
         read_mask(tmp_path / "x.png", spec=BINARY)
 
 
-def test_the_first_small_masks_are_left_to_pillow_which_gives_the_same(tmp_path, monkeypatch):
+def test_the_first_masks_are_left_to_pillow_which_gives_the_same(tmp_path, monkeypatch):
     path, compiled = put(tmp_path / "x.png", noise(40, 50, None) % 2), list[bool]()
     decode = pictures.decode_samples
-    monkeypatch.setattr(pictures, "LEAST_COMPILED", 2001)
-    monkeypatch.setattr(pictures, "_small", itertools.count(pictures.FEW - 1))
+    monkeypatch.setattr(pictures, "_by_pillow", 0)
+    monkeypatch.setattr(pictures, "PLAIN_PIXELS", pictures.LEAST)
     monkeypatch.setattr(
         pictures, "decode_samples", lambda *given, **limit: compiled.append(True) or decode(*given, **limit)
     )

@@ -9,7 +9,9 @@ import pytest
 from segmeter.data.config import FolderConfig
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.decisions.held_out import open_held_out
-from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, Suspects, find_in_runs
+from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, Suspects, _annotation, find_in_runs
+from segmeter.export.objects import encode_geojson
+from segmeter.metrics.objects.suspects import DRAWN
 from tests.data.crafted import put
 
 NAMES = ("a", "b", "c", "d")
@@ -73,9 +75,23 @@ def test_the_missing_object_comes_first_and_lies_in_the_files_of_annotation_tool
     (one,) = coco["annotations"]
     assert one["bbox"] == [first["left"], first["top"], first["width"], first["height"]]
     mask = pytest.importorskip("pycocotools.mask")
-    assert mask.area(one["segmentation"]) == first["size"] == one["area"]
+    (runs,) = mask.frPyObjects(one["segmentation"], coco["images"][0]["height"], coco["images"][0]["width"])
+    assert mask.area(runs) == first["size"] == one["area"]
     again, _ = find_in_runs([held], 0, listed)
     assert again == found
+
+
+def test_a_coco_polygon_keeps_the_holes_of_a_region() -> None:
+    """Polygons, as Label Studio's importer reads no run lengths; a hole that is filled would cover the whole object."""
+    mask = pytest.importorskip("pycocotools.mask")
+    ring = np.zeros((30, 40), np.uint8)
+    ring[2:28, 3:30], ring[5:9, 6:12], ring[15:25, 10:20], ring[20, 33:38] = 3, 0, 0, 3
+    numbers = (ring > 0).astype(np.int32)
+    (feature,) = json.loads(encode_geojson("a", ring, numbers, DRAWN))["features"]
+    entry = _annotation(feature)
+    drawn = mask.merge(mask.frPyObjects(entry["segmentation"], *ring.shape))
+    assert mask.iou([drawn], [mask.encode(np.asfortranarray(ring > 0).astype(np.uint8))], [0]) == 1
+    assert (entry["category_id"], entry["area"], entry["bbox"]) == (3, int(numbers.sum()), [3, 2, 35, 26])
 
 
 def test_two_runs_may_not_share_a_case_and_sizes_must_fit(listed: Path) -> None:

@@ -14,10 +14,12 @@ import yaml
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.errors import ConfigError, InputError
+from segmeter.evaluation.decisions.held_out import find_probs
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
     CARD,
     TuneJob,
+    keep_probs,
     note_tuned,
     refuse_test,
     settings_table,
@@ -112,6 +114,19 @@ def test_distances_are_in_the_unit_of_the_files_as_in_eval() -> None:
     placed = [replace(one, sample=replace(one.sample, geometry=place)) for one in known]
     pixels, millimetres = (tune(replace(job, predictions=each))["settings"][0]["score"] for each in (known, placed))
     assert millimetres == pytest.approx(2 * pixels)
+
+
+def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known, needed = Known(), 2 * 24 * 24 * len(IDS)
+    assert len([*keep_probs(known.predict(), tmp_path / "kept", BINARY, most=needed)]) == len(IDS)
+    found = find_probs("tune", tmp_path / "kept", IDS)
+    assert np.abs(np.load(found[IDS[3]]).astype(np.float32) - known.probs[3]).max() < 0.00025
+    assert not caplog.text
+    assert len([*keep_probs(known.predict(), tmp_path / "not", BINARY, most=needed - 1)]) == len(IDS)
+    assert not (tmp_path / "not" / "predictions").exists()
+    assert "none are kept" in caplog.text
 
 
 def test_a_score_that_no_case_has_is_refused() -> None:

@@ -17,7 +17,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.config.measures import InstancesConfig, SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import is_overall
-from segmeter.metrics.statistics import bootstrap
+from segmeter.metrics.statistics import columns
 from segmeter.metrics.summary.scoreboard import PER_CASE
 from tests.data.crafted import THREE
 from tests.evaluation.masks import FEW, LABELS, TARGETS, put_masks, scoring
@@ -256,7 +256,7 @@ def test_one_run_or_the_same_twice_is_refused(folders: list[Path], message: str)
 
 def test_a_case_takes_less_memory_than_its_rows_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a row object for each case it took 3.3 KB of each."""
-    monkeypatch.setattr(bootstrap, "MOST_UNITS", 256)  # what more cases are pooled in
+    monkeypatch.setattr(columns, "MOST_UNITS", 256)  # what more cases are pooled in
     peaks = [peak_of_comparing(tmp_path / str(count), count) for count in (500, 8500)]
     assert peaks[1] - peaks[0] < 8000 * 1000
 

@@ -45,6 +45,14 @@ def test_each_kind_of_error_is_told_with_its_place_and_classes() -> None:
     assert kinds["extra"].score == pytest.approx(0.85 * 81 / (81 + 30), rel=1e-6)
 
 
+def test_a_border_lies_outwards_or_inwards_so_doubts_on_both_sides_cancel() -> None:
+    """Mutation seen to fail: doubts of both sides are added."""
+    assert found(boxes((10, 20, 12, 12, 1)), boxes((10, 22, 12, 12, 1))) == []
+    (larger,) = found(boxes((10, 20, 12, 12, 1)), boxes((10, 20, 12, 14, 1)))
+    assert larger.score == pytest.approx(24 * 0.85 / 44, rel=1e-6)
+    assert int(larger.mask.sum()) == 24
+
+
 def test_without_a_background_every_object_error_is_of_a_class_and_counts_once() -> None:
     target, seen = boxes((5, 5, 10, 10, 2)), boxes((5, 5, 10, 10, 1))
     (one,) = (one for one in found(target, seen, ROADS) if one.kind != "border")

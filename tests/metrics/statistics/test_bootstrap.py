@@ -6,7 +6,7 @@ import pytest
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import divide
 from segmeter.metrics.pixels.overlap import overlap_scores
-from segmeter.metrics.statistics import bootstrap as module
+from segmeter.metrics.statistics import columns as module
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.statistics.columns import draw_pools, map_weights, mean_columns, mean_of_columns, to_grid
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.statistics import bootstrap as module
+from segmeter.metrics.statistics import columns as module
 from segmeter.metrics.statistics.bootstrap import bootstrap, bootstrap_columns
 from segmeter.metrics.statistics.columns import Columns, lazy_means, mean_columns, mean_of_columns
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from segmeter.errors import InputError
+from segmeter.metrics.statistics import columns
 from segmeter.metrics.statistics import paired_tests as module
 from segmeter.metrics.statistics.columns import to_grid
 from segmeter.metrics.statistics.paired_tests import exchanged, holm, sign_flip, sign_flips, wilcoxon
@@ -99,6 +100,17 @@ def test_sign_flip_counts_sums_as_equal_that_only_rounding_tells_apart():
     # 0.23, 0.07, -0.07 and -0.16, but for their last bits: no sum is smaller than 0.07
     assert abs(first - second)[1] != abs(first - second)[2]
     assert sign_flip(first, second).p_value == 1
+
+
+def test_sign_flip_of_pools_agrees_with_that_of_pairs(monkeypatch):
+    """In data with a trend; mutation seen to fail: pools of neighbours, of which p is 0.33."""
+    first, second = pair(4000, 0.03)
+    first += 2 * np.sin(np.linspace(0, 6.283, 4000))
+    one = sign_flip(first, second).p_value
+    monkeypatch.setattr(columns, "MOST_UNITS", 1000)
+    # both have a standard error of 0.003 at most; the variance of 1000 pools has a relative error of 4.5 %
+    assert sign_flip(first, second).p_value == pytest.approx(one, abs=0.02)
+    assert 0.05 < one < 0.15
 
 
 def test_sign_flip_never_gives_0_and_repeats_for_a_seed():

@@ -158,6 +158,12 @@ def test_a_requirement_about_nothing_is_refused(require, message):
     assert message in str(caught.value)
 
 
+def test_a_name_in_capitals_gets_the_one_that_is_meant():
+    rows = [case_row(r.case_id, r.counts, scores={"hd95/car": 2.0}) for r in ROWS]
+    with pytest.raises(ConfigError, match=r"got 'HD95'\. Did you mean 'hd95'"):
+        gate(rows, "HD95 <= base + 1", base=rows)
+
+
 def test_a_score_of_the_data_set_alone_has_no_mean_over_cases():
     config = QUICK.replace(measures=(EventsConfig(),))
     sums = {f"sum:events_{name}/car": 1.0 for name in (*TARGET_EVENTS, *INSTANCE_EVENTS[:4])}

@@ -116,5 +116,9 @@ def test_pictures_of_validations_are_kept_by_step_within_the_limit(tmp_path):
 
 def test_the_score_that_chose_the_checkpoint_leads(tmp_path):
     write_json(tmp_path / "run.json", {"command": "train", "result": {"iou/car": 0.6, "mean_iou": 0.5}})
-    cards = values_of(tmp_path)[0]["cards"]
+    found, charts, _ = values_of(tmp_path)
+    cards = found["cards"]
     assert [(card["name"], card["value"]) for card in cards[:2]] == [("IoU of car", "0.600"), ("mean IoU", "0.500")]
+    leading = charts["scores of the validation"]["lines"]
+    assert [line["name"] for line in leading] == ["IoU of car", "mean IoU"]
+    assert leading[0]["values"] == [0.6, None]

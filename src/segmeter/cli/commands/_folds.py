@@ -17,6 +17,7 @@ from segmeter.cli.config.model_schema import TrainConfig
 from segmeter.cli.runs.lock import new_root
 from segmeter.cli.runs.resume import CHECKPOINTS
 from segmeter.cli.runs.run_folder import Job
+from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
 from segmeter.data.folders.folds import find_pairs
 from segmeter.distributed.shards import find_place
@@ -63,12 +64,12 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     _run(["merge", runs, _override("kind", "folds"), place, _override("run.name", name)])
 
 
-def advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
+def advise(config: DataConfig, data: Dataset, val_data: Dataset, *, validates: bool = True) -> None:
     """Warn if the validation split is too small to choose a checkpoint, and name what helps a small data set."""
-    if len(val_data) in (1, 2) and config.training.validate_every is not None:
+    if len(val_data) in (1, 2) and validates:
         images = "one image" if len(val_data) == 1 else "two images"
         _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
-    if getattr(config.data, "fold", "") is not None or config.data.name == "camvid":
+    if getattr(config, "fold", "") is not None or config.name == "camvid":
         return
     names = (*data.case_ids, *val_data.case_ids)
     if len(names) < FEW_IMAGES:
@@ -76,7 +77,7 @@ def advise(config: TrainConfig, data: Dataset, val_data: Dataset) -> None:
             f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
         )
     pairs = find_pairs(names)
-    if pairs and not (config.data.group_by or config.data.group_until):
+    if pairs and not (config.group_by or config.group_until):
         sys.stdout.write(
             f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
         )
@@ -110,7 +111,7 @@ def _flags(job: Job) -> list[str]:
 
 
 def _evaluated(config: TrainConfig) -> list[str]:
-    """Settings that the evaluation shares, wherever they were set: how the model runs and how files are read."""
+    """Collect the settings that the evaluation shares, wherever they were set: how models run and files are read."""
     found = {"device": config.device, "plugins": [*config.plugins]}
     for part, keys in (("inference", [*type(config.inference).model_fields]), ("data", _READING)):
         values = as_plain(getattr(config, part))

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from segmeter.checks import expected
+from segmeter.cli.commands._folds import advise
 from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.config import DATA, DataConfig, channel_label
@@ -54,6 +55,9 @@ def run_check(config: CheckConfig, job: Job) -> None:
     suggested = _suggest(config.data, reports[0]) if reports and reports[0].n_cases else {}
     if suggested:
         console.print(_suggestions(suggested, reports[0].split))
+    opened = {dataset.split: dataset for dataset in datasets}
+    if {"train", "val"} <= opened.keys():
+        advise(config.data, opened["train"], opened["val"])
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +80,7 @@ def _check_output(path: Path) -> None:
 def _count_folds(
     data: DataConfig, datasets: tuple[Dataset, ...], reports: tuple[DataReport, ...]
 ) -> list[dict[str, Any]]:
-    """Cases of each fold, in total and per class; empty without folds, or if train or val was not checked."""
+    """Count the cases of each fold, in total and per class; empty without folds, or if train or val was not checked."""
     opened = {dataset.split: (dataset, report) for dataset, report in zip(datasets, reports, strict=True)}
     if getattr(data, "fold", None) is None or not {"train", "val"} <= opened.keys():
         return []

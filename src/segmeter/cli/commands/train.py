@@ -108,7 +108,7 @@ def _train(config: TrainConfig, job: Job, device: torch.device, world: World) ->
         if device.type == "cpu":
             _LOG.info("training on the CPU in %d threads", torch.get_num_threads())
         _say(plan)
-        advise(config, train_data, val_data)
+        advise(config.data, train_data, val_data, validates=config.training.validate_every is not None)
         result = train(replace(training, folder=folder))
         planned = {"planned_steps": plan.steps} if plan.steps else {}
         done = {"steps": result.steps, **planned, "seconds": round(result.seconds, 1)}

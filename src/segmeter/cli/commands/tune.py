@@ -9,6 +9,7 @@ from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
     TuneJob,
+    keep_probs,
     note_tuned,
     refuse_test,
     settings_table,
@@ -47,13 +48,15 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     facts, inference = {**checkpoint.facts(), "data": report.content_sha256}, config.inference
     if config.probs is None:
         predictor = Predictor(checkpoint.load(pick_device(config.device)), inference, pick_device(config.device))
-        predictions = predictor.predict(dataset, probs=settings.need_probs)
+        kept = config.keep_gb > 0 and checkpoint.card.output == "logits"  # other models give no probabilities
+        predictions = predictor.predict(dataset, probs=settings.need_probs or kept)
         facts["precision"] = predictor.precision
     else:
         predictions, inference = stored_predictions(config.probs, dataset, facts)
 
     def decide(folder: Path) -> Decision:
-        result = tune(TuneJob(predictions=predictions, dataset=dataset, metrics=metrics, settings=settings))
+        passing = predictions if config.probs else keep_probs(predictions, folder, spec, most=config.keep_gb * 2**30)
+        result = tune(TuneJob(predictions=passing, dataset=dataset, metrics=metrics, settings=settings))
         tuned = folder / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."
         write_tuned(tuned, settings.every[result["chosen"]], inference, note)

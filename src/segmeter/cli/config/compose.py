@@ -171,7 +171,8 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
             reason = " ".join(str(error).split("\n")[0].split())
             remedy = "Write key=value, and quote [ ] { } , and spaces for the shell: 'key=[1,2]'."
             if not line.isascii():
-                remedy = "Text with letters beyond ASCII needs quotes that reach the program: 'key=\"\u00e4\"'."
+                key, _, value = line.partition("=")
+                remedy = f"Text with letters beyond ASCII needs quotes that reach the program: '{key}={quoted(value)}'."
             problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
     return overrides
 
@@ -312,7 +313,10 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
     others = [quoted(f"file://{folder}") for folder in request.folders if folder != _folder_of_root(request)]
     found = [f"hydra.searchpath=[{','.join(others)}]"] if others else []
-    return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)
+    try:
+        return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)
+    except RecursionError:
+        raise HydraException(f"the defaults of a file in {request.config_dir} lead back to that file") from None
 
 
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:

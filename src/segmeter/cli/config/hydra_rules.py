@@ -41,6 +41,7 @@ _REMEDIES = {
     "found character '\\t'": "Indent with spaces.",
     "found duplicate key": "Keep one of the two.",
     "Could not delete from config": "--cfg job shows all keys.",
+    "lead back to that file": "Give the file another name than the option that it starts from.",
 }
 _NO_GROUP = re.compile("Could not override '([^']+)'")  # Hydra's error for a group that the root file lacks
 NO_GROUP = (
@@ -168,7 +169,7 @@ def read_search(node: DictConfig) -> SearchConfig:
 
 
 def one_line(error: Exception) -> str:
-    """Hydra's message on one line."""
+    """Put Hydra's message on one line."""
     cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else None
     text = str(cause or error)
     if group := _NO_GROUP.match(text):

@@ -1,6 +1,8 @@
 """Every key in words, as commented YAML and as JSON Schema: for help, reference page, completion, --cfg and editors."""
 
 import json
+import shutil
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +58,7 @@ class Key:
 
 
 def keys_of(node: Node, values: Mapping[str, Any], prefix: str = "") -> Iterator[Key]:
-    """Every key of a schema and of its nested groups, without components and the names that choose them.
+    """List every key of a schema and of its nested groups, without components and the names that choose them.
 
     Parameters
     ----------
@@ -162,10 +164,20 @@ def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[s
         declared = node.keys.get(str(key)) if node else None
         comment = _comment(str(key), declared) if declared else ""
         if isinstance(value, dict) and value:
-            yield f"{indent}{as_yaml(key)}:{comment}"
+            yield from _commented(f"{as_yaml(key)}:", comment, indent)
             yield from _lines(_inner(node, values, key), value, f"{indent}  ")
         else:
-            yield f"{indent}{as_yaml(key)}: {as_yaml(value)}{comment}"
+            yield from _commented(f"{as_yaml(key)}: {as_yaml(value)}", comment, indent)
+
+
+def _commented(text: str, comment: str, indent: str) -> list[str]:
+    """Put a comment beside a key, or above it where a terminal has no room beside it."""
+    line = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
+    room = shutil.get_terminal_size((len(line), 1)).columns
+    if not comment or len(line) <= room:
+        return [line]
+    sign = f"{indent}# "
+    return [*textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign), f"{indent}{text}"]
 
 
 def _comment(key: str, node: Node) -> str:
@@ -174,7 +186,7 @@ def _comment(key: str, node: Node) -> str:
         return ""
     takes = ", ".join(filter(None, (node.describe(), node.unit)))
     first = node.meaning.partition(". ")[0].rstrip(".")
-    return f"  # {first}" + ("" if takes in _OBVIOUS or node.choice else f" [{takes}]")
+    return first + ("" if takes in _OBVIOUS or node.choice else f" [{takes}]")
 
 
 def names() -> list[str]:

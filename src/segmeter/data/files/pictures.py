@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import itertools
 import os
 from functools import cached_property
 from io import BufferedReader
@@ -17,9 +16,9 @@ from segmeter.data.files.array import FileArray, Header, Kind, Opening, check_pi
 from segmeter.data.files.png import decode_samples, read_layout, split_chunks
 from segmeter.data.files.sniff import HEAD_BYTES, check_size, damage_named, file_error
 
-# Pixels of a mask. Loading the compiled reader takes as long as Pillow needs for FEW smaller ones, so it waits for more
-LEAST_COMPILED, FEW = 1 << 16, 1000
-_small = itertools.count()  # masks read so far
+# Loading the compiled reader takes longer than Pillow needs for so many pixels. Opening a mask takes as long as LEAST.
+PLAIN_PIXELS, LEAST = 20_000_000, 1 << 14
+_by_pillow = 0  # pixels so far; threads may lose some of each other's
 # The plug-ins themselves, so that only these formats are parsed and our limit replaces Pillow's global one.
 _PLUGINS: dict[str, Any] = {
     "png": PngImagePlugin.PngImageFile,
@@ -107,9 +106,12 @@ class PictureArray(FileArray):
     def samples(self) -> NDArray[Any] | None:
         """Return the stored samples of a plain label PNG, several times faster than `read`; None if it is another file.
 
-        It is also None for the first small ones, see `FEW`.
+        It is also None for the first ones, see `PLAIN_PIXELS`.
         """
-        if self._form != "png" or (self._size[0] * self._size[1] < LEAST_COMPILED and next(_small) < FEW):
+        global _by_pillow
+        pixels = max(LEAST, self._size[0] * self._size[1])
+        if self._form != "png" or _by_pillow + pixels <= PLAIN_PIXELS:
+            _by_pillow += pixels
             return None
         return decode_samples(self.content, max_pixels=self._opening.max_pixels)
 

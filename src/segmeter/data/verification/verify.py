@@ -147,7 +147,7 @@ def row_dtype(dataset: Dataset) -> np.dtype[Any]:
 
 
 def _settings(dataset: Dataset) -> list[Any]:
-    """Everything that decides what is found in a file; the images' folder keeps data sets apart."""
+    """Collect everything that decides what is found in a file; the images' folder keeps data sets apart."""
     spec, masks = dataset.spec, dataset.reading
     folders = sorted({show(path.parent.absolute()) for pair in dataset.pairs[:1] for path in pair.files})
     reading = [dataset.in_channels, sorted(masks.label_map.items()), masks.max_pixels, dataset.orientation]

@@ -88,13 +88,12 @@ def check_readers(data: LabelsConfig) -> None:
     ConfigError
         With a line for each.
     """
-    wrong = {
-        "data.invalid": (data.invalid == "count", "to be error, as every value of a reader is a class"),
-        "data.instances": (isinstance(data.instances, str), "to be true or false, as readers have no sides"),
-        "data.resample": (data.resample != "refuse", "to be refuse, as no reader's grid is the reference"),
-    }
-    values = {"data.invalid": data.invalid, "data.instances": data.instances, "data.resample": data.resample}
-    if problems := [expected("config", key, rule, values[key]) for key, (found, rule) in wrong.items() if found]:
+    rules = [
+        ("invalid", data.invalid == "count", "to be error, as every value of a reader is a class"),
+        ("instances", isinstance(data.instances, str), "to be true or false, as readers have no sides"),
+        ("resample", data.resample != "refuse", "to be refuse, as no reader's grid is the reference"),
+    ]
+    if problems := [expected("config", f"data.{key}", rule, getattr(data, key)) for key, wrong, rule in rules if wrong]:
         raise ConfigError(problems)
 
 

@@ -70,8 +70,11 @@ class TuneKeys(Config, title="config"):
     "postprocess." comes a step and its option, such as opening.radius=0|1|2, or a step alone with no|yes. 0 or no
     leaves the step out. min_size is short for remove_small_objects.min_pixels."""
     probs: Path | None = None
-    """A run of `eval` of the same checkpoint and split with export.probs=true. Its probabilities are used, so that the
-    model isn't run again."""
+    """An earlier run of `tune`, or one of `eval` with export.probs=true, of the same checkpoint and split. Its
+    probabilities are used, so that the model isn't run again."""
+    keep_gb: Annotated[float, Unit("GiB")] = Field(4.0, ge=0)
+    """Most disk space for the probabilities that are kept under predictions/probs, as float16, for `probs=` of a later
+    run. None are kept where they need more; 0 keeps none."""
     by: str | None = None
     """The score to choose by; null takes `metrics.headline`."""
     metrics: MetricsConfig

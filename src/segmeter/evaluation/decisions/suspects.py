@@ -18,7 +18,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, read_held_out
 from segmeter.evaluation.drive import collect
-from segmeter.export.objects import encode_coco, encode_geojson
+from segmeter.export.objects import encode_geojson
 from segmeter.files import make_folder, write_bytes, write_json
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.objects.planted import SHARE, find_chances, match_planted, plant_errors
@@ -82,15 +82,9 @@ def find_in_runs(
     """
     _check_together(runs)
     confidence, jobs = usual_confidence(runs), _jobs(runs)
-    tables, scores = [_SCHEMA.empty_table()], dict[Kind, list[float]](zip(KINDS, ([], [], [], []), strict=True))
-    recovered: dict[Kind, list[bool]] = {kind: [] for kind in KINDS}  # of each planted error, whether it has a suspect
-    for table, hits, errors in collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"):
-        tables.append(table)
-        for kind, score in hits:
-            scores[kind].append(score)
-        for kind, known in errors:
-            recovered[kind].append(known)
-    rows = _rank(pa.concat_tables(tables), scores)
+    studied = list(collect(partial(_study, confidence=confidence, seed=seed), jobs, what="studying"))
+    hits, errors = ([pair for each in studied for pair in each[place]] for place in (1, 2))
+    rows = _rank(pa.concat_tables([_SCHEMA.empty_table(), *(each[0] for each in studied)]), _by_kind(hits))
     first = rows.slice(0, _LISTED).to_pylist()
     _write_files(folder, jobs, first, confidence, draw)
     kinds, chances = rows["kind"].to_numpy(), rows["chance"].to_numpy()
@@ -107,11 +101,15 @@ def find_in_runs(
                 "planted": len(known),
                 "recovered": sum(known) / len(known) if known else None,
             }
-            for kind, known in recovered.items()
+            for kind, known in _by_kind(errors).items()
         },
         "suspects": [{key: value for key, value in row.items() if key != "run"} for row in first],
     }
     return result, rows
+
+
+def _by_kind(pairs: Sequence[tuple[Kind, Any]]) -> dict[Kind, list[Any]]:
+    return {kind: [value for each, value in pairs if each == kind] for kind in KINDS}
 
 
 def _jobs(runs: Sequence[HeldOut]) -> list[Job]:
@@ -164,17 +162,9 @@ def _study(
         known += [(error.kind, bool(hit)) for error, hit in zip(errors, recovered, strict=True)]
     rows = []
     for one in found:
-        place = (one.top, one.left, *one.mask.shape, one.size)
-        row = (
-            case_id,
-            one.kind,
-            spec.names[one.given],
-            spec.names[one.suggested],
-            one.score,
-            *place,
-            str(job[0].folder),
-        )
-        rows.append(dict(zip(_SCHEMA.names, row, strict=True)))
+        facts = (case_id, one.kind, spec.names[one.given], spec.names[one.suggested], one.score)
+        place = (one.top, one.left, *one.mask.shape, one.size, str(job[0].folder))
+        rows.append(dict(zip(_SCHEMA.names, facts + place, strict=True)))
     return pa.Table.from_pylist(rows, _SCHEMA), scores, known
 
 
@@ -231,13 +221,31 @@ def _write_files(
         for number, one in reversed([*enumerate(regions, start=1)]):  # the likeliest stay on top
             kinds[one.box][one.mask] = 1 + KINDS.index(one.kind)
             numbers[one.box][one.mask] = number
-        maps = (kinds.astype(np.uint8), numbers, DRAWN)
-        write_bytes(folder / OUTLINES / f"{case_id}.geojson", encode_geojson(case_id, *maps))
+        outlines = encode_geojson(case_id, kinds.astype(np.uint8), numbers, DRAWN)
+        write_bytes(folder / OUTLINES / f"{case_id}.geojson", outlines)
         size = {"height": sample.image.shape[0], "width": sample.image.shape[1]}
         images.append({"id": len(images) + 1, "file_name": run.dataset.pairs[index].image.name, **size})
-        for entry in json.loads(encode_coco(case_id, *maps)):
-            chance = by_case[case_id][entry["id"] - 1]["chance"]
-            own = {"id": len(annotations) + 1, "image_id": len(images), "iscrowd": 0, "score": chance}
-            annotations.append({**entry, **own})
+        for feature in json.loads(outlines)["features"]:
+            chance = by_case[case_id][feature["id"] - 1]["chance"]
+            own = {"id": len(annotations) + 1, "image_id": len(images), "score": chance}
+            annotations.append(_annotation(feature) | own)
     names = [{"id": number, "name": name} for number, name in enumerate(DRAWN.names) if number]
     write_json(folder / COCO, {"images": images, "categories": names, "annotations": annotations})
+
+
+def _annotation(feature: Mapping[str, Any]) -> dict[str, Any]:
+    """A GeoJSON feature as COCO has it: polygons, which every tool reads, and not run lengths.
+
+    A line joins each hole to its outline, as a polygon of COCO has no holes.
+    """
+    facts, (form, found) = feature["properties"], feature["geometry"].values()
+    parts = found if form == "MultiPolygon" else [found]  # each a ring, then its holes
+    polygons = [np.concatenate([part for ring in rings for part in (ring, rings[0][:1])]) for rings in parts]
+    first, last = (each(np.concatenate(polygons), axis=0) for each in (np.min, np.max))
+    return {
+        "category_id": facts["label"],
+        "iscrowd": 0,
+        "area": facts["pixels"],
+        "bbox": [*first.tolist(), *(last - first).tolist()],
+        "segmentation": [polygon.ravel().tolist() for polygon in polygons],
+    }

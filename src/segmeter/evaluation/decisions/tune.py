@@ -5,6 +5,7 @@ It also writes the files of the chosen setting, and warns of evaluations on the 
 
 import logging
 import pickle
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +18,14 @@ import pyarrow as pa
 import yaml
 
 from segmeter.checks import expected
+from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
 from segmeter.errors import ConfigError, InputError
 from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.evaluation.evaluate import measure_prediction
+from segmeter.export.config import ExportConfig
+from segmeter.export.writer import Writer
 from segmeter.files import write_bytes, write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
@@ -139,7 +143,7 @@ def stored_predictions(
     Parameters
     ----------
     run
-        The folder of an `eval` of the same cases.
+        The folder of an earlier `tune` or `eval` of the same cases.
     dataset
         The cases.
     facts
@@ -153,9 +157,10 @@ def stored_predictions(
         Files are missing, or don't fit.
     """
     record = read_run(run)
-    if record.get("command") != "eval" or any(record.get(key) != facts[key] for key in ("checkpoint_sha256", "data")):
+    known, same = record.get("command") in ("eval", "tune"), ("checkpoint_sha256", "data")
+    if not known or any(record.get(key) != facts[key] for key in same):
         given = f"{run}, of {record.get('command')} and {record.get('checkpoint')}, or its files have changed"
-        raise ConfigError(expected("tune", "probs", "to be an eval of the same checkpoint, split and files", given))
+        raise ConfigError(expected("tune", "probs", "to be a run of the same checkpoint, split and files", given))
     held = HeldOut(folder=run, dataset=dataset, probs=find_probs("tune", run, dataset.case_ids))
 
     def read(index: int) -> Prediction:
@@ -164,6 +169,23 @@ def stored_predictions(
 
     inference = InferenceConfig.model_validate(read_yaml(run / CONFIG)["inference"])
     return map_in_threads(read, range(len(dataset)), name="probabilities"), inference
+
+
+def keep_probs(
+    predictions: Iterable[Prediction], folder: Path, spec: ClassSpec, *, most: float
+) -> Iterator[Prediction]:
+    """Write the probabilities of predictions as they pass, for `stored_predictions`, if all fit into `most` bytes."""
+    place, left = folder / "predictions", most
+    writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), spec)
+    for one in predictions:
+        if left >= 0 and one.probs is not None:
+            left -= one.probs.size * np.dtype(np.float16).itemsize
+            if left >= 0:
+                writer.write(one.sample.case_id, one.labels, probs=one.probs)
+            else:
+                _LOG.warning("tune: probabilities need more than keep_gb=%g, so none are kept.", most / 2**30)
+                shutil.rmtree(place, ignore_errors=True)
+        yield one
 
 
 def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: str) -> None:

@@ -48,7 +48,7 @@ class Margins:
         return self.columns[regions : 2 * regions]
 
     def totals(self, region: int) -> ClassTotals:
-        """Margins (N,) of one region, int64."""
+        """Return the margins (N,) of one region, int64."""
         return self.of([region]).map(lambda part: part[:, 0])
 
     def of(self, regions: Sequence[int], cases: slice = slice(None)) -> ClassTotals:

@@ -4,7 +4,7 @@ Every evaluation comes through `make_row`. The checksum tells whether two runs w
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import imagecodecs
@@ -136,21 +136,19 @@ def make_row(maps: CaseMaps | BandedMaps, measures: Sequence[Measure], explain: 
         counts += found
         sums = add_to_hash(sums, target, maps.spec)
     *depth, height, width = maps.shape
-    row = CaseRow(
+    measured: dict[str, Any] = {}
+    if isinstance(maps, CaseMaps):
+        measured = {"measured": measure_case(maps, measures), "objects": maps.kept.get(OBJECTS)}
+        if maps.target_instances is not None:
+            measured["objects_crc32"] = hash_objects(maps.target_instances)
+    return CaseRow(
         case_id=maps.case_id,
         height=height,
         width=width,
         depth=depth[0] if depth else None,
         counts=counts,
         target_crc32=sums[0] if len(sums) == 1 else _crc32(np.array(sums, "<u4").view(np.uint8)),
-    )
-    if isinstance(maps, BandedMaps):
-        return row
-    return replace(
-        row,
-        measured=measure_case(maps, measures),
-        objects=maps.kept.get(OBJECTS),
-        objects_crc32=None if maps.target_instances is None else hash_objects(maps.target_instances),
+        **measured,
     )
 
 

@@ -26,9 +26,9 @@ DRAWN = ClassSpec(  # kinds as classes, for maps of suspects
 )
 
 _SHRINK = 30.0  # pixels: the size at which the evidence has half its weight, as slivers are never sure
-_DISCOUNT = 0.5  # of what a class is usually less sure: all of it would silence rare classes (benchmarks/suspects.py)
+_DISCOUNT = 0.2  # of what a class is usually less sure: more silences rare classes, less lets them crowd the list
 _SAME = 0.3  # IoU from which a region of the model is the object that the reference already has
-_AROUND = 8  # pixels around an object in which its border may lie elsewhere
+_AROUND = 7  # pixels on each side of a border within which it may lie elsewhere
 _EIGHT = np.ones((3, 3), bool)
 CROPS = "crops"  # folder of a run with a picture of each of the first suspects
 
@@ -44,8 +44,9 @@ class Suspect:
     given, suggested
         The class by the reference, and by the model; equal for a border.
     score
-        The evidence. For a border, it is the distance in pixels to the model's border, weighted by the model's
-        certainty. Otherwise it is the model's certainty against the reference, -1 to 1, and less for small regions.
+        The evidence. For a border, it is the distance in pixels by which the model's border lies outwards or inwards,
+        weighted by the model's certainty. Otherwise it is the model's certainty against the reference, -1 to 1, and
+        less for small regions.
     top, left
         The first line and column of the region's box.
     mask : (h, w), bool
@@ -211,17 +212,22 @@ def _of_borders(
     *,
     suspected: Container[int],
 ) -> list[Suspect]:
-    """Measure for each object that the model confirms how far its border is off: pixels in doubt per border pixel."""
-    length = _sums(ours, (ours > 0) & (ndimage.grey_erosion(ours, (3, 3)) != ours))
+    """Measure for each object that the model confirms how far its border lies outwards or inwards.
+
+    Doubts on both sides cancel: a model that is unsure of a border doubts both, and a wrong border lies on one.
+    """
+    inner = ndimage.grey_erosion(ours, (3, 3))
+    length = _sums(ours, (ours > 0) & (inner != ours))
+    edge = inner != ndimage.grey_dilation(ours, (3, 3))
     partner = np.zeros(int(theirs.max(initial=0)) + 1, np.int32)  # of each region of the model
     order = np.argsort(pairs.common, kind="stable")
     partner[pairs.instance_ids[pairs.second[order]]] = pairs.target_ids[pairs.first[order]]
-    doubt = labels != given
+    doubt = (labels != given) & ndimage.binary_dilation(edge, _EIGHT, iterations=_AROUND - 1)
     lost = np.where(doubt & (ours > 0), ours, 0)
     beyond = np.where(doubt & (theirs > 0), partner[theirs], 0)
     weights = np.maximum(lead, 0).ravel()
-    away = sum(np.bincount(owner.ravel(), weights, minlength=len(length)) for owner in (lost, beyond))
-    scores, sizes, found = divide(np.asarray(away), length), _sums(ours), list[Suspect]()
+    inwards, outwards = (np.bincount(owner.ravel(), weights, minlength=len(length)) for owner in (lost, beyond))
+    scores, sizes, found = divide(np.abs(outwards - inwards), length), _sums(ours), list[Suspect]()
     for number, box in enumerate(ndimage.find_objects(ours), start=1):
         if not scores[number] > 0 or number in suspected:
             continue

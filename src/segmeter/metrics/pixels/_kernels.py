@@ -12,7 +12,6 @@ Map = NDArray[Any]
 
 BLOCK = 4096  # pixels encoded at a time: the pairs (8 KiB) stay in the first-level cache
 WAYS = 8  # sub-histograms: neighbours are mostly equal, so a single counter would wait for its own last write
-MOST_CLASSES = 254  # (K + 2) * (K + 1) must fit uint16 for the fast loop
 _LOW, _REPEAT = np.uint64(0xFFFF), np.uint64(0x0001_0001_0001_0001)
 
 
@@ -29,25 +28,31 @@ def encode_pairs(target: Map, labels: Map, pairs: Map, num_classes: int, ignore:
 
 @kernel
 def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
-    """Count (target, labels) pairs of fewer than 2**32 pixels and at most `MOST_CLASSES` classes.
+    """Count (target, labels) pairs of fewer than 2**32 pixels and at most `confusion.MOST_COMPILED` classes.
 
     Flat arrays, both uint8 or both uint16. Returns int64 ((K + 2) * (K + 1),).
     """
     size = np.uint64((num_classes + 2) * (num_classes + 1))
     table, words = np.zeros(WAYS * size, np.uint32), np.empty(BLOCK // 4, np.uint64)
     pairs = words.view(np.uint16)
+    same, run = np.uint64(0), np.uint32(0)  # four equal pairs, and how often they came: the usual case inside an object
     whole = target.size - target.size % BLOCK
     for start in range(0, whole, BLOCK):
         encode_pairs(target[start : start + BLOCK], labels[start : start + BLOCK], pairs, num_classes, ignore)
         for i in range(words.size // 2):  # loads of four pairs each are faster than one for every pair
             first, second = words[2 * i], words[2 * i + 1]
-            if first == second and first == (first & _LOW) * _REPEAT:  # the usual case inside an object
-                table[first & _LOW] += np.uint32(8)
+            if first == second and first == same:
+                run += np.uint32(8)
+                continue
+            if first == second and first == (first & _LOW) * _REPEAT:
+                table[same & _LOW] += run
+                same, run = first, np.uint32(8)
                 continue
             for j in range(4):
                 shift, place = np.uint64(16 * j), np.uint64(j) * size
                 table[((first >> shift) & _LOW) + place] += np.uint32(1)
                 table[((second >> shift) & _LOW) + place + np.uint64(4) * size] += np.uint32(1)
+    table[same & _LOW] += run
     rest = pairs[: target.size - whole]
     encode_pairs(target[whole:], labels[whole:], rest, num_classes, ignore)
     for pair in rest:
@@ -57,18 +62,6 @@ def count_pairs(target: Map, labels: Map, num_classes: int, ignore: int) -> Map:
         for pair in range(size):
             total[pair] += table[way * size + pair]
     return total
-
-
-@kernel
-def count_many(target: Map, labels: Map, num_classes: Any, ignore: Any) -> Map:
-    """Count pairs of any number of classes into one int64 (K + 2, K + 1) table."""
-    table = np.zeros((num_classes + 2, num_classes + 1), np.int64)
-    for i in range(target.size):
-        row, column = np.int64(target[i]), np.int64(labels[i])
-        if row >= num_classes:
-            row = num_classes if row == ignore else num_classes + 1
-        table[row, min(column, num_classes)] += 1
-    return table
 
 
 _ROW = 32

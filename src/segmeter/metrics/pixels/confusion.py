@@ -12,7 +12,10 @@ from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_fo
 
 LabelArray = NDArray[Any]
 
-_CHUNK = 1 << 31  # pixels per kernel call: its counters are uint32
+PLAIN_PIXELS = 20_000_000  # that NumPy counts before the compiled loop is loaded, which takes longer
+_plainly_counted = 0  # pixels so far; threads may lose some of each other's
+MOST_COMPILED = 254  # classes: (K + 2) * (K + 1) must fit uint16 for the compiled loop
+_CHUNK, _BLOCK = 1 << 31, 1 << 16  # pixels at a time, of the compiled loop, whose counters are uint32, and of NumPy
 _VOID, _FOREIGN = 65535, 65534  # stand-ins for ignored and foreign values of wide dtypes
 _NO_IGNORE = 0  # 0 is always a class, so the kernels never compare with it
 
@@ -159,19 +162,33 @@ def _count(
 
 def _table(target: LabelArray, labels: LabelArray, num_classes: int, ignore_index: int | None) -> IntArray:
     """Count into (K + 2, K + 1): row K is ignored, row K + 1 and column K are outside the classes."""
-    from segmeter.metrics.pixels import _kernels as kernels  # numba: only where something is counted
-
+    global _plainly_counted
     rows, ignore = _narrow(target, num_classes, ignore_index)
     columns, _ = _narrow(labels, num_classes, None)
     if rows.dtype != columns.dtype:
         rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
     rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
-    count = kernels.count_many if num_classes > kernels.MOST_CLASSES else kernels.count_pairs
-    table = np.zeros((num_classes + 2, num_classes + 1), np.int64)
-    for start in range(0, rows.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
-        table += count(rows[part], columns[part], num_classes, ignore).reshape(table.shape)
-    return table
+    table = np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
+    if num_classes > MOST_COMPILED or _plainly_counted + rows.size <= PLAIN_PIXELS:
+        _plainly_counted += rows.size
+        count, step = _count_plainly, max(_BLOCK, table.size)
+    else:
+        from segmeter.metrics.pixels._kernels import count_pairs  # numba takes a moment to load
+
+        count, step = count_pairs, _CHUNK
+    for start in range(0, rows.size, step):
+        part = slice(start, start + step)
+        table += count(rows[part], columns[part], num_classes, ignore)
+    return table.reshape(num_classes + 2, num_classes + 1)
+
+
+def _count_plainly(target: LabelArray, labels: LabelArray, num_classes: int, ignore: int) -> IntArray:
+    """Count as the compiled loop does, ((K + 2) * (K + 1),), for any number of classes."""
+    rows = np.minimum(target, num_classes, dtype=np.intp)
+    rows += (rows == num_classes) & (target != ignore)
+    rows *= num_classes + 1
+    rows += np.minimum(labels, num_classes, dtype=np.intp)
+    return np.bincount(rows, minlength=(num_classes + 2) * (num_classes + 1))
 
 
 def _narrow(array: LabelArray, num_classes: int, ignore_index: int | None) -> tuple[NDArray[Any], int]:

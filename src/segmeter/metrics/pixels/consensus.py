@@ -29,24 +29,22 @@ def majority_vote(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]
 
     Examples
     --------
-    >>> spec = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0),) * 3, ignore_index=9)
+    >>> spec = ClassSpec(task="multiclass", names=("a", "b", "c"), colours=((0, 0, 0),) * 3).with_ignored()
     >>> majority_vote([np.array([[0, 1, 2]]), np.array([[0, 1, 1]]), np.array([[1, 1, 0]])], spec)
-    array([[0, 1, 9]], dtype=uint8)
+    array([[  0,   1, 255]], dtype=uint8)
     """
-    ignored = spec.ignore_index
-    assert ignored is not None
-    found = np.full(maps[0].shape, ignored, spec.label_dtype)
+    found, tied = np.zeros(maps[0].shape, spec.label_dtype), np.ones(maps[0].shape, bool)
     most = np.zeros(found.shape, np.uint8 if len(maps) < 256 else np.uint32)
     for label in range(spec.num_values):
         votes = np.zeros_like(most)
         for one in maps:
             votes += one == label
         ahead, level = votes > most, (votes == most) & (votes > 0)
-        found[ahead], found[level] = label, ignored
+        found[ahead], tied[ahead], tied[level] = label, False, True
         np.maximum(most, votes, out=most)
     for one in maps:
-        found[one == ignored] = ignored
-    return found
+        tied |= spec.is_ignored(one)
+    return spec.ignoring(found, tied)
 
 
 def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
@@ -78,10 +76,9 @@ def staple(maps: Sequence[NDArray[Any]], spec: ClassSpec) -> NDArray[Any]:
     elif spec.task == "binary":
         found = _staple_binary(seen)
     else:
-        assert spec.ignore_index is not None
         sitk = need("SimpleITK", "itk", "STAPLE")
         images = [sitk.GetImageFromArray(one) for one in seen]
-        found = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, spec.ignore_index))
+        found = sitk.GetArrayFromImage(sitk.MultiLabelSTAPLE(images, spec.values[-1]))
     return spec.ignoring(found, ignored)
 
 

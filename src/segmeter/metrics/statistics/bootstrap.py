@@ -21,6 +21,7 @@ from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (
     Columns,
     check_draws,
+    count_pools,
     draw_pools,
     map_weights,
     mean_columns,
@@ -30,8 +31,6 @@ from segmeter.metrics.statistics.columns import (
 from segmeter.metrics.statistics.intervals import INTERVALS, Influence, Interval, find_ends, find_p, measure_influence
 
 Statistic = Callable[[NDArray[Any]], FloatArray]
-
-MOST_UNITS = 1 << 17  # drawn one by one; more are first pooled at random, see `draw_pools`
 
 _LANES = 8
 _BLOCK = 1 << 20  # bytes of sums that are scored at a time
@@ -53,7 +52,7 @@ class Resampled:
     replicates : (B,) or (B, S)
         The statistics of each resample.
     n_units
-        Number of cases or clusters that were resampled, in `MOST_UNITS` pools if there are more.
+        Number of cases or clusters that were resampled, in `count_pools` random pools.
     p_of_zero : as the estimate
         Two-sided p-values of the value 0, below 0.05 if the 95 % interval excludes it; NaN unless requested, and
         without an interval.
@@ -271,15 +270,16 @@ def _gather_units(
     if clusters is not None:
         labels, index = np.unique(np.asarray(clusters), return_inverse=True)
         count = len(labels)
-    pool = draw_pools(count, MOST_UNITS, seed) if count > MOST_UNITS else None
+    pools = count_pools(count)
+    pool = draw_pools(count, pools, seed) if pools < count else None
     numbers, places = dict[bytes, int](), list[int]()
-    kept = np.empty((columns.width + _LANES, min(count, MOST_UNITS)))  # what stays unused takes no memory
+    kept = np.empty((columns.width + _LANES, pools))  # what stays unused takes no memory
     for column in columns:
         units = column if index is None else sum_by(index, count, column)
         unused = len(numbers)
         places.append(numbers.setdefault(sha256(units.tobytes()).digest(), unused))
         if places[-1] == unused:
-            pooled = units if pool is None else np.bincount(pool, weights=to_grid(units), minlength=MOST_UNITS)
+            pooled = units if pool is None else np.bincount(pool, weights=to_grid(units), minlength=pools)
             kept[unused] = to_grid(pooled)
     filled = len(numbers) + -len(numbers) % _LANES
     kept[len(numbers) : filled] = 0.0

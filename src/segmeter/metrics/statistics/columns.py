@@ -126,6 +126,7 @@ def minus_means(new: FloatArray, base: FloatArray) -> FloatArray:
 Interval = Literal["expanded", "bca", "percentile"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 MOST_RESAMPLES = 10**8
+MOST_UNITS = 20_000  # that are drawn one by one; more are first put together at random, see `draw_pools`
 
 _DRAWN = 1 << 18  # multiplicities held at a time: they stay in the caches
 _LEAST_ROWS = 64  # resamples in a block: all columns of all cases are read once for each block
@@ -155,13 +156,24 @@ def to_grid(column: NDArray[Any]) -> FloatArray:
     return values
 
 
+def count_pools(units: int) -> int:
+    """How many pools of equal size stand in for units: `MOST_UNITS` at most; each unit is its own where they suffice.
+
+    Examples
+    --------
+    >>> count_pools(20_000), count_pools(30_000), count_pools(100_000)
+    (20000, 15000, 20000)
+    """
+    size = -(-units // MOST_UNITS) or 1
+    return -(-units // size)
+
+
 def draw_pools(count: int, pools: int, seed: int) -> NDArray[np.int64]:
     """Put units into random pools of equal size (or one apart), and return the pool of each unit.
 
     Resampling pools takes the same time for any number of units. As pools are random, the variance between them is that
-    of independent units, up to a relative error of about sqrt(2 / P) for P pools: 0.4 % for `MOST_UNITS`. This holds
-    for means and ratios, which do not depend on a pool's size. If P does not divide N, intervals of totals, such as
-    numbers of objects, are too wide, because the sizes of the drawn pools vary too.
+    of independent units, up to a relative error of about sqrt(2 / P) for P pools: 1 % for `MOST_UNITS`. With
+    `count_pools`, so few pools lack a unit that intervals of totals, such as numbers of objects, have it too.
     """
     order = np.argsort(np.random.PCG64([seed, _POOLS]).random_raw(count), kind="stable")
     pool = np.empty(count, np.int64)

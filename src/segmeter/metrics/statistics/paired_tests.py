@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, shown
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, known_numbers, minus
-from segmeter.metrics.statistics.columns import check_draws, to_grid
+from segmeter.metrics.statistics.columns import check_draws, count_pools, draw_pools, to_grid
 
 _WORDS = 1 << 17  # of 64 signs, drawn at a time: 1 MiB, which stays in the caches
 _PERMUTED = 1 << 17  # values that are exchanged at a time
@@ -108,10 +108,13 @@ def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float,
     """Return the p-value of differences (n,), and whether it covers all sign vectors.
 
     Signs are random bits, eight to a byte, and a table has the signed sum of eight cases for every byte. The
-    differences lie on a grid on which every sum is exact, so that equal sums count as equal.
+    differences lie on a grid on which every sum is exact, so that equal sums count as equal. Where there are many,
+    those of a random pool get their sign together: then each sum of a pool may as well have the other sign.
     """
     values = to_grid(differences)
-    n, observed = len(values), np.abs(values.sum()) - _ROUNDING * np.abs(values).sum()
+    observed, n = np.abs(values.sum()) - _ROUNDING * np.abs(values).sum(), count_pools(len(values))
+    if n < len(values):
+        values = np.bincount(draw_pools(len(values), n, seed), weights=values)
     if n < resamples.bit_length():  # 2**n <= resamples, without the huge number
         signs = np.array(list(product((-1.0, 1.0), repeat=n))).reshape(2**n, n)
         return float((np.abs(signs @ values) >= observed).mean()), True

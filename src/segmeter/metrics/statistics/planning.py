@@ -24,6 +24,8 @@ MOST_PLANNED = 10**7  # units
 
 _LEVEL = 0.95
 _FEW = 1000  # resamples; fewer make intervals too narrow
+_CAUTION = 1.25, 2.0  # of means over cases and of scores of sums, from benchmarks/plan.py
+_UPPER = float(ndtri(0.25))  # where the sizes begin to which a log-normal distribution is fitted
 _TAILS = (0.5, 0.025, 0.975)  # of chi-squared from above: the likeliest, smallest and largest spread for a pilot
 
 
@@ -135,9 +137,9 @@ def measure_pilot(
     -----
     Few pilots contain one of the rare large units that decide a score of sums, so most pilots show too small a spread.
     It is therefore scaled by `tail_factor`, and so is Kish's number. A pilot can't tell if its cases look even by luck
-    while its upper half promises larger ones. The spread and its interval are the median and the central 95 % of the
+    while its upper sizes promise larger ones. The spread and its interval are the median and the central 95 % of the
     spreads that fit the pilot. Its variance has as many degrees of freedom as the kurtosis of the influences leaves
-    (Satterthwaite 1946), and half as many for a score of sums.
+    (Satterthwaite 1946), divided by `_CAUTION`, as a pilot's kurtosis is itself too small.
     """
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "interval": interval, "clusters": clusters}
     drawn = bootstrap_columns(columns, statistic, level=_LEVEL, **options)
@@ -147,7 +149,7 @@ def measure_pilot(
         factor = 1.0 if weights is None else tail_factor(weights)
         spread = float(drawn.influence.spread[s]) * math.sqrt(factor * max(n - 1, 1))
         kurtosis, moving = float(drawn.influence.kurtosis[s]), float(drawn.influence.n_moving[s])
-        sigma, low, high = spread * _spread_ends(_degrees(kurtosis, moving) / (1 if weights is None else 2))
+        sigma, low, high = spread * _spread_ends(_degrees(kurtosis, moving) / _CAUTION[weights is not None])
         known = bool(finite[s] and np.isfinite(drawn.low[s]))
         pilots.append(
             Pilot(
@@ -167,10 +169,10 @@ def measure_pilot(
 
 
 def tail_factor(sizes: FloatArray) -> float:
-    """Return how much the second moment of sizes (U,) grows if a log-normal distribution is fitted to their upper half.
+    """Return how much the second moment of sizes (U,) grows if a log-normal distribution is fitted to their upper part.
 
     The factor is at least 1. A pilot seldom contains the rare large cases that decide the second moment, but its upper
-    half shows how fast sizes grow. Sizes of 0 stay 0.
+    three quarters show how fast sizes grow. Sizes of 0 stay 0.
 
     Examples
     --------
@@ -184,10 +186,10 @@ def tail_factor(sizes: FloatArray) -> float:
     if len(held) < 2 * MIN_UNITS:
         return 1.0
     normal = ndtri((np.arange(len(held)) + 0.5) / len(held))
-    upper = normal > 0
+    upper = normal > _UPPER
     slope, level = np.polyfit(normal[upper], np.log(held[upper]), 1)
-    fitted = (held[~upper] ** 2).sum() / len(held) + np.exp(2 * level + 2 * slope**2) * ndtr(2 * slope)
-    return max(1.0, float(fitted / (held**2).mean()))
+    fitted = (held[~upper] ** 2).sum() / len(held) + np.exp(2 * level + 2 * slope**2) * ndtr(2 * slope - _UPPER)
+    return max(1.0, round(float(fitted / (held**2).mean()), 12))  # sizes that are all equal give 1 but for rounding
 
 
 def resample_smaller(

@@ -54,7 +54,8 @@ def expand_requirements(
         metrics = _metrics(one.metric, names)
         if not metrics:
             known = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
-            problems.append(expected("compare", "require", known, repr(one.metric), nearest(one.metric, names)))
+            short = [name.removesuffix(f"/{MEAN}") for name in names]  # as `_metrics` reads it
+            problems.append(expected("compare", "require", known, repr(one.metric), nearest(one.metric, short)))
         wanted = [replace(one, slice=part) for part in _slices(one, slices, problems)]
         for metric in metrics:
             problems += _bound_problems(one, metric)

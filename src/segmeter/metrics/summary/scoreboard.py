@@ -102,7 +102,7 @@ class Scoreboard:
         return name if name in self.per_case else choose_headline(self.spec.task, self.spec.names, objects=False)
 
     def worst_first(self, name: str | None = None) -> IntArray:
-        """Indices of the cases that have a score, by default the headline, worst first; ties keep the order of ids."""
+        """Return indices of cases with a score, by default the headline, worst first; ties keep the order of ids."""
         name = name or self.headline
         values = self.values(name)
         defined = np.flatnonzero(~np.isnan(values))

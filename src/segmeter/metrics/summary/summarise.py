@@ -15,8 +15,8 @@ from segmeter.metrics.config.metrics import MetricsConfig, check_metrics
 from segmeter.metrics.config.scores import MEAN, find_facts
 from segmeter.metrics.measures.protocol import length_metrics
 from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS
-from segmeter.metrics.statistics.bootstrap import MOST_UNITS
 from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_of_few
+from segmeter.metrics.statistics.columns import count_pools
 from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
 from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboard
@@ -212,7 +212,7 @@ def count_effective(board: Scoreboard) -> dict[str, float | None]:
 def note_resampling(board: Scoreboard, effective: Mapping[str, float | None]) -> dict[str, Any]:
     """Record how intervals were computed, with a warning if few units decide or cases look grouped."""
     config, case_ids, units = board.config, board.run.case_ids, board.n_units
-    of_classes = {name: effective[name] for name in board.spec.names}
+    of_classes, pools = {name: effective[name] for name in board.spec.names}, count_pools(units)
     return {
         "resamples": config.bootstrap,
         "interval": config.interval,
@@ -220,6 +220,6 @@ def note_resampling(board: Scoreboard, effective: Mapping[str, float | None]) ->
         "seed": config.seed,
         "cluster": config.cluster,
         "n_units": units,
-        **({"n_pools": MOST_UNITS} if config.bootstrap and units > MOST_UNITS else {}),
+        **({"n_pools": pools} if config.bootstrap and pools < units else {}),
         "warning": warn_of_few(case_ids, units, of_classes, config.cluster) if config.bootstrap else None,
     }

@@ -90,8 +90,8 @@ def boundary_iou(
     *maps, num_classes = arrays.known_labels(where, target, labels, num_classes=num_classes, ignore_index=ignore_index)
     width = arrays.known_width(where, width, target.shape, RATIO, most=_WIDEST)
     first, second = (_keep_band(one, width, num_classes) for one in maps)
-    held = [np.bincount(one.reshape(-1), minlength=num_classes + 1)[:num_classes] > 0 for one in (first, second)]
     counts = confusion_matrix(first, second, num_classes=num_classes + 1)
+    held = (counts.sum(axis=axis)[:num_classes] > 0 for axis in (1, 0))
     status = tuple(arrays.find_status(*pair) for pair in zip(*held, strict=True))
     return BoundaryIoU(iou=iou_of_bands(counts), status=status, counts=counts, width=width)
 

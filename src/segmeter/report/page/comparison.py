@@ -104,7 +104,8 @@ class _Run:
 
 def _common(tables: Sequence[Mapping[str, CaseColumn]]) -> list[CaseColumn]:
     """Return columns about the cases, then those that every run has, as "<run>/<key>"."""
-    found = [tables[0][ID], *(tables[0][key] for key in _OF_THE_TARGET if key in tables[0])]
+    target = (replace(tables[0][key], shown=key == "cluster") for key in _OF_THE_TARGET if key in tables[0])
+    found = [tables[0][ID], *target]  # the difference stands beside the case, even on a phone
     for key, column in tables[0].items():
         compared = column.group in _COMPARED or column.of_class is not None or key.startswith("measure/")
         if column.kind in ("score", "number") and compared and all(key in table for table in tables):

@@ -24,7 +24,8 @@ VALIDATION = "validation"  # folder of pictures: step-<number>/<case>.png
 FIRST_BATCH = "first_batch.png"
 
 _PLACE = ("step", "epoch", "seconds")  # the position of a row, not a measurement
-_SCORES = {"iou": "IoU by class", "dice": "Dice by class"}
+_VALIDATED = ("scores of the validation", "score")  # title and axis of the chart that leads
+_SCORES = {"iou": "IoU by class", "dice": "Dice by class", "pq": "PQ by class"}
 _NAMES = {
     "loss": ("loss", "loss"),
     "lr": ("learning rate", "learning rate"),
@@ -51,18 +52,21 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     config
         The limit of bytes for pictures.
     """
-    charts: dict[tuple[str, str], Series] = {}
+    monitor = next(iter(load_run(folder).get("result", ())), "")
+    leading = (*_VALIDATED, figures.title(monitor)) if monitor not in ("", "loss") else None
+    charts: dict[tuple[str, str], Series] = {_VALIDATED: {leading[-1]: []}} if leading else {}
     for place, row in enumerate(history):
         for name, value in _numbers(row):
-            title, axis, line = _chart_of(name)
-            charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
+            found = {_chart_of(name)} | ({leading} if leading and name == f"val/{monitor}" else set())
+            for title, axis, line in found:
+                charts.setdefault((title, axis), {}).setdefault(line, []).append((place, value))
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
     curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
     pictures, steps, left_out = _validation_pictures(folder, config)
     best = [row.get("step") for row in history if row.get("best") is True]
     first_batch = folder / FIRST_BATCH
     return {
-        "cards": _cards(history, next(iter(load_run(folder).get("result", ())), "")),
+        "cards": _cards(history, monitor),
         "curves": script_json({"charts": curves, "best": best[-1] if best else None}),
         "pictures": script_json(pictures) if pictures else None,
         "steps": steps,
@@ -88,7 +92,7 @@ def _chart_of(name: str) -> tuple[str, str, str]:
     validated, rest = name.startswith("val/"), name.removeprefix("val/")
     head, _, tail = rest.partition("/")
     if rest in figures.AGGREGATES:
-        return "scores of the validation", "score", figures.AGGREGATES[rest]
+        return *_VALIDATED, figures.AGGREGATES[rest]
     if head in _SCORES and tail:
         return _SCORES[head], "score", tail
     title, axis = _NAMES.get(head, (head, head))
@@ -119,7 +123,7 @@ def _laid_out(points: Sequence[tuple[int, float | None]], history: Sequence[Mapp
 
 
 def _importance(chart: Mapping[str, Any]) -> int:
-    order = ["scores of the validation", "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
+    order = [_VALIDATED[0], "loss", *_SCORES.values(), *(title for title, _ in _NAMES.values())]
     return order.index(chart["title"]) if chart["title"] in order else len(order)
 
 

@@ -175,7 +175,7 @@ def apply_gamma(image: Tensor, exponent: Tensor) -> Tensor:
 
 
 def blur(image: Tensor, sigma: Tensor, *, most: float) -> Tensor:
-    """Gaussian blur of each image by its own sigma (B,), in pixels and at most `most`; edges are repeated."""
+    """Blur each image by its own Gaussian sigma (B,), in pixels and at most `most`; edges are repeated."""
     radius = math.ceil(3 * most)
     distance = torch.arange(-radius, radius + 1, device=image.device, dtype=image.dtype)
     weight = torch.exp(-(distance**2) / (2 * sigma.clamp(min=_TINY)[:, None] ** 2))

@@ -37,7 +37,7 @@ class BatchSource(Protocol):
     """Makes a batch from its position alone: the same epoch, index and progress give equal arrays, from any thread."""
 
     def __len__(self) -> int:
-        """Batches per epoch."""
+        """Return the batches per epoch."""
 
     def batch(self, epoch: int, index: int, progress: float) -> Arrays | Windows:
         """Return image (B, H, W, C), target (B, H, W) or (B, K, H, W), and the number of each sample, int64 (B,).

@@ -103,7 +103,7 @@ class CachedDataset:
         return self[index] if parts is None or _size(parts) <= self._budget.left else parts
 
     def large_cases(self) -> frozenset[int]:
-        """Indices of the cases that are larger than memory, to be read by rows."""
+        """Return indices of the cases that are larger than memory, to be read by rows."""
         if self._large is None:
             self._large = self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
         return self._large
@@ -145,7 +145,7 @@ class FixedCases:
         return tuple(sample.case_id for sample in self.samples)
 
     def contents(self) -> Mapping[str, str]:
-        """Sha256 of the pixels of each sample."""
+        """Hash the pixels of each sample."""
         return {sample.case_id: hashlib.sha256(_pixels(sample)).hexdigest() for sample in self.samples}
 
     def kinds(self) -> list[tuple[Any, ...]]:

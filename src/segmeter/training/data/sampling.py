@@ -113,7 +113,7 @@ class SampleSource:
         self._pixels: dict[int, dict[int, NDArray[np.int64]]] = {}
 
     def __len__(self) -> int:
-        """Batches per epoch."""
+        """Return the batches per epoch."""
         return self.samples // self.batch_size
 
     def batch(self, epoch: int, index: int, progress: float = 1.0) -> Arrays | Windows:
