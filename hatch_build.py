@@ -27,7 +27,7 @@ class GeneratedFiles(BuildHookInterface):
         }
         sys.path.insert(0, str(ROOT / "src"))
         from segmeter.cli.completion import completion_index
-        from segmeter.cli.config.json_schema import json_schema, names
+        from segmeter.cli.config.reference import json_schema, names
 
         contents = {f"configs/schema/{name}.json": json_schema(name) for name in names()}
         contents["cli/completion.json"] = completion_index()

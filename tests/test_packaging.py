@@ -14,7 +14,7 @@ from PIL import Image
 
 from segmeter.cli.commands import doctor
 from segmeter.cli.completion import completion_index
-from segmeter.cli.config.json_schema import json_schema
+from segmeter.cli.config.reference import json_schema
 from segmeter.cli.messages import describe
 
 ROOT = Path(__file__).parents[1]

@@ -1,11 +1,9 @@
 """Records the versions, source and machine that a result was made with, and names the folder of caches."""
 
-import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -37,23 +35,6 @@ def versions() -> dict[str, str | None]:
         except PackageNotFoundError:
             found[package] = None
     return found
-
-
-def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values to "group.key" and a plain value, as JSON would read it.
-
-    Examples
-    --------
-    >>> flatten({"data": {"names": ("a", "b"), "root": None}})
-    {'data.names': ['a', 'b'], 'data.root': None}
-    """
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, separator=separator, prefix=f"{prefix}{key}{separator}")
-        else:
-            flat[f"{prefix}{key}"] = json.loads(json.dumps(value, default=str))
-    return flat
 
 
 def hardware() -> dict[str, Any]:

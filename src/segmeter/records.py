@@ -36,7 +36,7 @@ _REMEDY = "Restore the file, or make it again."
 class Form(BaseModel):
     """A form checks the keys that readers rely on; other keys are free."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
 
 class FileEntry(Form):
@@ -182,6 +182,23 @@ def seal_run(record: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     files = {name: describe_file(folder / name) for name in listed if (folder / name).is_file()}
     content = {"schema": _SCHEMA, **record, "files": files}
     return seal(from_json(json_bytes(content)))  # as it will be read: keys are text, tuples are lists
+
+
+def flatten(values: Mapping[str, Any], *, separator: str = ".", prefix: str = "") -> dict[str, Any]:
+    """Flatten nested values to "group.key" and a plain value, as JSON would read it.
+
+    Examples
+    --------
+    >>> flatten({"data": {"names": ("a", "b"), "root": None}})
+    {'data.names': ['a', 'b'], 'data.root': None}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, separator=separator, prefix=f"{prefix}{key}{separator}")
+        else:
+            flat[f"{prefix}{key}"] = json.loads(json.dumps(value, default=str))
+    return flat
 
 
 def changed_files(folder: Path, record: Mapping[str, Any]) -> list[str]:

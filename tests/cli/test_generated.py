@@ -9,8 +9,7 @@ import yaml
 
 from segmeter.cli.config.compose import Request, compose_jobs
 from segmeter.cli.config.groups import CONFIGS, GROUPS, PRESETS, ROOTS, TRAINED, groups_of, options, schemas_of
-from segmeter.cli.config.json_schema import json_schema
-from segmeter.cli.config.reference import option
+from segmeter.cli.config.reference import json_schema, option
 from segmeter.cli.main import main
 from segmeter.schema import Registry, defaults
 

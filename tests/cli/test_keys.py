@@ -100,7 +100,6 @@ NEVER = {
 }
 SEVERAL = (
     "cli/app.py",
-    "cli/hydra_app.py",
     "cli/config/hydra_rules.py",
     "cli/config/",
     "cli/commands/__init__.py",
@@ -109,7 +108,7 @@ SEVERAL = (
     "cli/commands/doctor.py",
     "cli/commands/_folds.py",
     "cli/help.py",
-    "cli/commands/report.py",
+    "cli/commands/finished.py",
 )  # name commands themselves
 
 

@@ -88,8 +88,12 @@ def serve(library: str) -> None:
     """Answer until the input ends."""
     import torch
 
+    from segmeter.cli.commands import find_command
+
     torch.set_num_threads(1)  # a process that computed with more could not be forked
-    for module in (*(f"segmeter.cli.commands.{command}" for command in COMMANDS), *LAZY):
+    for command in COMMANDS:
+        find_command(command)
+    for module in LAZY:
         import_module(module)
     faults = ctypes.CDLL(library) if library else None
     with composed_once():

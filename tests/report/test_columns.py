@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from segmeter.report.columns import Column, pack_page, within
+from segmeter.report.columns import CaseColumn, pack_page, within
 
 from .conftest import unpack_page
 
 
 def column(kind, values, key="x"):
-    return Column(key=key, label="", values=values, kind=kind, group="")
+    return CaseColumn(key=key, label="", values=values, kind=kind, group="")
 
 
 def back(kind, values):
@@ -50,7 +50,7 @@ def test_groups_that_do_not_fit_are_left_out_whole():
     """Mutation seen to fail: single columns left out, which leaves gaps in a case's table of classes."""
     groups = {"a": 2, "b": 3, "a again": 1, "c": 1}  # columns, 20 bytes each
     columns = [
-        Column(key=f"{group}{k}", label="", values=[0.5] * 10, kind="score", group=group.partition(" ")[0])
+        CaseColumn(key=f"{group}{k}", label="", values=[0.5] * 10, kind="score", group=group.partition(" ")[0])
         for group, count in groups.items()
         for k in range(count)
     ]
@@ -78,7 +78,7 @@ def test_choices_of_few_and_of_many_texts_come_back(count):
 
 
 def test_the_facts_of_a_column_come_back():
-    given = Column(key="iou/2", label="IoU of car", values=[0.5], kind="score", group="IoU by class", of_class=2)
+    given = CaseColumn(key="iou/2", label="IoU of car", values=[0.5], kind="score", group="IoU by class", of_class=2)
     found = unpack_page(pack_page({}, [given]))["columns"][0]
     told = {"key": "iou/2", "label": "IoU of car", "kind": "score", "group": "IoU by class", "of": 2, "shown": False}
     assert {name: found[name] for name in told} == told

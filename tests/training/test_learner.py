@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from segmeter.distributed.ranks import Order
-from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.checkpoint import WEIGHTS
 from segmeter.models.segmenter import Segmenter
 from segmeter.training.clock import Limits
 from segmeter.training.data.batches import Batches

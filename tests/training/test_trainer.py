@@ -12,8 +12,7 @@ from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
-from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.checkpoint import WEIGHTS, read_checkpoint
 from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.models.segmenter import build_segmenter
 from segmeter.records import read_json_lines

@@ -166,7 +166,7 @@ def print_schema(arguments: Sequence[str]) -> None:
     ConfigError
         There is not exactly one name, or no such command or group.
     """
-    from segmeter.cli.config.json_schema import json_schema, names
+    from segmeter.cli.config.reference import json_schema, names
 
     load_plugins(plugins_of(arguments))
     asked = [argument for argument in arguments if not argument.startswith("plugins=")]
@@ -184,7 +184,7 @@ def _without_echoes(problems: list[str]) -> list[str]:
 
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     """Print the configuration; of a sweep, the last job's. Required keys may still be unset."""
-    from segmeter.cli.config.show import yaml_text
+    from segmeter.cli.config.reference import yaml_text
 
     problems: list[str] = []
     for job in compose_jobs(request, problems):
@@ -194,4 +194,4 @@ def _show(command: str, request: Request, args: argparse.Namespace) -> None:
             job.config.update({key: value for key, value in filled.items() if value != job.values[key]})
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    sys.stdout.write(yaml_text(ROOTS[command], job, part=args.package, resolve=args.resolve))
+    sys.stdout.write(yaml_text(ROOTS[command], job.container(resolve=args.resolve), part=args.package))

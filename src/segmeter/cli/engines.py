@@ -4,6 +4,7 @@ An engine maps over tasks that any process can run and returns an outcome for ea
 """
 
 import multiprocessing
+import operator
 import os
 import pickle
 import shutil
@@ -197,7 +198,7 @@ def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
     options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
     cluster = distributed.LocalCluster(**options) if launch.address is None else None
     with _client(distributed, cluster or launch.address) as client:
-        futures = client.map(_call, tasks, retries=_RETRIES, pure=False)
+        futures = client.map(operator.call, tasks, retries=_RETRIES, pure=False)
         try:
             for future, task in zip(futures, tasks, strict=True):
                 fault = future.exception()
@@ -209,10 +210,6 @@ def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
             client.cancel(futures)
             if cluster is not None:
                 cluster.close()
-
-
-def _call(task: Task) -> Outcome:
-    return task()
 
 
 def _client(distributed: Any, address: Any) -> Any:

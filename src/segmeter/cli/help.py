@@ -116,7 +116,9 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
         return PLUGINS
     lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
     if not asked:
-        lines = [*_head(command), *_groups(command, folders), *_own(command), *_flags()]
+        keys = [line for key in own_keys(command) for line in _key(key)]
+        flags = [each for flag, said in FLAGS.items() for each in _wrapped(said, f"  {flag:<20} ", " " * 23)]
+        lines = [*_head(command), *_groups(command, folders), "", "keys:", *keys, "", "flags:", *flags]
     return "\n".join(lines) + "\n"
 
 
@@ -135,22 +137,10 @@ def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
         yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
 
 
-def _own(command: str) -> Iterator[str]:
-    yield from ("", "keys:")
-    for key in own_keys(command):
-        yield from _key(key)
-
-
 def _key(key: Key, indent: str = "  ") -> Iterator[str]:
     yield f"{indent}{key.path} = {key.default}"
     yield from _wrapped(key.node.meaning, f"{indent}    ", f"{indent}    ")
     yield from _wrapped(f"[{key.range}]", f"{indent}    ", f"{indent}    ")
-
-
-def _flags() -> Iterator[str]:
-    yield from ("", "flags:")
-    for flag, said in FLAGS.items():
-        yield from _wrapped(said, f"  {flag:<20} ", " " * 23)
 
 
 def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequence[Path]) -> Iterator[str]:

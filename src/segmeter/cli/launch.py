@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from segmeter.checks import expected
-from segmeter.cli.commands import command_module
+from segmeter.cli.commands import find_command
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.engines import Outcome, by_dask, by_submitit, by_torchrun, in_processes, joint
 from segmeter.cli.messages import shown_warnings
@@ -114,7 +114,7 @@ def run_job(config: Any, job: Job) -> float | None:
     launch = getattr(config, "launch", LocalConfig())
     folds = getattr(config, "folds", None) is not None  # each of their trainings is launched
     if folds or isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
-        value: float | None = command_module(job.command).run(config, job)
+        value: float | None = find_command(job.command)(config, job)
         return value
     here, job = config.replace(launch=LocalConfig()), replace(job, launch=as_plain(launch))
     if isinstance(launch, SlurmConfig):
@@ -178,7 +178,7 @@ def _spread(jobs: Sequence[AnyShipped]) -> list[AnyShipped]:
 
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
     """Run the shards of score, eval or predict, and merge them into the run's folder."""
-    from segmeter.cli.commands.merge import finish_merged, metrics_of, show_merged
+    from segmeter.cli.commands.finished import finish_merged, metrics_of, show_merged
     from segmeter.evaluation.finished.merge import Merge, merge
     from segmeter.evaluation.finished.pieces import read_pieces
 
@@ -186,7 +186,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")
     resumed = find_resumed(config, job, config.resume, holds="run.json")
     if resumed is not None and (resumed / NAME).is_file():  # merged before
-        value: float | None = command_module(job.command).run(here, job)
+        value: float | None = find_command(job.command)(here, job)
         return value
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices

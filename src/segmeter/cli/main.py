@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from segmeter import __version__
 from segmeter.checks import nearest
-from segmeter.cli.commands import COMMANDS, command_module, without_collector
+from segmeter.cli.commands import COMMANDS, find_command, without_collector
 from segmeter.cli.messages import describe, lenient_streams, shown_warnings
 from segmeter.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, ConfigError, Interrupted, LateError, PeerError
 from segmeter.training.signals import Stopped, StopSignals
@@ -80,7 +80,7 @@ def _dispatch(arguments: list[str]) -> None:
 
         sys.stdout.write(help_text(command, [word for word in rest if word not in ("--help", "-h")]))
     elif command in ("report", "doctor"):
-        command_module(command).run(rest)
+        find_command(command)(rest)
     elif command == "demo":
         from segmeter.cli.demo import run
 

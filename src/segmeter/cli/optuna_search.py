@@ -80,7 +80,7 @@ def _run(
 
     asked: list[tuple[Any, Job]] = []
     for trial in trials:
-        chosen = {key: _text(value) for key, value in trial.params.items()}
+        chosen = {key: repr(each) if isinstance(each, float) else str(each) for key, each in trial.params.items()}
         lines = (*fixed, *(f"{key}={value}" for key, value in chosen.items()))
         asked.append((check(lines), plan.job(trial.number, lines, chosen)))
     told = []
@@ -154,7 +154,3 @@ def _last(sweep: Any) -> Any:
     start, stop, step = (Decimal(str(each)) for each in (sweep.start, sweep.stop, sweep.step))
     last = start + (math.ceil((stop - start) / step) - 1) * step
     return int(last) if last == int(last) else float(last)
-
-
-def _text(value: Any) -> str:
-    return repr(value) if isinstance(value, float) else str(value)

@@ -27,8 +27,7 @@ from segmeter.files import Lines, atomic_write, describe_file, is_whole, make_fo
 from segmeter.metrics.cases.objects import COLUMN as OBJECTS
 from segmeter.metrics.cases.stored import Batches
 from segmeter.metrics.cases.table import CaseRow, CaseTable, columns_of_rows
-from segmeter.provenance import flatten
-from segmeter.records import MOST_OF_CASES, FileEntry, Form, open_own, parse_json, read_json
+from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, parse_json, read_json
 from segmeter.schema import RETIRED
 
 SCHEMA = 5

@@ -21,7 +21,7 @@ from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.report import figures
-from segmeter.report.columns import CellLists, Column
+from segmeter.report.columns import CaseColumn, CellLists
 
 ID = "id"
 HEADLINE = "headline"
@@ -46,9 +46,9 @@ def case_columns(
     rows: CaseTable,
     summary: Mapping[str, Any],
     *,
-    further: Sequence[Column] = (),
+    further: Sequence[CaseColumn] = (),
     cells: CellLists | None = None,
-) -> list[Column]:
+) -> list[CaseColumn]:
     """Lay out everything that is known about each case, the most important first.
 
     Parameters
@@ -66,7 +66,7 @@ def case_columns(
     statuses = np.stack([class_statuses(board.run.margins.totals(k)) for k in range(spec.num_classes)], axis=1)
     support = np.stack([target.astype(np.int64) for target in board.run.margins.target[: spec.num_classes]], axis=1)
     return [
-        Column(key=ID, label="case", values=board.run.case_ids, kind="text", group="case", shown=True),
+        CaseColumn(key=ID, label="case", values=board.run.case_ids, kind="text", group="case", shown=True),
         *_scores(board, summary),
         *_facts(board, support, summary),
         *_stored(rows, spec, cells),
@@ -84,33 +84,33 @@ def case_columns(
     ]
 
 
-def _scores(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[Column]:
+def _scores(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
     names = {HEADLINE: board.headline} | {name: name for name in figures.AGGREGATES if name != board.headline}
     for key, name in names.items():
         facts, unit = find_facts(name), summary.get("units", {}).get(name.partition("/")[0]) or ""
         kind: Literal["score", "number"] = "score" if facts and facts.highest == 1 else "number"
         options: dict[str, Any] = {"kind": kind, "unit": unit, "better": find_direction(name), "shown": True}
-        yield Column(key=key, label=figures.title(name), values=board.values(name), group="scores", **options)
+        yield CaseColumn(key=key, label=figures.title(name), values=board.values(name), group="scores", **options)
 
 
-def _facts(board: Scoreboard, support: NDArray[np.int64], summary: Mapping[str, Any]) -> Iterator[Column]:
+def _facts(board: Scoreboard, support: NDArray[np.int64], summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
     run, spec = board.run, board.spec
     if spec.num_classes > 2:
         iou = np.stack([board.values(f"iou/{name}") for name in board.counted], axis=1)
         among = np.where(np.isnan(iou), np.inf, iou)
         weakest = [board.counted[int(row.argmin())] if np.isfinite(row).any() else "" for row in among]
-        yield Column(key="weakest", label="weakest class", values=weakest, kind="choice", group="case", shown=True)
+        yield CaseColumn(key="weakest", label="weakest class", values=weakest, kind="choice", group="case", shown=True)
     sizes = [
         " \N{MULTIPLICATION SIGN} ".join(str(edge) for edge in shape if edge >= 0) for shape in run.shapes.tolist()
     ]
-    yield Column(key="size", label="size", values=sizes, kind="text", group="case", shown=True)
+    yield CaseColumn(key="size", label="size", values=sizes, kind="text", group="case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
     inner = support[:, 0 if spec.is_multilabel else 1 :].sum(axis=1)
-    yield Column(key="objects", label=label, values=inner, kind="count", group="case")
+    yield CaseColumn(key="objects", label=label, values=inner, kind="count", group="case")
     pixels = np.where(run.shapes < 0, 1, run.shapes).prod(axis=1)
-    yield Column(key="pixels", label="pixels", values=pixels, kind="count", group="case")
+    yield CaseColumn(key="pixels", label="pixels", values=pixels, kind="count", group="case")
     if not np.isnan(run.loss).all() or run.loss_terms is not None:
-        yield Column(
+        yield CaseColumn(
             key="loss", label="loss", values=run.loss, kind="number", group="scores", better="lower", shown=True
         )
     cluster = (summary.get("bootstrap") or {}).get("cluster")
@@ -118,10 +118,10 @@ def _facts(board: Scoreboard, support: NDArray[np.int64], summary: Mapping[str, 
         if labels := cluster and cluster_labels(run.case_ids, cluster):
             of_few: Any = "choice" if len(set(labels)) <= _MOST_CHOICES else "text"
             label = f"cluster ({cluster})"
-            yield Column(key="cluster", label=label, values=labels, kind=of_few, group="case", shown=True)
+            yield CaseColumn(key="cluster", label=label, values=labels, kind=of_few, group="case", shown=True)
 
 
-def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> list[Column]:
+def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> list[CaseColumn]:
     """Make columns in one pass over the stored rows: invalid pixels, post-processing, further scores."""
     invalid, found = list[NDArray[np.int64]](), dict[str, NDArray[Any]]()
     done = 0
@@ -141,23 +141,25 @@ def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> list[C
     columns = []
     if invalid:
         label = "pixels predicted outside the classes"
-        columns.append(Column(key="invalid", label=label, values=np.concatenate(invalid), kind="count", group="case"))
+        columns.append(
+            CaseColumn(key="invalid", label=label, values=np.concatenate(invalid), kind="count", group="case")
+        )
     for name, values in found.items():
         if name.startswith(CHANGED):
             step, group = name.removeprefix(CHANGED), "post-processing"
             label = f"changed by {step}"
-            columns.append(Column(key=f"changed/{step}", label=label, values=values, kind="count", group=group))
+            columns.append(CaseColumn(key=f"changed/{step}", label=label, values=values, kind="count", group=group))
         else:
             score = name.removeprefix(SCORE)
             group = "further scores"
-            columns.append(Column(key=f"extra/{score}", label=score, values=values, kind="number", group=group))
+            columns.append(CaseColumn(key=f"extra/{score}", label=score, values=values, kind="number", group=group))
     return columns
 
 
-def _of_classes(board: Scoreboard, score: str, *, shown: bool = False) -> Iterator[Column]:
+def _of_classes(board: Scoreboard, score: str, *, shown: bool = False) -> Iterator[CaseColumn]:
     words = figures.SCORES[score]
     for k, name in enumerate(board.spec.names):
-        yield Column(
+        yield CaseColumn(
             key=f"{score}/{k}",
             label=f"{words} of {name}",
             values=board.values(f"{score}/{name}"),
@@ -170,7 +172,7 @@ def _of_classes(board: Scoreboard, score: str, *, shown: bool = False) -> Iterat
         )
 
 
-def _by_class(spec: ClassSpec, key: Literal["status", "support"], values: NDArray[Any]) -> Iterator[Column]:
+def _by_class(spec: ClassSpec, key: Literal["status", "support"], values: NDArray[Any]) -> Iterator[CaseColumn]:
     """Yield a column per class: what became of the class in each case, or its pixels in the target (N, K)."""
     words = [STATUS_WORDS[status] for status in STATUSES]
     for k, name in enumerate(spec.names):
@@ -180,17 +182,21 @@ def _by_class(spec: ClassSpec, key: Literal["status", "support"], values: NDArra
         else:
             options = {"label": f"target pixels of {name}", "kind": "count", "group": "pixels by class"}
             options["values"] = values[:, k]
-        yield Column(key=f"{key}/{k}", of_class=k, short="status" if key == "status" else "target pixels", **options)
+        yield CaseColumn(
+            key=f"{key}/{k}", of_class=k, short="status" if key == "status" else "target pixels", **options
+        )
 
 
-def _groups(board: Scoreboard) -> Iterator[Column]:
+def _groups(board: Scoreboard) -> Iterator[CaseColumn]:
     """Yield the IoU of each group of classes that was scored as one region."""
     for number, name in enumerate(board.config.groups):
         label, values = f"IoU of {name}", board.values(f"iou/{name}")
-        yield Column(key=f"group/{number}", label=label, values=values, kind="score", group="groups", better="higher")
+        yield CaseColumn(
+            key=f"group/{number}", label=label, values=values, kind="score", group="groups", better="higher"
+        )
 
 
-def _measures(board: Scoreboard, summary: Mapping[str, Any], *, means: bool) -> Iterator[Column]:
+def _measures(board: Scoreboard, summary: Mapping[str, Any], *, means: bool) -> Iterator[CaseColumn]:
     """Yield the measures of each case: means over several classes, or the values of each region."""
     for (metric, region), values in board.measured.items():
         several = sum(name == metric and other in board.counted for name, other in board.measured) > 1
@@ -198,7 +204,7 @@ def _measures(board: Scoreboard, summary: Mapping[str, Any], *, means: bool) -> 
             yield _measure(metric, region, values, summary)
 
 
-def _object_counts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[Column]:
+def _object_counts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
     """Yield numbers of objects that add up to those of the data set."""
     whole = summary.get("measures", {})
     for (name, region, summed), values in board.run.measured.items():
@@ -211,9 +217,9 @@ def _object_counts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[Co
             yield _measure(metric, region, counts, summary)
 
 
-def _measure(metric: str, region: str, values: NDArray[Any], summary: Mapping[str, Any]) -> Column:
+def _measure(metric: str, region: str, values: NDArray[Any], summary: Mapping[str, Any]) -> CaseColumn:
     unit, names = summary.get("units", {}).get(metric) or "", summary.get("classes", [])
-    return Column(
+    return CaseColumn(
         key=f"measure/{metric}/{region}",
         label=f"{metric}, {'mean over classes' if region == MEAN else region}",
         values=values,
@@ -233,7 +239,7 @@ def slice_key(by: str) -> str:
 
 def slice_columns(
     board: Scoreboard, hashes: Mapping[str, str | None], *, table: str | None
-) -> tuple[list[Column], list[str]]:
+) -> tuple[list[CaseColumn], list[str]]:
     """Name the slice of each case, as it was when the run was summarised.
 
     Parameters
@@ -245,12 +251,12 @@ def slice_columns(
 
     Returns
     -------
-    list of Column
+    list of CaseColumn
         One per fact.
     list of str
         One line about the facts without a column, because the table changed or the hash is None.
     """
-    columns, lost = list[Column](), list[str]()
+    columns, lost = list[CaseColumn](), list[str]()
     for name, known in hashes.items():
         labels: list[str] = []
         with suppress(SegmeterError):
@@ -261,7 +267,7 @@ def slice_columns(
             continue
         order = tuple(order_labels(labels))
         options: dict[str, Any] = {"kind": "choice", "group": "slices", "order": order}
-        columns.append(Column(key=slice_key(name), label=name, values=labels, **options))
+        columns.append(CaseColumn(key=slice_key(name), label=name, values=labels, **options))
     if not lost:
         return columns, []
     where = f"{table} is gone or has changed" if table else "their source has changed"

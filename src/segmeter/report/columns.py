@@ -28,7 +28,7 @@ MOST_ENTRIES = 150_000  # pairs of cell and case that a page holds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class CaseColumn:
     """One value per case, and the facts that a page needs to show it.
 
     Parameters
@@ -69,7 +69,9 @@ class Column:
     order: tuple[str, ...] = ()
 
 
-def pack_page(facts: dict[str, Any], columns: Sequence[Column], arrays: dict[str, NDArray[Any]] | None = None) -> str:
+def pack_page(
+    facts: dict[str, Any], columns: Sequence[CaseColumn], arrays: dict[str, NDArray[Any]] | None = None
+) -> str:
     """Pack facts, columns and further arrays into one text: Base64 of compressed bytes.
 
     The bytes are the length of a header (uint32, little-endian), the header as JSON in UTF-8, and the numbers. For each
@@ -87,14 +89,14 @@ def pack_page(facts: dict[str, Any], columns: Sequence[Column], arrays: dict[str
     return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
-def within(columns: Iterable[Column], most_bytes: int) -> tuple[list[Column], list[Column]]:
+def within(columns: Iterable[CaseColumn], most_bytes: int) -> tuple[list[CaseColumn], list[CaseColumn]]:
     """Split columns, the most important first, into those that fit into a number of bytes and the rest.
 
     Neighbours of one group stay together, so that no table of a case's classes has gaps. Texts and choices are always
     kept and don't count. Neither do undefined values and zeros, which compress to almost nothing: a case contains few
     of many classes.
     """
-    kept, left = list[Column](), list[Column]()
+    kept, left = list[CaseColumn](), list[CaseColumn]()
     for _, neighbours in itertools.groupby(columns, key=lambda column: column.group):
         group = list(neighbours)
         size = sum(map(_told_bytes, group))
@@ -104,7 +106,7 @@ def within(columns: Iterable[Column], most_bytes: int) -> tuple[list[Column], li
     return kept, left
 
 
-def _told_bytes(column: Column) -> int:
+def _told_bytes(column: CaseColumn) -> int:
     """Estimate the bytes of the values that are neither undefined nor zero, before compression."""
     if column.kind == "text" or column.kind == "choice":
         return 0
@@ -113,7 +115,7 @@ def _told_bytes(column: Column) -> int:
     return int(np.count_nonzero(told)) * (2 if column.kind == "score" else 4)
 
 
-def _describe(column: Column, parts: list[bytes]) -> dict[str, Any]:
+def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
     kept = ("key", "label", "kind", "group", "unit", "better", "short", "shown")
     facts = {name: getattr(column, name) for name in kept} | {"of": column.of_class}
     if column.kind == "text":
@@ -134,7 +136,7 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in parts]
 
 
-def _encode(column: Column) -> NDArray[Any]:
+def _encode(column: CaseColumn) -> NDArray[Any]:
     values = np.asarray(column.values)
     if column.kind == "count":
         return _whole(values)

@@ -8,6 +8,7 @@ from segmeter.metrics.config.scores import MEAN
 
 AGGREGATES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "pixel_accuracy": "pixel accuracy"}
 SCORES = {"iou": "IoU", "dice": "Dice", "precision": "precision", "recall": "recall"}
+HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
 UNDEFINED = "n/a"
 _ACRONYMS = ("pq", "sq", "rq", "hd", "hd95", "assd", "masd", "nsd", "ap", "aji", "are", "voi")
 UNLEARNED = 0.01  # a class in the references whose IoU is below this was not learned
@@ -237,9 +238,6 @@ def signed(value: float | str | None) -> str:
     if isinstance(value, str):
         return value if value.startswith("-") else f"+{value}"
     return UNDEFINED if value is None else f"{value + 0.0:+.4f}"
-
-
-HEADLINES = {"mean_iou": "mean IoU", "mean_dice": "mean Dice", "hd95": "HD95", "assd": "ASSD", "nsd": "NSD"}
 
 
 def headlines(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from segmeter.errors import InputError
 from segmeter.files import write_bytes
 from segmeter.metrics.summary.agreement import Agreement
 from segmeter.records import Form, Summary, read_json_lines
-from segmeter.report.columns import Column
+from segmeter.report.columns import CaseColumn
 from segmeter.report.config import ReportConfig
 from segmeter.report.decisions import Shown, show_plan, show_tuned
 from segmeter.report.page.comparison import SCRIPTS as COMPARISON_SCRIPTS
@@ -143,7 +143,7 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
         return {"evaluation": None, "explorer": None}
     ids = sorted(each["case"] for each in notes)
     (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
-    columns = [Column(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
+    columns = [CaseColumn(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
     explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)
     return {"evaluation": None, "explorer": explorer}

@@ -22,6 +22,7 @@ from segmeter.schema.registry import REGISTRIES, Registry
 MISSING: Any = object()  # where a value was not given
 
 _KINDS = {"boolean": "true or false", "integer": "an integer", "number": "a number", "string": "text", "null": "null"}
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 _SIGNS = {
     "minimum": ">=",
     "exclusiveMinimum": ">",
@@ -98,7 +99,7 @@ class Node:
     @property
     def kinds(self) -> set[str]:
         """The JSON types of scalars here and in lists and mappings; "path" is a text that is one."""
-        kinds = {_kind(choice) for choice in self.choices}
+        kinds = {_TYPES[type(choice)] for choice in self.choices}
         stated = (node.schema for node in self.parts if not node.listed)
         return kinds | {schema.get("format", schema["type"]) for schema in stated if schema.get("type") in _KINDS}
 
@@ -255,8 +256,3 @@ def show(value: Any) -> str:
 def text_of(choice: Any) -> str:
     """Write a listed value as it is typed: text without quotes."""
     return choice if isinstance(choice, str) else show(choice)
-
-
-def _kind(value: Any) -> str:
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-    return kinds[type(value)]

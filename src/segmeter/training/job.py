@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from segmeter.checks import Problems, collecting, some
+from segmeter.checks import collecting, some
 from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import ConfigError, InputError
@@ -18,8 +18,7 @@ from segmeter.inference.device import pick_device, pick_dtype, training_precisio
 from segmeter.inference.results import Prediction
 from segmeter.models.segmenter import Segmenter
 from segmeter.postprocess.config import StepConfig
-from segmeter.provenance import flatten
-from segmeter.records import MOST_OF_CASES, read_json
+from segmeter.records import MOST_OF_CASES, flatten, read_json
 from segmeter.schema import RETIRED
 from segmeter.training.config import LoggerConfig, OptimizerConfig, ScheduleConfig, TrainingConfig, find_monitor
 from segmeter.training.data.batches import Augmentation, BatchSource
@@ -112,8 +111,8 @@ class TrainModel:
     segmenter
         On any device.
     loss
-        Logits (B, num_channels, H, W) and target -> 0-d float32. Anything but an `AdditiveLoss` is taken to be a mean
-        over the pixels that are not ignored.
+        Called with logits (B, num_channels, H, W) and the target; 0-d float32. Anything but an `AdditiveLoss` is taken
+        to be a mean over the pixels that are not ignored.
     cores
         Whether the samples' targets mark the cores of objects. The loss is then that of objects plus that of cores.
     """
@@ -207,17 +206,13 @@ def check_job(job: TrainJob) -> torch.device:
         synced = any(isinstance(module, torch.nn.SyncBatchNorm) for module in job.model.segmenter.modules())
         possible = not synced or job.world.size == 1 or device.type == "cuda"
         problems.expect(possible, "model", "to have a model.norm other than sync in processes on the CPU", "sync")
-        _check_mps(problems, job, device)
+        if device.type == "mps":  # its fused optimizers take no loss scale
+            problems.expect(
+                training.precision in ("auto", "float32"), "precision", "to be float32 on mps", training.precision
+            )
+            problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
         check_freezing(problems, job.model.segmenter, training, getattr(settings.optimizer, "encoder_lr", 1.0))
     return device
-
-
-def _check_mps(problems: Problems, job: TrainJob, device: torch.device) -> None:
-    """Refuse float16 on an Apple GPU, whose fused optimizers take no loss scale, and several processes."""
-    if device.type == "mps":
-        precision = job.settings.training.precision
-        problems.expect(precision in ("auto", "float32"), "precision", "to be float32 on mps", precision)
-        problems.expect(job.world.size == 1, "device", "to be cpu or cuda for several processes", "mps")
 
 
 def identify(job: TrainJob) -> dict[str, Any]:

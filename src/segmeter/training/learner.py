@@ -22,8 +22,7 @@ from segmeter.inference.config import Precision
 from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import CoreLoss, additive
-from segmeter.models.checkpoints.checkpoint import Checkpoint
-from segmeter.models.checkpoints.manifest import WEIGHTS
+from segmeter.models.checkpoints.checkpoint import WEIGHTS, Checkpoint
 from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.models.segmenter import AtNetworkSize
 from segmeter.training.checkpointing import load_weights

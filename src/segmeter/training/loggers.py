@@ -21,7 +21,7 @@ from PIL import Image
 
 from segmeter.errors import ConfigError
 from segmeter.files import Lines, make_folder
-from segmeter.provenance import flatten
+from segmeter.records import flatten
 from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
 
 _LOG = logging.getLogger(__name__)

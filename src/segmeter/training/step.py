@@ -158,7 +158,7 @@ class DivergenceGuard:
     Parameters
     ----------
     case_id
-        Number of a sample -> the name of its case, for the message.
+        Gives the name of a sample's case by the sample's number, for the message.
     scaled
         Whether the loss is scaled (float16), so that an overflowing gradient skips its update.
     max_skipped

@@ -68,7 +68,7 @@ def train(job: TrainJob) -> TrainResult:
         stack.push(job.world.end)
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
-        run.show = stack.enter_context(gauge("training"))
+        run.gauge = stack.enter_context(gauge("training"))
         run.profile = stack.enter_context(profiled(job.folder, job.settings.training.profile_steps))
         return run.go(stack.enter_context(batches))
 
@@ -126,7 +126,7 @@ class Trainer:
         self.job, self.config = job, job.settings.training
         self.learner, self.checkpoints, self.limits, self.stop = learner, checkpoints, limits, stop
         self.monitor = job.settings.monitor(job.model.segmenter.card.spec)
-        self.show: Callable[[float, str], None] = lambda fraction, text: None
+        self.gauge: Callable[[float, str], None] = lambda fraction, text: None
         self.profile: Callable[[], None] = lambda: None
         self.guard = DivergenceGuard(
             case_id=job.data.name,
@@ -336,7 +336,7 @@ class Trainer:
     def _show(self, doing: str = "") -> None:
         """Update the progress line."""
         place = f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}"
-        self.show(self.progress(self.step), place + "".join(self.shown.values()) + doing)
+        self.gauge(self.progress(self.step), place + "".join(self.shown.values()) + doing)
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from segmeter.provenance import hardware, versions
 
 def problems(capsys: pytest.CaptureFixture[str]) -> tuple[str, ...]:
     with pytest.raises(RunError) as error:
-        doctor.run([])
+        doctor.run_doctor([])
     assert error.value.exit_code == 3
     assert "Nothing is wrong" not in capsys.readouterr().out
     return error.value.problems
@@ -21,7 +21,7 @@ def problems(capsys: pytest.CaptureFixture[str]) -> tuple[str, ...]:
 
 def test_versions_and_devices_are_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    doctor.run([])
+    doctor.run_doctor([])
     out = capsys.readouterr().out
     rows = [line.split() for line in out.splitlines()]
     assert all([name, version] in rows for name, version in versions().items())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from segmeter.cli.commands.merge import take_pictures
+from segmeter.cli.commands.finished import take_pictures
 from segmeter.evaluation.finished.pieces import Piece
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import order_rows

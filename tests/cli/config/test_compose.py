@@ -182,9 +182,11 @@ def test_only_our_own_environment_variables_are_read(monkeypatch):
 
 
 def test_a_folder_of_the_users_own_configurations_is_found(tmp_path):
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\nseed: 7\n")
-    (job,) = jobs_of("experiment=mine", folder=tmp_path)
+    """Mutation seen to fail: the backslash doubled in Hydra's search path."""
+    own = tmp_path / "a\\b"
+    (own / "experiment").mkdir(parents=True)
+    (own / "experiment" / "mine.yaml").write_text("# @package _global_\nseed: 7\n")
+    (job,) = jobs_of("experiment=mine", folder=own)
     assert job.values["seed"] == 7
 
 

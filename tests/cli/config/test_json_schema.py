@@ -1,7 +1,7 @@
 import pytest
 
 from segmeter.cli.config.groups import GROUPS, TRAINED, schemas_of
-from segmeter.cli.config.json_schema import DIALECT, json_schema, names
+from segmeter.cli.config.reference import DIALECT, json_schema, names
 
 
 def required(value):

@@ -3,7 +3,7 @@ import yaml
 
 from segmeter.cli.config.compose import Request, compose_jobs, store_schemas
 from segmeter.cli.config.groups import ROOTS
-from segmeter.cli.config.show import yaml_text
+from segmeter.cli.config.reference import yaml_text
 from segmeter.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ def job():
 
 
 def shown(job, *, part=None, resolve=False):
-    return yaml_text(ROOTS["train"], job, part=part, resolve=resolve)
+    return yaml_text(ROOTS["train"], job.container(resolve=resolve), part=part)
 
 
 def test_the_text_reads_back_as_the_configuration(job):

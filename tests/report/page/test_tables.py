@@ -12,7 +12,7 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.report.cases import board_of, case_columns
-from segmeter.report.columns import Column
+from segmeter.report.columns import CaseColumn
 from segmeter.report.page import tables
 
 from ..conftest import make_rows
@@ -83,7 +83,7 @@ def test_undefined_cases_are_linked_only_by_a_column_that_the_page_has(found):
 
 def test_pixels_of_no_class_are_linked_to_their_cases(found):
     summary, columns = found
-    invalid = Column(key="invalid", label="", values=[1] * 6, kind="count", group="case")
+    invalid = CaseColumn(key="invalid", label="", values=[1] * 6, kind="count", group="case")
     summary |= {"invalid": {"tree": 5, "car": 1}}
     links = dict(tables.notes(summary, columns | {"invalid": invalid}))
     line = "6 pixels predicted outside the classes, counted as missed"
@@ -96,7 +96,7 @@ def test_a_number_of_objects_is_linked_to_the_cases_that_have_any(found):
     summary, columns = found
     key = "measure/fn/car"
     summary["measures"]["fn"] = {"car": {"dataset": 6.0}}
-    columns = columns | {key: Column(key=key, label="", values=[1] * 6, kind="count", group="fn")}
+    columns = columns | {key: CaseColumn(key=key, label="", values=[1] * 6, kind="count", group="fn")}
     (row,) = (row for row in tables.measures(summary, columns) if row["metric"] == "fn")
     assert choice(row["links"]["label"]) == {f"un.{key}": "above 0", "sort": f"-{key}", "h": key}
 
@@ -117,7 +117,7 @@ def test_the_cases_of_a_class_are_counted_by_tenths_of_their_iou(found):
         assert row["bars"] == wanted.tolist()
         assert row["key"] == f"iou/{k}"
     assert tables.classes(summary, {}, columns)[0]["key"] is None
-    column = Column(key="", label="", values=[np.nan, 0.09996, 0.3, 1.0], kind="score", group="")
+    column = CaseColumn(key="", label="", values=[np.nan, 0.09996, 0.3, 1.0], kind="score", group="")
     assert tables.count_tenths(column) == [0, 1, 0, 1, 0, 0, 0, 0, 0, 1]
 
 

@@ -1,12 +1,11 @@
-"""Lists the commands with their flags, their examples, and their lines in help and completion.
+"""The commands, each a function `run_COMMAND`, and here their flags, and what help and completion say about them.
 
 Each command has a module, which is imported only when the command runs: most import torch, which takes seconds.
 """
 
 import argparse
 import gc
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
@@ -31,8 +30,12 @@ COMMANDS = {
     "doctor": "show versions and devices, and check this installation",
     "demo": "train, evaluate and predict on built-in data in a few minutes",
 }
-DECISIONS = ("plan", "tune", "agree", "suspects")  # commands whose modules are in `segmeter.cli.decisions`
 PLAIN = ("report", "schema", "doctor", "demo")  # commands without a configuration of their own
+_SHARED = {  # modules of several commands
+    "predict": "eval",
+    **dict.fromkeys(("compare", "merge", "report"), "finished"),
+    **dict.fromkeys(("plan", "agree", "suspects"), "decide"),
+}
 
 USAGE = {
     "train": "segmeter train data=camvid data.root=PATH model.encoder=resnet34 loss.gamma=2 training.epochs=80",
@@ -92,13 +95,12 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{self.prog}: {message}. See: {self.prog} --help.")
 
 
-def command_module(name: str) -> Any:
-    """Import the module of a command; its `run` runs it."""
-    module = f"segmeter.cli.{'decisions' if name in DECISIONS else 'commands'}.{name}"
-    if module not in sys.modules:
-        with without_collector():
-            import_module(module)
-    return sys.modules[module]
+def find_command(name: str) -> Callable[..., Any]:
+    """Import the module of a command, and give the function that runs it."""
+    with without_collector():
+        module = import_module(f"segmeter.cli.commands.{_SHARED.get(name, name)}")
+    found: Callable[..., Any] = getattr(module, f"run_{name}")
+    return found
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import mean_interval
 from segmeter.models.foreign import opened
 from segmeter.models.trained import Checkpoints
-from segmeter.provenance import flatten
+from segmeter.records import flatten
 from segmeter.report.pictures.flatten import draw_overlay, write_overlay
 from segmeter.schema import as_plain
 

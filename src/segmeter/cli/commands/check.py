@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 _DEVICES = {"cpu": "a CPU", "cuda": "a GPU"}
 
 
-def run(config: CheckConfig, job: Job) -> None:
+def run_check(config: CheckConfig, job: Job) -> None:
     """Print the contents of every split and suggestions for training, and write both as JSON if `output` is set.
 
     Raises

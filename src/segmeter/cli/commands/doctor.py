@@ -16,7 +16,7 @@ _OF_TORCH = ("torch", "torchvision", "segmentation-models-pytorch", "timm", "saf
 _OF_EXTRAS = ("zarr",)
 
 
-def run(arguments: Sequence[str]) -> None:
+def run_doctor(arguments: Sequence[str]) -> None:
     """Print the versions and devices of this installation, and every fault in it.
 
     Raises

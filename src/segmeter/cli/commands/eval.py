@@ -1,4 +1,4 @@
-"""`segmeter eval`: runs a checkpoint on a data set and writes label maps, metrics, pictures and a report."""
+"""`segmeter eval` and `predict`: run a checkpoint on a data set with masks, or on images alone."""
 
 import logging
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
-from segmeter.cli.commands._parts import keep_threads, open_device, predicting
+from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device, predicting
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.resume import find_resumed
@@ -17,7 +17,8 @@ from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
-from segmeter.evaluation.evaluate import Evaluation, evaluate
+from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
+from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.predicted import PREDICTIONS
 from segmeter.losses.build import build_loss, fix_weights
@@ -38,7 +39,7 @@ from segmeter.report.summary import print_summary
 _LOG = logging.getLogger(__name__)
 
 
-def run(config: EvalConfig, job: Job) -> float | None:
+def run_eval(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
@@ -70,6 +71,34 @@ def run(config: EvalConfig, job: Job) -> float | None:
     show_files(folder)
     sys.stdout.write(f"{predictor.stages.report()}\n")
     return next(iter(found.values()))
+
+
+def run_predict(config: PredictConfig, job: Job) -> None:
+    """Predict an image or every image of a folder."""
+    device = open_device(config.device)
+    checkpoint = read_checkpoints(config.checkpoints, told=config.model)
+    card = checkpoint.card
+    build_steps(config.postprocess.steps, card.spec)
+    resumed = find_resumed(config, job, config.resume, holds=NAME)
+    keep_threads(device, resumed)
+    dataset = prefer_bands(
+        open_card_images(config.input, card, config.data),
+        inference=config.inference,
+        export=config.export,
+        postprocess=config.postprocess,
+    )
+    content = dataset.fingerprint()
+    with predicting(config, job, checkpoint, dataset, content=content, device=device, resumed=resumed) as run:
+        folder, predictor = run.folder, run.predictor
+        count = predict(PredictionRun(**vars(run)))
+        draw_predicted(folder, run.dataset, config)
+        if config.report.html:
+            note_done(folder, {})
+            write_report(folder, config.report)
+    sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
+    sys.stdout.write(f"precision  {predictor.precision} on {device}\n")
+    if config.report.html:
+        sys.stdout.write(f"report     {folder / 'report.html'}\n")
 
 
 def _check(config: EvalConfig, spec: ClassSpec) -> str | None:

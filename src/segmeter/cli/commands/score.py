@@ -44,7 +44,7 @@ NNUNET = "summary.json"
 _LOG = logging.getLogger(__name__)
 
 
-def run(config: ScoreConfig, job: Job) -> float | None:
+def run_score(config: ScoreConfig, job: Job) -> float | None:
     """Score, and return the objective, which a sweep may optimise."""
     spec = config.data.spec()
     check_counts(spec)

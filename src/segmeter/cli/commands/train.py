@@ -62,7 +62,7 @@ CASE_PANEL = 320  # longest side of a panel, pixels: small, as there are many
 TIMING_SHARE = 0.02  # of a time budget, for the steps that are timed to choose what fits
 
 
-def run(config: TrainConfig, job: Job) -> float | None:
+def run_train(config: TrainConfig, job: Job) -> float | None:
     """Train, and return the best score, which a sweep may optimise. Of several processes, only the first writes and
     returns.
     """

@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
-from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of, options, schemas_of
+from segmeter.cli.config.groups import CONFIGS, GROUPS, ROOTS, TRAINED, groups_of_all, options, schemas_of
 from segmeter.cli.config.hydra_rules import (
     NO_GROUP,
     PLUGINS,
@@ -39,32 +39,6 @@ _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
 TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
-
-
-def quoted(text: str) -> str:
-    r"""Quote a text as Hydra's overrides do, where a backslash is doubled only before a quote.
-
-    Examples
-    --------
-    >>> print(quoted('größe'), quoted(r'C:\data'), quoted('a "b"'))
-    "größe" "C:\data" "a \"b\""
-    """
-    return '"' + re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text) + '"'
-
-
-def written(value: Any) -> str:
-    """Write a plain value as Hydra's overrides do, which name keys without quotes.
-
-    Examples
-    --------
-    >>> written({"steps": ["größe", None, True], "least": 0.5})
-    '{steps:["größe",null,true],least:0.5}'
-    """
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{written(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{','.join(map(written, value))}]"
-    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 @dataclass(frozen=True)
@@ -89,7 +63,7 @@ class Request:
     @cached_property
     def options(self) -> dict[str, list[str]]:
         """The options of each group that the command has; none of the other groups."""
-        return {group: [] for group in GROUPS} | options(self.folders, _groups_of(self.roots))
+        return {group: [] for group in GROUPS} | options(self.folders, groups_of_all(self.roots))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,30 +79,19 @@ class Composed:
     hydra: DictConfig | None = None
     own_files: bool = False
 
+    def container(self, *, resolve: bool = False) -> dict[str, Any]:
+        """Give the composed values as the files and overrides have them; `resolve` replaces each ``${...}``.
 
-def store_schemas(roots: Sequence[str]) -> None:
-    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
-    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
-    schemas |= {(group, name): schema for group in _groups_of(roots) for name, schema in schemas_of(group).items()}
-    store = ConfigStore.instance()
-    for (group, name), schema in schemas.items():
-        store.store(group=group or None, name=name, node=defaults(schema))
-    store.store(group="data", name=TRAINED, node={"name": TRAINED})
-    store.store(group="hydra/sweeper", name="optuna", node=defaults(SearchConfig))
-
-
-def _groups_of(roots: Sequence[str]) -> list[str]:
-    return [group for group in dict.fromkeys(group for name in roots for group in groups_of(name)) if group in GROUPS]
-
-
-def _environment(name: str, default: str | None = None) -> str | None:
-    """Read an environment variable. Only SEGMETER_* can be read, as values end up in files and reports."""
-    if not name.startswith("SEGMETER_"):
-        raise ValueError(f"only variables whose names start with SEGMETER_ can be read, not {name}")
-    if name not in os.environ and default is None:
-        raise ValueError(f"environment variable {name} is not set")
-    return os.environ.get(name, default)
+        Raises
+        ------
+        ConfigError
+            One can't be resolved.
+        """
+        try:
+            found: Any = OmegaConf.to_container(self.config, resolve=resolve) if self.config is not None else {}
+        except OmegaConfBaseException as error:
+            raise ConfigError(one_line(error)) from error
+        return {str(key): value for key, value in found.items()}
 
 
 def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
@@ -177,6 +140,27 @@ def _folder_of_root(request: Request) -> Path:
     return next(folder for folder in request.folders if (folder / f"{request.config_name}.yaml").is_file())
 
 
+def store_schemas(roots: Sequence[str]) -> None:
+    """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
+    OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
+    schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
+    schemas |= {(group, name): schema for group in groups_of_all(roots) for name, schema in schemas_of(group).items()}
+    store = ConfigStore.instance()
+    for (group, name), schema in schemas.items():
+        store.store(group=group or None, name=name, node=defaults(schema))
+    store.store(group="data", name=TRAINED, node={"name": TRAINED})
+    store.store(group="hydra/sweeper", name="optuna", node=defaults(SearchConfig))
+
+
+def _environment(name: str, default: str | None = None) -> str | None:
+    """Read an environment variable. Only SEGMETER_* can be read, as values end up in files and reports."""
+    if not name.startswith("SEGMETER_"):
+        raise ValueError(f"only variables whose names start with SEGMETER_ can be read, not {name}")
+    if name not in os.environ and default is None:
+        raise ValueError(f"environment variable {name} is not set")
+    return os.environ.get(name, default)
+
+
 def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
     parser = OverridesParser.create()
     overrides = []
@@ -199,13 +183,35 @@ def _with_quotes(line: str) -> str:
     if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
         return line
     if value.startswith("[") and value.endswith("]"):
-        return f"{key}=[{','.join(map(_quoted, value[1:-1].split(',')))}]" if value[1:-1].strip() else line
-    return f"{key}={_quoted(value)}"
+        items = [quoted(item.strip()) for item in value[1:-1].split(",")]
+        return f"{key}=[{','.join(items)}]" if value[1:-1].strip() else line
+    return f"{key}={quoted(value.strip())}"
 
 
-def _quoted(text: str) -> str:
-    escaped = text.strip().replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def quoted(text: str) -> str:
+    r"""Quote a text as Hydra's overrides do, where a backslash is doubled only before a quote.
+
+    Examples
+    --------
+    >>> print(quoted('größe'), quoted(r'C:\data'), quoted('a "b"'))
+    "größe" "C:\data" "a \"b\""
+    """
+    return '"' + re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + ('\\"' if found[2] else ""), text) + '"'
+
+
+def written(value: Any) -> str:
+    """Write a plain value as Hydra's overrides do, which name keys without quotes.
+
+    Examples
+    --------
+    >>> written({"steps": ["größe", None, True], "least": 0.5})
+    '{steps:["größe",null,true],least:0.5}'
+    """
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{written(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
@@ -305,7 +311,7 @@ def _composed(request: Request, overrides: tuple[str, ...], problems: list[str])
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
-    others = [_quoted(f"file://{folder}") for folder in request.folders if folder != _folder_of_root(request)]
+    others = [quoted(f"file://{folder}") for folder in request.folders if folder != _folder_of_root(request)]
     found = [f"hydra.searchpath=[{','.join(others)}]"] if others else []
     try:
         return compose(request.config_name, overrides=[*overrides, *found], return_hydra_config=True)

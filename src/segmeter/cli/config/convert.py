@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
 from segmeter.checks import expected
 from segmeter.cli.config.compose import Composed
 from segmeter.cli.config.groups import GROUPS, PRESETS, TRAINED, WITH_TRAINED_DATA
 from segmeter.errors import ConfigError, InputError
-from segmeter.provenance import flatten
-from segmeter.records import read_yaml
+from segmeter.records import flatten, read_yaml
 from segmeter.schema import REQUIRED, Config, defaults
 from segmeter.schema.invalid import problems_by_key
 from segmeter.schema.registry import name_of
@@ -76,7 +74,7 @@ def _checked(
         return root.model_validate(values), []
     except ValidationError as error:
         found = problems_by_key(error, root, values, typed=lambda key: _typed(key, job.overrides), advice=advice)
-    left_out = untold | set(_followers(job.config, found))  # a line on the followed key is enough
+    left_out = untold | set(_followers(job, found))  # a line on the followed key is enough
     return None, [line for key, lines in found.items() if key not in left_out for line in lines]
 
 
@@ -112,7 +110,7 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     if set(PRESETS) & set(keys):
         return {key: _given(value, saved.get(key)) for key, value in values.items()}
     filled = copy.deepcopy({**values, **saved})
-    for key in [*(key for key in keys if key in GROUPS), *_OWN, *keys, *_followers(job.config, keys)]:
+    for key in [*(key for key in keys if key in GROUPS), *_OWN, *keys, *_followers(job, keys)]:
         _take(key, values, filled)
     return filled
 
@@ -178,8 +176,7 @@ def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
     return filled
 
 
-def _followers(config: DictConfig | None, keys: Iterable[str]) -> list[str]:
+def _followers(job: Composed, keys: Iterable[str]) -> list[str]:
     """Return the keys that take their value from one of `keys`, such as training.seed from seed."""
-    raw: Any = OmegaConf.to_container(config, resolve=False) if config is not None else {}
     followed = {f"${{{key}}}" for key in keys}
-    return [key for key, value in flatten(raw).items() if isinstance(value, str) and value in followed]
+    return [key for key, value in flatten(job.container()).items() if isinstance(value, str) and value in followed]

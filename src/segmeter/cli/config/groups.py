@@ -38,10 +38,10 @@ ROOTS = Declared(
     score="cli.config.schema:ScoreConfig",
     compare="cli.config.schema:CompareConfig",
     merge="cli.config.schema:MergeConfig",
-    agree="cli.config.decision_schema:AgreeConfig",
-    suspects="cli.config.decision_schema:SuspectsConfig",
-    plan="cli.config.decision_schema:PlanConfig",
-    tune="cli.config.decision_schema:TuneConfig",
+    agree="cli.config.model_schema:AgreeConfig",
+    suspects="cli.config.model_schema:SuspectsConfig",
+    plan="cli.config.model_schema:PlanConfig",
+    tune="cli.config.model_schema:TuneConfig",
 )
 GROUPS = Declared(
     data="data.config:DATA",
@@ -70,6 +70,11 @@ def groups_of(command: str) -> dict[str, str]:
     """Return the groups that a command's file lists, with presets, each with its default option; "" if it has none."""
     listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text())["defaults"]
     return {group: name or "" for item in listed if isinstance(item, dict) for group, name in item.items()}
+
+
+def groups_of_all(commands: Iterable[str]) -> list[str]:
+    """List the groups of any of these commands, without presets."""
+    return [group for group in GROUPS if any(group in groups_of(command) for command in commands)]
 
 
 def schemas_of(group: str) -> dict[str, type[BaseModel]]:

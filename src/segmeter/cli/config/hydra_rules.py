@@ -19,7 +19,7 @@ from pydantic import Field
 from segmeter.checks import expected
 from segmeter.cli.config.groups import CONFIGS
 from segmeter.errors import ConfigError
-from segmeter.provenance import flatten
+from segmeter.records import flatten
 from segmeter.schema import Config
 
 LAUNCHERS = {  # Hydra's spellings of `launch` for the jobs of a sweep
@@ -31,6 +31,10 @@ LAUNCHERS = {  # Hydra's spellings of `launch` for the jobs of a sweep
 PLUGINS = {"hydra/launcher": [*LAUNCHERS], "hydra/sweeper": ["basic", "optuna"]}  # groups of Hydra's own, and options
 MOST_NODES = 100_000  # of one YAML file when its aliases are written out
 
+_OUTPUTS = (
+    "Outputs go where run.root and run.name say; of Hydra itself only sweeps can be set (hydra.sweep.dir, "
+    "hydra.sweeper). launch says where jobs run."
+)
 _SETTABLE = ("sweep.dir", "sweeper.", "mode")
 _PACKAGE = re.compile(r"@(package\s+)?(_global_\.)?hydra\b")  # by which keys would get into Hydra's own node
 _REMEDIES = {
@@ -130,12 +134,6 @@ def _content_fault(text: str, values: Mapping[Any, Any]) -> str | None:
         return f"its defaults lead out of the folder: {chosen}. Name files of the folder."
     keys = flatten({"hydra": values.get("hydra", {})})
     return next(filter(None, (setting_fault(key.removeprefix("hydra").lstrip(".")) for key in keys)), None)
-
-
-_OUTPUTS = (
-    "Outputs go where run.root and run.name say; of Hydra itself only sweeps can be set (hydra.sweep.dir, "
-    "hydra.sweeper). launch says where jobs run."
-)
 
 
 def setting_fault(path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Declares the root configuration of each command that trains, runs or tries a model."""
+"""Declares the root configuration of each command that trains, runs or tries a model, or helps to decide."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,6 +7,7 @@ from pydantic import Field
 
 from segmeter.cli.config.schema import Command, Common, Launched, Measured, Seeded, Sharded
 from segmeter.data.config import DATA, PlaneAxis, TimeoutSeconds
+from segmeter.evaluation.decisions.config import AgreeKeys, PlanKeys, SuspectsKeys, TuneKeys
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.losses.config import LOSSES
@@ -159,3 +160,26 @@ class CheckConfig(Foreign, Command):
     """The splits to verify. They are also compared with each other."""
     output: Path | None = None
     """JSON file for everything that is printed, or null."""
+
+
+class AgreeConfig(Seeded, AgreeKeys):
+    """`segmeter agree`: how far several readers agree, without a reference."""
+
+
+class SuspectsConfig(Seeded, SuspectsKeys):
+    """`segmeter suspects`: which labels are likely wrong, or which images to label next."""
+
+
+class PlanConfig(Seeded, PlanKeys):
+    """`segmeter plan`: how many cases a score or a comparison needs."""
+
+
+class TuneConfig(Trained, Modelled, Seeded, TuneKeys):
+    """`segmeter tune`: choose threshold and post-processing on the validation split."""
+
+    data: Annotated[Any, Component(DATA)]
+    """The data set; its validation split is used."""
+    inference: InferenceConfig
+    """How the model runs over images. Its threshold is the usual one, with which others are compared."""
+    postprocess: PostprocessConfig
+    """Steps that run before those that are tried. A step that makes instances stays last."""

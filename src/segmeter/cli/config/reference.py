@@ -1,5 +1,8 @@
-"""Describes every key (name, default, values, unit, meaning) for help, the reference page and completion alike."""
+"""Every key in words, as commented YAML and as JSON Schema: for help, reference page, completion, --cfg and editors."""
 
+import json
+import shutil
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from segmeter.checks import nearest
 from segmeter.cli.config.groups import (
     CONFIGS,
     GROUPS,
@@ -19,11 +23,17 @@ from segmeter.cli.config.groups import (
     schemas_of,
 )
 from segmeter.data.config import DataConfig
+from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED, Registry
-from segmeter.schema.declared import MISSING, Node, node_of, text_of
-from segmeter.schema.registry import name_of
+from segmeter.schema.declared import MISSING, Node, json_schema_of, node_of, text_of
+from segmeter.schema.registry import REGISTRIES, name_of
 
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
+_OBVIOUS = ("a group of keys", "true or false", "text", "a path")  # from the value beside it
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+RESULTS = ("plan.json", "tune.json", "agree.json", "suspects.json", "label_next.json")  # files that commands write
+_COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
+_DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 
 
 @dataclass(frozen=True)
@@ -118,3 +128,138 @@ def parts_of(model: type[BaseModel]) -> Iterator[tuple[str, Registry]]:
     """Return the keys of a schema that hold a list of components, such as metrics.measures."""
     for name, node in node_of(model).keys.items():
         yield from ((name, item.choice) for arm in node.arms for item in arm.items if item.choice)
+
+
+def yaml_text(root: type[BaseModel], values: Any, *, part: str | None) -> str:
+    """Write a configuration as YAML that can be read back, with the meaning of each key beside it: ``--cfg job``.
+
+    Parameters
+    ----------
+    part
+        The key of a group to show instead of the whole.
+
+    Raises
+    ------
+    ConfigError
+        There is no such part.
+    """
+    node: Node | None = node_of(root)
+    for name in part.split(".") if part else ():
+        if not isinstance(values, dict) or name not in values:
+            known = nearest(name, map(str, values)) if isinstance(values, dict) else ""
+            raise ConfigError(f"config: there is no {part!r} to show. {known}".rstrip())
+        node, values = _inner(node, values, name), values[name]
+    if not isinstance(values, dict):
+        return f"{as_yaml(values)}\n"
+    return "".join(f"{line}\n" for line in _lines(node, values, ""))
+
+
+def _inner(node: Node | None, values: dict[Any, Any], key: str) -> Node | None:
+    found = node.keys.get(key) if node else None
+    return found.group(values[key]) if found else None
+
+
+def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[str]:
+    for key, value in values.items():
+        declared = node.keys.get(str(key)) if node else None
+        comment = _comment(str(key), declared) if declared else ""
+        if isinstance(value, dict) and value:
+            yield from _commented(f"{as_yaml(key)}:", comment, indent)
+            yield from _lines(_inner(node, values, key), value, f"{indent}  ")
+        else:
+            yield from _commented(f"{as_yaml(key)}: {as_yaml(value)}", comment, indent)
+
+
+def _commented(text: str, comment: str, indent: str) -> list[str]:
+    """Put a comment beside a key, or above it where a terminal has no room beside it."""
+    line = f"{indent}{text}  # {comment}" if comment else f"{indent}{text}"
+    room = shutil.get_terminal_size((len(line), 1)).columns
+    if not comment or len(line) <= room:
+        return [line]
+    sign = f"{indent}# "
+    return [*textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign), f"{indent}{text}"]
+
+
+def _comment(key: str, node: Node) -> str:
+    """Return the first sentence of a key's meaning, and what it takes."""
+    if is_component_name(key, node):
+        return ""
+    takes = ", ".join(filter(None, (node.describe(), node.unit)))
+    first = node.meaning.partition(". ")[0].rstrip(".")
+    return first + ("" if takes in _OBVIOUS or node.choice else f" [{takes}]")
+
+
+def names() -> list[str]:
+    """Return the names of the JSON Schemas of configurations: every command that has one, and every group."""
+    return [*_COMMANDS, *GROUPS]
+
+
+def _result_models() -> dict[str, type[BaseModel]]:
+    """Return the models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
+    from segmeter.evaluation.decisions.label_next import LabelNext
+    from segmeter.evaluation.decisions.suspects import Suspects
+    from segmeter.metrics.summary.agreement import Agreement
+    from segmeter.metrics.summary.plan import Plan
+    from segmeter.metrics.summary.tune import Tuned
+
+    return dict(zip(RESULTS, (Plan, Tuned, Agreement, Suspects, LabelNext), strict=True))
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a command's keys ("train"), a group's options ("loss") or a result ("plan.json").
+
+    Raises
+    ------
+    ConfigError
+        There is no such command or group.
+    """
+    if name not in (*names(), *RESULTS):
+        raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, [*names(), *RESULTS])}")
+    if name in RESULTS:
+        return {
+            "$schema": DIALECT,
+            "$defs": {},
+            **_result_models()[name].model_json_schema(by_alias=True),
+            "title": f"segmeter: {name}",
+        }
+    command, definitions = _COMMANDS.get(name), dict[str, Any]()
+    choice = ROOTS[command] if command else GROUPS[name]
+    if isinstance(choice, Registry):
+        content: dict[str, Any] = {"anyOf": _references(choice.group, definitions)}
+    else:
+        content = _model(choice, definitions)
+    if command in WITH_TRAINED_DATA:  # any key of the kind of data that its checkpoint was trained on
+        named = {"properties": {"name": {"const": TRAINED}}, "required": ["name"]}
+        definitions[f"data.{TRAINED}"] = {"type": "object", **named}
+        content["properties"]["data"]["anyOf"].append({"$ref": f"#/$defs/data.{TRAINED}"})
+    title = f"segmeter {command}" if command else f"segmeter: an option of {name}"
+    return {"$schema": DIALECT, **content, "title": title, "$defs": dict(sorted(definitions.items()))}
+
+
+def _references(group: str, definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Define every component of a group, and refer to each."""
+    choice = REGISTRIES[group]
+    for name in choice.names():
+        key, model = f"{group}.{name}", choice.schema_of(name)
+        if key not in definitions and model is not None:
+            definitions[key] = {}  # a component may hold others of its kind
+            definitions[key] = _model(model, definitions)
+            definitions[key]["properties"]["name"] = {"const": name}
+    return [{"$ref": f"#/$defs/{group}.{name}"} for name in choice.names()]
+
+
+def _model(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a model, with references to its components, which are added to the definitions."""
+
+    def for_editors(node: dict[str, Any]) -> dict[str, Any]:
+        if "component" in node:
+            group = node.pop("component")
+            node["anyOf"] = [{"enum": REGISTRIES[group].names()}, *_references(group, definitions)]
+        if node.get("type") == "object" and "properties" in node:
+            node["properties"] = {"defaults": _DEFAULTS, **node["properties"]}
+            node.pop("required", None)  # a file holds a part of the values
+        return node
+
+    schema: dict[str, Any] = json.loads(json.dumps(json_schema_of(model)), object_hook=for_editors)
+    definitions |= schema.pop("$defs", {})
+    return schema

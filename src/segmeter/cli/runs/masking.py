@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from segmeter.errors import ConfigError
-from segmeter.provenance import flatten
+from segmeter.records import flatten
 
 MASK = "[REDACTED]"
 _SECRET = re.compile(

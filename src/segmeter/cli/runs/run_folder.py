@@ -28,8 +28,8 @@ from segmeter.files import (
     write_json,
 )
 from segmeter.metrics.arrays import say
-from segmeter.provenance import flatten, hardware, source, versions
-from segmeter.records import RUN, read_run, seal_run
+from segmeter.provenance import hardware, source, versions
+from segmeter.records import RUN, flatten, read_run, seal_run
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.signals import let_finish

@@ -28,7 +28,7 @@ from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
-from segmeter.provenance import flatten
+from segmeter.records import flatten
 from segmeter.schema import as_plain
 
 MISSING = SCORE + "missing"  # a column: 1 where a case has no prediction

@@ -7,6 +7,7 @@ resume from it, `state.pt` of plain tensors and numbers. Nothing in it is ever r
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,22 +20,37 @@ from torch import Tensor
 from segmeter import __version__
 from segmeter.checks import expected
 from segmeter.errors import CheckpointError, ConfigError, InputError, RunError, SegmeterError
-from segmeter.files import atomic_write, fresh_folder, write_bytes, write_json
-from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.manifest import (
-    FORMAT,
-    MANIFEST,
-    STATE,
-    WEIGHTS,
-    pointed,
-    read_manifest,
-    settle_file,
-    verify_file,
+from segmeter.files import (
+    atomic_write,
+    describe_file,
+    fresh_folder,
+    operation,
+    replace,
+    sha256_file,
+    sync_folder,
+    temporary_name,
+    write_bytes,
+    write_json,
 )
-from segmeter.models.checkpoints.weights import check_finite, compare, load_plain, load_tensors, real_path
+from segmeter.models.card import ModelCard
+from segmeter.models.checkpoints.weights import (
+    check_finite,
+    compare,
+    find_placeholder,
+    load_plain,
+    load_tensors,
+    real_path,
+)
 from segmeter.models.segmenter import Segmenter, build_segmenter
-from segmeter.records import seal
+from segmeter.records import digest, read_json, seal
 from segmeter.remote import fetch
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+WEIGHTS = "model.safetensors"
+STATE = "state.pt"
+_LONGEST_NAME = 255  # bytes, on all systems
+_CHANGED = "was changed or damaged since it was written (sha256 differs). Fetch it again."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,3 +269,75 @@ def _own_storage(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _of_checkpoints(name: str) -> bool:
     """Tell whether reading a checkpoint, or a run's best one, needs this file below a URL."""
     return "/" not in name or name.startswith("checkpoints/best/")
+
+
+def settle_file(path: Path) -> dict[str, Any]:
+    """Flush a file to the disk, give it the mode that new files have, and describe it."""
+    path.chmod(path.parent.stat().st_mode & 0o666)  # as the umask can't be read without a race
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return describe_file(path)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read a manifest; raises CheckpointError unless it is complete, unedited and not newer than this program."""
+    real = real_path(path)  # stores of models keep files as links to their contents
+    try:
+        manifest = read_json(real)
+    except InputError as error:
+        fault = find_placeholder(real) if real.is_file() else None
+        raise CheckpointError(f"{path}: {fault}" if fault else error.problems) from error
+    if not isinstance(manifest.get("format"), int):
+        raise CheckpointError(f"{path}: is not a segmeter manifest. Give a segmeter run or checkpoint.")
+    if manifest["format"] > FORMAT:
+        raise CheckpointError(
+            f"{path}: has format {manifest['format']}, from segmeter {manifest.get('segmeter')!r}; "
+            f"this segmeter {__version__} reads up to {FORMAT}. Upgrade segmeter."
+        )
+    if manifest.get("sha256") != digest(manifest):
+        raise CheckpointError(f"{path}: {_CHANGED}")
+    return manifest
+
+
+def verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
+    """Raise CheckpointError unless a file is byte for byte as the manifest describes it."""
+    path = folder / name
+    if not path.is_file():
+        raise CheckpointError(f"{path}: is missing, though the manifest lists it. Copy the whole folder again.")
+    size = path.stat().st_size
+    if size < entry["bytes"]:
+        truncated = f"is truncated: {size} of {entry['bytes']} bytes. Fetch it again."
+        raise CheckpointError(f"{path}: {find_placeholder(path) or truncated}")
+    if size != entry["bytes"] or sha256_file(path) != entry["sha256"]:
+        raise CheckpointError(f"{path}: {_CHANGED}")
+
+
+def point(link: Path, target: str) -> None:
+    """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new one.
+
+    Windows lets few users make links. There it may be a file with the name of the target, see `pointed`.
+    """
+    temporary = link.with_name(temporary_name())
+    with operation("link", link):
+        try:
+            temporary.symlink_to(target)
+        except OSError as error:
+            if getattr(error, "winerror", None) is None:
+                raise
+            temporary.write_text(target, encoding="utf-8")
+    try:
+        with operation("rename", link):
+            replace(temporary, link)
+    except BaseException:
+        with suppress(OSError), operation("unlink", link):
+            temporary.unlink()
+        raise
+    sync_folder(link.parent)
+
+
+def pointed(link: Path) -> Path:
+    """Follow what `point` made to its target; return any other path unchanged."""
+    if link.is_file() and link.stat().st_size <= _LONGEST_NAME:
+        target = link.parent / link.read_text("utf-8", "replace")
+        return target if target.parent == link.parent and target.is_dir() else link
+    return link

@@ -19,7 +19,7 @@ from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import Summary
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
-from segmeter.report.columns import Column
+from segmeter.report.columns import CaseColumn
 from segmeter.report.comparison import notes, order_lines
 from segmeter.report.config import ReportConfig
 from segmeter.report.differences import comparison_tables
@@ -98,11 +98,11 @@ class _Run:
         board = board_of(rows, spec, summary | {"headline_score": headline})
         return cls(rows=rows, spec=spec, board=board, summary=summary)
 
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, CaseColumn]:
         return {column.key: column for column in case_columns(self.board, self.rows, self.summary)}
 
 
-def _common(tables: Sequence[Mapping[str, Column]]) -> list[Column]:
+def _common(tables: Sequence[Mapping[str, CaseColumn]]) -> list[CaseColumn]:
     """Return columns about the cases, then those that every run has, as "<run>/<key>"."""
     target = (replace(tables[0][key], shown=key == "cluster") for key in _OF_THE_TARGET if key in tables[0])
     found = [tables[0][ID], *target]  # the difference stands beside the case, even on a phone

@@ -14,7 +14,7 @@ from segmeter.files import link_error, safe_id
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, board_of, case_columns, slice_columns
-from segmeter.report.columns import CellLists, Column, pack_page, within
+from segmeter.report.columns import CaseColumn, CellLists, pack_page, within
 from segmeter.report.config import ReportConfig
 from segmeter.report.page import tables
 from segmeter.report.pictures.chosen import Ranking, choose_pictures, take_turns
@@ -78,20 +78,20 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     return {"evaluation": evaluation, "explorer": explorer}
 
 
-def part_columns(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
+def part_columns(columns: Sequence[CaseColumn]) -> tuple[list[CaseColumn], list[CaseColumn]]:
     """Split columns, the most important first, into those for the page and those that would make it too large."""
     grown = min(MOST_BYTES, CASE_BYTES * len(columns[0].values))
     return within(columns, max(DATA_BYTES, grown))
 
 
 def explorer_values(
-    columns: Sequence[Column],
+    columns: Sequence[CaseColumn],
     spec: ClassSpec,
     shown: Any,
     config: ReportConfig,
     *,
     facts: Mapping[str, Any],
-    left: Sequence[Column] = (),
+    left: Sequence[CaseColumn] = (),
     arrays: Mapping[str, Any] | None = None,
     unshown: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -138,14 +138,14 @@ def script_json(content: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
-def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[Column]:
+def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[CaseColumn]:
     """Add the path of each case's prediction, if the run wrote label maps."""
     place = folder / "predictions" / "labels"
     names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
     if names:
         texts = [names.get(safe_id(case_id), "") for case_id in case_ids]
         files = [f"{place.relative_to(folder)}/{text}" if text else "" for text in texts]
-        yield Column(key="file", label="prediction", values=files, kind="text", group="case")
+        yield CaseColumn(key="file", label="prediction", values=files, kind="text", group="case")
 
 
 def _no_picture(shown: Any) -> str:

@@ -15,9 +15,11 @@ from markupsafe import Markup
 from segmeter.records import read_json, read_own, read_run
 from segmeter.report import figures
 
+Read = TypeVar("Read")
 _HERE = Path(__file__).parent
 _SCRIPTS, _UPLOT = _HERE / "scripts", _HERE / "uplot"
 _LIBRARY = ("uPlot.iife.min.js", "uPlot.min.css", "LICENSE")
+_LONGEST_CONFIG = 200_000  # characters shown
 
 
 def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool = False, **values: Any) -> bytes:
@@ -114,10 +116,6 @@ def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
         else:
             found.append((f"{prefix}{name}", "" if value is None else str(value)))
     return found
-
-
-Read = TypeVar("Read")
-_LONGEST_CONFIG = 200_000  # characters shown
 
 
 def load_json(path: Path, form: Any = dict[str, Any]) -> dict[str, Any] | None:

@@ -12,8 +12,7 @@ from urllib.parse import quote
 from segmeter.checks import expected, some
 from segmeter.errors import InputError
 from segmeter.files import TEMPORARY, write_bytes
-from segmeter.provenance import flatten
-from segmeter.records import CONFIG, RUN, Summary, read_run, read_yaml
+from segmeter.records import CONFIG, RUN, Summary, flatten, read_run, read_yaml
 from segmeter.report import figures
 from segmeter.report.page.render import load_json, render
 from segmeter.report.tables import Cell, Column, Table
@@ -113,7 +112,7 @@ def _table(command: str, runs: Sequence[Run]) -> Table:
     keys, names = _differing(runs), dict.fromkeys(name for run in runs for name in run.figures)
     columns = [Column(name, name) for name in ("run", "state", "start")]
     columns += [Column(name, f"figures.{name}", figures.quantity) for name in names]
-    columns += [Column("cases", "cases", _count)] if any(run.cases is not None for run in runs) else []
+    columns.append(Column("cases", "cases", lambda cases: "" if cases is None else f"{cases:,}"))
     columns += [Column(key, f"settings.{key}", _text) for key in keys[:MOST_KEYS]]
     rows = [
         {f"figures.{name}": run.figures.get(name, "") for name in names}
@@ -125,10 +124,6 @@ def _table(command: str, runs: Sequence[Run]) -> Table:
     left = keys[MOST_KEYS:]
     more = f"They also differ in {some(left)}." if left else ""
     return Table.of(columns, rows, names=3, strong=(), title=command or "other runs", note=more)
-
-
-def _count(cases: int | None) -> str:
-    return "" if cases is None else f"{cases:,}"
 
 
 def _differing(runs: Sequence[Run]) -> list[str]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, STATUS_WORDS, slice_key
-from segmeter.report.columns import SCORE_STEPS, Column, score_steps
+from segmeter.report.columns import SCORE_STEPS, CaseColumn, score_steps
 
-Columns = Mapping[str, Column]  # that the page has, by key
+Columns = Mapping[str, CaseColumn]  # that the page has, by key
 Row = dict[str, Any]
 ERROR_TYPES = ("boundary", "extent", "segment")
 
@@ -78,13 +78,13 @@ def _of_figure(key: str, columns: Columns) -> str | None:
     return cases_link({f"un.{key}": "defined", "sort": key, "h": key})
 
 
-def count_tenths(column: Column) -> list[int]:
+def count_tenths(column: CaseColumn) -> list[int]:
     """Count the cases with a score in each tenth from 0 to 1, rounded as on the page; undefined ones don't count.
 
     Examples
     --------
     >>> values = [0.0, 0.09996, 0.3, 1.0, float("nan")]
-    >>> count_tenths(Column(key="", label="", values=values, kind="score", group=""))
+    >>> count_tenths(CaseColumn(key="", label="", values=values, kind="score", group=""))
     [1, 1, 0, 1, 0, 0, 0, 0, 0, 1]
     """
     values = np.asarray(column.values, np.float64)

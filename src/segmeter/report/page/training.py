@@ -63,13 +63,15 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
     curves = [_chart(title, axis, series, history) for (title, axis), series in charts.items()]
     curves = sorted((chart for chart in curves if chart["lines"]), key=_importance)
     pictures, steps, left_out = _validation_pictures(folder, config)
+    best = [row.get("step") for row in history if row.get("best") is True]
+    first_batch = folder / FIRST_BATCH
     return {
         "cards": _cards(history, monitor),
-        "curves": script_json({"charts": curves, "best": _best_step(history)}),
+        "curves": script_json({"charts": curves, "best": best[-1] if best else None}),
         "pictures": script_json(pictures) if pictures else None,
         "steps": steps,
         "left_out": left_out,
-        "first_batch": _first_batch(folder, config),
+        "first_batch": _source(folder, first_batch, config) if first_batch.is_file() else None,
     }
 
 
@@ -125,11 +127,6 @@ def _importance(chart: Mapping[str, Any]) -> int:
     return order.index(chart["title"]) if chart["title"] in order else len(order)
 
 
-def _best_step(history: Sequence[Mapping[str, Any]]) -> int | None:
-    steps = [row.get("step") for row in history if row.get("best") is True]
-    return steps[-1] if steps else None
-
-
 def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str, str]]:
     """List the scores of the best checkpoint, led by the one that chose it, then the length of the run."""
     cards = []
@@ -157,34 +154,22 @@ def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, 
         int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
     }
     steps = sorted(found)
-    linked = config.pictures == "link"
     sources = {
-        step: {path.stem: _source(path, linked=linked) for path in sorted(found[step].glob("*.png"))} for step in steps
+        step: {path.stem: _source(folder, path, config) for path in sorted(found[step].glob("*.png"))} for step in steps
     }
-    kept = steps
-    while len(kept) > 1 and not linked and _size(sources, kept) > config.picture_mb * 2**20:
+    sizes = {step: len(json.dumps(sources[step])) for step in steps}
+    most, kept = math.inf if config.pictures == "link" else config.picture_mb * 2**20, steps
+    while len(kept) > 1 and sum(sizes[step] for step in kept) > most:
         kept = [kept[round(i * (len(kept) - 1) / max(1, len(kept) - 2))] for i in range(len(kept) - 1)]
     cases = dict.fromkeys(case for step in kept for case in sources[step])
     pictures = {case: {str(step): sources[step][case] for step in kept if case in sources[step]} for case in cases}
     return pictures, kept if pictures else [], len(steps) - len(kept)
 
 
-def _first_batch(folder: Path, config: ReportConfig) -> str | None:
-    path = folder / FIRST_BATCH
-    if not path.is_file():
-        return None
-    return FIRST_BATCH if config.pictures == "link" else _embedded(path)
-
-
-def _size(sources: Mapping[int, Mapping[str, str]], steps: Sequence[int]) -> int:
-    return sum(len(json.dumps(sources[step])) for step in steps)
-
-
-def _source(path: Path, *, linked: bool) -> str:
-    return f"{VALIDATION}/{path.parent.name}/{path.name}" if linked else _embedded(path)
-
-
-def _embedded(path: Path) -> str:
+def _source(folder: Path, path: Path, config: ReportConfig) -> str:
+    """Give the address of a picture, or its content reduced to the width of the page."""
+    if config.pictures == "link":
+        return path.relative_to(folder).as_posix()
     with Image.open(io.BytesIO(read_own(path)), formats=["PNG"]) as stored:
         image = stored.convert("RGB")
     if image.width > WIDTH:

@@ -1,4 +1,4 @@
-"""`segmeter merge`: joins the shards of a run, or the folds of a cross-validation, to one run."""
+"""`segmeter compare`, `merge` and `report`: what can be done with finished runs."""
 
 import sys
 from collections.abc import Sequence
@@ -6,22 +6,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from segmeter.checks import expected
 from segmeter.cli.config.groups import ROOTS
-from segmeter.cli.config.schema import MergeConfig
+from segmeter.cli.config.schema import CompareConfig, MergeConfig
 from segmeter.cli.runs.objective import find_objective, results
 from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place
-from segmeter.errors import DataError
+from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, ConfigError, DataError, GateError
+from segmeter.evaluation.finished.compare import compare
 from segmeter.evaluation.finished.merge import Merge, check_merge, merge
 from segmeter.evaluation.finished.pieces import Piece, read_pieces
-from segmeter.files import link_or_copy, make_folder
+from segmeter.files import link_or_copy, make_folder, write_bytes, write_json
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import CONFIG, read_yaml
+from segmeter.report.comparison import gate_lines, markdown_summary, print_comparison
 from segmeter.report.config import ReportConfig
 from segmeter.report.html import write_report
+from segmeter.report.page.runs import write_index
 from segmeter.report.pictures.chosen import Ranking, choose_cases
 from segmeter.report.pictures.flatten import OVERLAYS, picture_path
 from segmeter.report.pictures.layers import layers_path
@@ -29,8 +34,35 @@ from segmeter.report.pictures.worst import crops_path, worst_rows, write_worst_l
 from segmeter.report.summary import print_summary
 from segmeter.schema import Config
 
+_USAGE = "Write segmeter report run=RUN, with report.pictures=link or report.picture_mb=20 if need be, or runs=ROOT."
+_EXITS = {"regression": EXIT_REGRESSION, "unknown": EXIT_UNDECIDED}
 
-def run(config: MergeConfig, job: Job) -> float | None:
+
+def run_compare(config: CompareConfig, job: Job) -> None:
+    """Compare, print the tables, and write compare.json, compare.html and compare.md.
+
+    Raises
+    ------
+    InputError
+        The runs are not comparable. Each difference has its line, and no folder is made.
+    GateError
+        A requirement is violated or undecided. The files are written all the same.
+    """
+    result = compare(config.runs, config.metrics, rank_by=config.rank_by, require=config.requirements)
+    with open_run(config, job, facts={"runs": result["folders"]}) as folder:
+        write_json(folder / "compare.json", result)
+        write_bytes(folder / "compare.md", markdown_summary(result).encode("utf-8", "replace"))
+        note_done(folder, {})
+        page = write_report(folder)
+    print_comparison(result)
+    sys.stdout.write(f"result    {folder / 'compare.json'}\nsummary   {folder / 'compare.md'}\n")
+    sys.stdout.write(f"report    {page}\n")
+    outcome = result["gate"]["outcome"] if "gate" in result else "pass"
+    if outcome != "pass":
+        raise GateError(gate_lines(result), exit_code=_EXITS[outcome])
+
+
+def run_merge(config: MergeConfig, job: Job) -> float | None:
     """Merge, and return the headline over the data set, or None for predict.
 
     Raises
@@ -122,3 +154,53 @@ def take_pictures(pieces: Sequence[Piece], config: ReportConfig, metrics: Metric
             link_or_copy(source, target)
     if spec is not None and metrics is not None:
         write_worst_list(folder, spec, metrics, config.worst)
+
+
+def run_report(arguments: Sequence[str]) -> None:
+    """Rebuild report.html from a run's files, with the report settings of the run except for those given.
+
+    With ``runs=ROOT`` write ROOT/index.html.
+
+    Raises
+    ------
+    ConfigError
+        There is not exactly one folder, it is not a run, or a setting is not one of the report.
+    """
+    given = [argument for argument in arguments if not argument.startswith("report.")]
+    settings = [argument.removeprefix("report.") for argument in arguments if argument.startswith("report.")]
+    if len(given) != 1:
+        raise ConfigError(f"report: expected one run folder, got {len(given)}. {_USAGE}")
+    key, mark, value = given[0].partition("=")
+    named = value if mark and key in ("run", "runs") else given[0]
+    if "://" in named:
+        raise ConfigError("report: expected a run folder of this machine, got a URL. Copy the run here first.")
+    folder = Path(named)
+    if not folder.is_dir():
+        raise ConfigError(f"report: expected a run folder, got {folder.absolute()}.")
+    if mark and key == "runs":
+        if settings:
+            raise ConfigError(
+                f"report: expected no setting of the report with runs=, got report.{settings[0]}. {_USAGE}"
+            )
+        sys.stdout.write(f"index     {write_index(folder)}\n")
+        return
+    config = ReportConfig(**_own(folder) | dict(_parse(setting) for setting in settings))
+    sys.stdout.write(f"report    {write_report(folder, config)}\n")
+
+
+def _own(folder: Path) -> dict[str, Any]:
+    """Return the run's own report settings, as far as this version has them."""
+    try:
+        found = read_yaml(folder / CONFIG).get("report")
+    except FileNotFoundError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: value for key, value in found.items() if key in ReportConfig.model_fields}
+
+
+def _parse(setting: str) -> tuple[str, Any]:
+    key, mark, value = setting.partition("=")
+    if not mark:
+        raise ConfigError(f"report: expected report.{key} to have a value, got none. {_USAGE}")
+    return key, yaml.safe_load(value)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from segmeter.cli.config.decision_schema import TuneConfig
-from segmeter.cli.decisions._recorded import Decision, record
+from segmeter.cli.commands.decide import Decision, record
+from segmeter.cli.config.model_schema import TuneConfig
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
@@ -27,7 +27,7 @@ from segmeter.report.decisions import show_tuned
 from segmeter.threads import share_cores
 
 
-def run(config: TuneConfig, job: Job) -> None:
+def run_tune(config: TuneConfig, job: Job) -> None:
     """Tune, print the answer, and write tune.json, tune.parquet, tuned.yaml, the chart and the page.
 
     Raises
