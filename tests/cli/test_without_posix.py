@@ -63,7 +63,7 @@ def test_masks_are_scored_and_runs_compared_without_what_windows_lacks(tmp_path:
 
 @pytest.mark.slow
 def test_masks_behind_urls_are_fetched_and_forgotten_without_what_windows_lacks(tmp_path: Path) -> None:
-    """The cache has room for six of the sixteen masks. Mutation seen to fail: an entry renamed while its lock is open."""
+    """The cache has room for six of sixteen masks. Mutation seen to fail: an entry renamed while its lock is open."""
     pytest.importorskip("obstore")
     write_masks(tmp_path, "predictions", "references", cases="abcdefgh")
     size = (tmp_path / "predictions/a.png").stat().st_size

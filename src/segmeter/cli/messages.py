@@ -141,7 +141,12 @@ class _Descriptor(io.RawIOBase):
     def __init__(self, number: int) -> None:
         # on Windows, this opens a console as one, which knows all letters; to `io.FileIO` it is a file
         self._raw = open(number, "wb", buffering=0, closefd=False)  # noqa: SIM115
-        self.fileno, self.isatty = self._raw.fileno, self._raw.isatty
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
 
     def writable(self) -> bool:
         return True
