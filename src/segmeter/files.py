@@ -22,7 +22,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Flags for binary files, and for opening a FIFO without waiting for its other end; systems differ in them
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BUFFER = 1 << 20  # bytes handed to the system at a time
-_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# Windows reserves names of devices, and drops a dot at the end
+_SAFE_ID = re.compile(r"(?!(con|prn|aux|nul|com\d|lpt\d)(\.|$))[a-z0-9._-]{0,127}[a-z0-9_-]", re.IGNORECASE | re.ASCII)
 
 
 def watch(operation: str, path: Path) -> None:
@@ -77,7 +78,7 @@ def temporary_name(suffix: str = "") -> str:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Rename over an existing file. Windows refuses while another program has it open: retry for two seconds."""
+    """Rename over an existing file. Windows refuses while another program has it open: retry for three seconds."""
     for wait in (*(0.05 * 2**number for number in range(6)), None):
         try:
             return os.replace(source, target)
@@ -318,7 +319,7 @@ def describe_file(path: Path) -> dict[str, Any]:
     """Size and hash of a file, or of all files of a folder, for `is_whole`."""
     if not path.is_dir():
         return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
-    parts = {str(each.relative_to(path)): describe_file(each) for each in sorted(path.rglob("*")) if each.is_file()}
+    parts = {each.relative_to(path).as_posix(): describe_file(each) for each in path.rglob("*") if each.is_file()}
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return {"bytes": sum(part["bytes"] for part in parts.values()), "sha256": digest}
 
@@ -340,6 +341,8 @@ def safe_id(name: str) -> str:
     '0001TP_009570'
     >>> safe_id("../x")
     'x-d6b96a97'
+    >>> safe_id("aux")  # no file may be called so on Windows
+    'aux-321f6814'
     """
     if _SAFE_ID.fullmatch(name) and not name.startswith("."):
         return name

@@ -70,7 +70,7 @@ def test_every_problem_is_said_at_once_and_once():
     ("override", "says"),
     [
         ("metrics.seed=${nope}", "config: can't resolve `metrics.seed`: "),
-        ("references=b\u00e4ck", "Text with letters beyond ASCII needs quotes that reach the program: "),
+        ("references=b\u00e4ck", "Text beyond ASCII or with ( ) needs quotes that reach the program: "),
         ("++predictions=[", "config: can't read the override '++predictions=[' "),
     ],
 )

@@ -96,7 +96,7 @@ def _plain(command: str) -> Iterable[str]:
 
 def _index(words: Sequence[str]) -> dict[str, Any]:
     if INDEX.is_file() and not any(word.startswith("plugins=") for word in words):
-        known: dict[str, Any] = json.loads(INDEX.read_text())
+        known: dict[str, Any] = json.loads(INDEX.read_text("utf-8"))
         return known
     from segmeter.cli.app import plugins_of
     from segmeter.cli.config.groups import load_plugins

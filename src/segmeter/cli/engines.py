@@ -177,7 +177,7 @@ def _one_rank(task: Task, count: int, folder: str) -> None:
         os.setpgrp()  # torchrun alone forwards Ctrl-C: a second signal would kill this process before it has saved
     rank = os.environ["RANK"]
     if rank != "0":
-        sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+        sys.stdout = sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     share_cores(count)
     outcome = task()
     part = Path(folder, f"{int(rank):06}")

@@ -133,15 +133,28 @@ def lenient_streams() -> Iterator[None]:
                 setattr(sys, name, stream)
 
 
-class _Descriptor(io.FileIO):
+class _Descriptor(io.RawIOBase):
     """Writes until the first error, and then drops everything."""
 
     broken = False
 
+    def __init__(self, number: int) -> None:
+        # on Windows, this opens a console as one, which knows all letters; to `io.FileIO` it is a file
+        self._raw = open(number, "wb", buffering=0, closefd=False)  # noqa: SIM115
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def writable(self) -> bool:
+        return True
+
     def write(self, data: Any) -> int:
         if not self.broken:
             try:
-                return super().write(data)
+                return self._raw.write(data)
             except OSError:
                 self.broken = True
         return memoryview(data).nbytes
@@ -149,7 +162,7 @@ class _Descriptor(io.FileIO):
 
 def _lenient(stream: TextIO | None, number: int) -> TextIO:
     encoding = "utf-8" if stream is None else stream.encoding
-    buffer = io.BufferedWriter(_Descriptor(number, "w", closefd=False))
+    buffer = io.BufferedWriter(_Descriptor(number))
     at_once = number == 2 or os.isatty(number)
     # a name that the terminal's encoding lacks is no reason to stop either
     return io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=at_once, write_through=at_once)

@@ -21,18 +21,20 @@ from typing import TypeVar
 
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, DataError, SegmeterError
-from segmeter.files import TEMPORARY, fresh_folder, make_folder, remove
+from segmeter.files import TEMPORARY, fresh_folder, make_folder, remove, temporary_name
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.provenance import cache_folder
-from segmeter.remote.stores import Stored, list_objects, origin, read_object, split_archive, url_of
+from segmeter.remote.stores import Stored, list_objects, on_disk, origin, read_object, split_archive, url_of
 
 Item = TypeVar("Item")
 
 DEFAULT_GB = 20.0
 _HOME = ".segmeter-fetched"  # the cache's folder; a path that contains it belongs to a URL
-_MARK = f"/{_HOME}/"
+_MARK = f"{os.sep}{_HOME}{os.sep}"
 _FOLDER = "-folder"  # ends the name of an entry for a folder
+_IN_USE = ".in-use"  # the file of an entry that is open where folders can't be locked
+_LOCKS_FOLDERS = hasattr(os, "O_DIRECTORY")  # all systems but Windows
 _THREADS = 16  # which mostly wait for the store
 _FULL = 0.9  # of the bound that remains in use after deletions
 _SHARE = 8  # this part of the room is used before the cache is looked through again
@@ -96,7 +98,7 @@ def listed_size(path: str | Path) -> int | None:
     home, mark, inside = str(path).partition(_MARK)
     if not mark:
         return None
-    key = inside.partition("/")[0]
+    key = inside.partition(os.sep)[0]
     is_gone = not os.path.lexists(path) and os.path.lexists(f"{home}{mark}{key}")
     return 0 if is_gone else int(key.partition("-")[0], 16)
 
@@ -183,12 +185,12 @@ def _cached(url: str, objects: Sequence[Stored]) -> Path:
     digest = hashlib.sha256(repr((url, objects)).encode("utf-8", "surrogateescape")).hexdigest()[:24]
     kind = "" if objects and not objects[0].name else _FOLDER
     key = f"{sum(each.size for each in objects):x}-{digest}{kind}"
-    return Path(cache_folder().absolute(), _HOME, key, *url.split("/"))
+    return Path(cache_folder().absolute(), _HOME, key, *on_disk(url).split("/"))
 
 
 def _entry(path: Path) -> Path:
     home, _, inside = str(path).partition(_MARK)
-    return Path(home, _HOME, inside.partition("/")[0])
+    return Path(home, _HOME, inside.partition(os.sep)[0])
 
 
 def _keep(path: Path, fill: Callable[[Path], None]) -> None:
@@ -203,8 +205,10 @@ def _keep(path: Path, fill: Callable[[Path], None]) -> None:
 @cache
 def _allow_open_files() -> None:
     """Raise the limit of open files, often 1024, to what the system allows."""
-    import resource  # not on every system
-
+    try:
+        import resource
+    except ImportError:  # on Windows, which has no such limit
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard < 0 else min(hard, _OPEN_FILES)
     if 0 <= soft < most:  # infinity is below 0
@@ -222,7 +226,8 @@ def _pin(path: Path, fill: Callable[[Path], None]) -> int:
             try:
                 with _reserve(listed_size(path) or 0, origin(path)), fresh_folder(entry) as folder:
                     fill(folder)
-                    handle = _lock(folder)  # before another thread could delete it as unused
+                    if _LOCKS_FOLDERS:  # else nothing in it may be open when it gets its name
+                        handle = _lock(folder)  # before another thread could delete it as unused
             except OSError:
                 if not entry.is_dir():  # else another process was faster
                     raise
@@ -242,9 +247,11 @@ def _release(handle: int) -> None:
 
 def _lock(entry: Path, *, alone: bool = False) -> int | None:
     """Lock an entry, shared or alone; None if it is gone, or if it is in use and should be locked alone."""
-    import fcntl  # not on every system, and local files need none
-
     with suppress(FileNotFoundError):
+        if not _LOCKS_FOLDERS:
+            return os.open(entry / _IN_USE, os.O_RDONLY | os.O_CREAT)  # Windows moves no folder with an open file in it
+        import fcntl
+
         handle = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(FileNotFoundError, BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
@@ -263,7 +270,7 @@ def _download(path: Path, objects: Sequence[Stored], folder: Path, *, show: bool
         objects = list_objects(url) if entry.name.endswith(_FOLDER) else [Stored("", 0, "")]
 
     def read(each: Stored) -> Stored:
-        target = folder / place / each.name
+        target = folder / place / on_disk(each.name)
         make_folder(target.parent)
         return read_object(f"{url}/{each.name}" if each.name else url, target, each.name)
 
@@ -312,13 +319,26 @@ def _fits(size: int) -> bool:
     for _, bytes_, path in entries if total + size > most else ():
         if total + size <= _FULL * most:  # some room more, so that the cache is rarely looked through
             break
-        handle = _lock(path, alone=True)
-        if handle is not None:
-            remove(path)
-            os.close(handle)
+        if _removed(path):
             total -= bytes_
     _left = max(0, most - total - size) // _SHARE
     return total + size <= most
+
+
+def _removed(entry: Path) -> bool:
+    """Remove an entry, unless it is in use or gone."""
+    if not _LOCKS_FOLDERS:
+        try:
+            remove(entry.rename(entry.with_name(temporary_name())))
+        except (PermissionError, FileNotFoundError):
+            return False
+        return True
+    handle = _lock(entry, alone=True)
+    if handle is None:
+        return False
+    remove(entry)
+    os.close(handle)
+    return True
 
 
 def _entries(home: Path) -> Iterator[tuple[float, int, Path]]:

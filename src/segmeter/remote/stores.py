@@ -39,6 +39,8 @@ _REFUSED = re.compile(
 )  # repeating the request changes nothing
 _TOLD = re.compile(r"<Code>(\w+)</Code>\s*<Message>([^<]*)</Message>")  # as S3 and similar servers answer
 _DENIED = ("UnauthenticatedError", "PermissionDeniedError", "NotFoundError", "InvalidPathError", "NotSupportedError")
+# Signs that Windows allows in no name of a file, and what stands for them there, as Cygwin and WSL do it
+_ON_DISK = {} if hasattr(os, "O_DIRECTORY") else {ord(sign): 0xF000 + ord(sign) for sign in '<>:"|?*'}
 _START = uuid4().hex  # replaces a missing state, so such objects are fetched again at each start
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +72,7 @@ def url_of(given: str | Path) -> str | None:
     >>> url_of(Path("zip://train::s3://bucket/all.zip") / "images")
     'zip://train/images::s3://bucket/all.zip'
     """
-    match = _URL.fullmatch(str(given))
+    match = _URL.fullmatch(given.as_posix() if isinstance(given, Path) else given)
     if match is None:
         return None
     scheme, rest = match[1].lower(), match[2].rstrip("/")
@@ -104,10 +106,16 @@ def split_archive(url: str) -> tuple[str, str]:
     return "/".join(part for part in (match[1].strip("/"), match[3]) if part), match[2]
 
 
+def on_disk(name: str) -> str:
+    """Return the name that a URL or an object has in the cache; the same on all systems but Windows."""
+    return name.translate(_ON_DISK)
+
+
 def origin(path: str | Path) -> str:
     """Return the URL that a path of the cache was fetched from; other paths are returned as they are."""
     text = str(path)
-    match = _INSIDE.fullmatch(text) if ":/" in text else None
+    place = text.replace(os.sep, "/").translate({there: sign for sign, there in _ON_DISK.items()})
+    match = _INSIDE.fullmatch(place) if ":/" in place else None
     try:
         return (match and url_of(match[1])) or text
     except SegmeterError:  # a folder of this machine with the name of a scheme
@@ -326,7 +334,7 @@ def find_files(folder: Path) -> dict[str, Path]:
             known, real = name / entry.name, Path(os.path.realpath(entry.path))
             kind = real.stat().st_mode if real.exists() and real.is_relative_to(root) else 0
             if stat.S_ISREG(kind):
-                found[str(known)] = real
+                found[known.as_posix()] = real
             elif stat.S_ISDIR(kind) and not entry.is_symlink():
                 left.append((real, known, linked))
             elif stat.S_ISDIR(kind) and not linked and real.parent == place:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from segmeter.cli.config import compose
-from segmeter.cli.config.compose import Request, _as_it_is, compose_jobs
+from segmeter.cli.config.compose import Request, _as_it_is, compose_jobs, written
 from segmeter.errors import ConfigError
 from segmeter.schema import REQUIRED
 
@@ -146,6 +146,29 @@ def test_a_text_of_signs_that_hydra_has_none_for_needs_no_quotes():
         assert job.values["require"] == ["mean_iou >= 0.8", "iou/car > 0.5"]
     (job,) = jobs_of("require=mean_iou >= 0.8", "runs=[a,b]", command="compare")
     assert job.values["require"] == "mean_iou >= 0.8"
+
+
+def test_the_keys_of_a_mapping_may_be_quoted() -> None:
+    """As messages write colours."""
+    colours = {"0,0,0": 0, "250,50,83": 1}
+    for line in ('{"0,0,0": 0, "250,50,83":1}', written(colours)):
+        (job,) = jobs_of(f"data.label_map={line}", "predictions=a", "references=b", command="score")
+        assert job.values["data"]["label_map"] == colours
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (r"C:\new\table", r"C:\new\table"),
+        (r"C:\masks\\"[:-1], r"C:\masks\\"[:-1]),
+        (r"\\server\share\masks", r"\\server\share\masks"),
+        (r"'\\server\a share (1)'", r"\\server\a share (1)"),
+        (r"[D:\a,\\server\b]", [r"D:\a", r"\\server\b"]),
+    ],
+)
+def test_paths_of_windows_keep_their_backslashes(given: str, read: object) -> None:
+    (job,) = jobs_of(f"runs={given}", command="compare")
+    assert job.values["runs"] == read
 
 
 def test_keys_are_new_to_hydra_but_for_what_it_must_decide_itself():

@@ -36,6 +36,8 @@ from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
+_SHARE = re.compile(r"(?<=[=\[,])\\\\(?=[^\\/]+\\[^\\])")  # \\server\share, where Hydra reads \\ as one sign
+_KEY = re.compile(r'(?<=[{,])\s*"([^"]*)"(?=\s*:)')  # in quotes, which Hydra allows only for values
 TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
@@ -170,16 +172,19 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
         except HydraException as error:
             reason = " ".join(str(error).split("\n")[0].split())
             remedy = "Write key=value, and quote [ ] { } , and spaces for the shell: 'key=[1,2]'."
-            if not line.isascii():
+            if not line.isascii() or "(" in line:
                 key, _, value = line.partition("=")
-                remedy = f"Text with letters beyond ASCII needs quotes that reach the program: '{key}={quoted(value)}'."
+                remedy = f"Text beyond ASCII or with ( ) needs quotes that reach the program: '{key}={quoted(value)}'."
             problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
     return overrides
 
 
 def _with_quotes(line: str) -> str:
-    """Quote text with signs that Hydra's grammar lacks, such as "a >= b", alone or in a list."""
+    """Quote text with signs that Hydra's grammar lacks, such as "a >= b" or a share of Windows, alone or in a list."""
+    line = _SHARE.sub(r"\\\\\\\\", line)
     key, _, value = line.partition("=")
+    if value.startswith("{"):
+        return f"{key}={_KEY.sub(lambda found: _escaped(found[1]), value)}"
     if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
         return line
     if value.startswith("[") and value.endswith("]"):
@@ -200,18 +205,22 @@ def quoted(text: str) -> str:
 
 
 def written(value: Any) -> str:
-    """Write a plain value as Hydra's overrides do, which name keys without quotes.
+    r"""Write a plain value as Hydra's overrides do, which name keys without quotes.
 
     Examples
     --------
-    >>> written({"steps": ["größe", None, True], "least": 0.5})
-    '{steps:["größe",null,true],least:0.5}'
+    >>> print(written({"steps": ["größe", None, True], "0,0,0": 0.5}))
+    {steps:["größe",null,true],0\,0\,0:0.5}
     """
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{written(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{_escaped(str(key))}:{written(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return f"[{','.join(map(written, value))}]"
     return quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _escaped(key: str) -> str:
+    return re.sub(r"([\\()\[\]{}:=,\s])", r"\\\1", key)
 
 
 def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:

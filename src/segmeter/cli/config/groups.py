@@ -68,7 +68,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 @cache
 def groups_of(command: str) -> dict[str, str]:
     """Return the groups that a command's file lists, with presets, each with its default option; "" if it has none."""
-    listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text())["defaults"]
+    listed = yaml.safe_load((CONFIGS / f"{command}.yaml").read_text("utf-8"))["defaults"]
     return {group: name or "" for item in listed if isinstance(item, dict) for group, name in item.items()}
 
 

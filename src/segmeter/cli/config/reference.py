@@ -104,7 +104,7 @@ def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple
     path = _file(group, name, folders)
     if path is None:
         return schemas_of(group)[name], {}
-    values = yaml.safe_load(path.read_text()) or {}
+    values = yaml.safe_load(path.read_text("utf-8")) or {}
     bases = [base for base in values.pop("defaults", []) if isinstance(base, str) and base != "_self_"]
     schema, inherited = option(group, bases[0], folders) if bases else (None, {})
     choice = GROUPS[group]
@@ -116,7 +116,7 @@ def option(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> tuple
 def preset_summary(group: str, name: str, folders: Sequence[Path] = (CONFIGS,)) -> str:
     """Read what a preset is for: the comment below its package line."""
     path = _file(group, name, folders)
-    lines = path.read_text().splitlines() if path else []
+    lines = path.read_text("utf-8").splitlines() if path else []
     return next((line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line), "")
 
 

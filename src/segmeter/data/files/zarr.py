@@ -142,7 +142,7 @@ def hash_folder(path: Path) -> str:
     """Return the sha256 over the names and contents of all files below a folder."""
     digest = hashlib.sha256()
     for file in _files_below(path):
-        digest.update(repr(str(file.relative_to(path))).encode("utf-8", "surrogateescape"))
+        digest.update(repr(file.relative_to(path).as_posix()).encode("utf-8", "surrogateescape"))
         digest.update(bytes.fromhex(sha256_file(file)))
     return digest.hexdigest()
 

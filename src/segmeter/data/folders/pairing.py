@@ -191,7 +191,7 @@ def _is_zarr(place: Listed) -> bool:
 def check_inside(root: Path, paths: Iterable[Path]) -> list[str]:
     """Name the folders and files that links lead out of the root."""
     home = os.path.realpath(root)
-    outside = [path for path in paths if os.path.commonpath([home, os.path.realpath(path)]) != home]
+    outside = [path for path in paths if not Path(os.path.realpath(path)).is_relative_to(home)]
     if not outside:
         return []
     remedy = "Set data.allow_links=true if these links are yours."

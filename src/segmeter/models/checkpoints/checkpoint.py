@@ -274,7 +274,7 @@ def _of_checkpoints(name: str) -> bool:
 def settle_file(path: Path) -> dict[str, Any]:
     """Flush a file to the disk, give it the mode that new files have, and describe it."""
     path.chmod(path.parent.stat().st_mode & 0o666)  # as the umask can't be read without a race
-    with path.open("rb") as file:
+    with path.open("r+b") as file:  # Windows flushes only what may be written
         os.fsync(file.fileno())
     return describe_file(path)
 
@@ -315,15 +315,14 @@ def verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
 def point(link: Path, target: str) -> None:
     """Make `link` a symbolic link to its sibling `target` by one rename; readers see the old target or the new one.
 
-    Windows lets few users make links. There it may be a file with the name of the target, see `pointed`.
+    Windows lets few users make links, and replaces none that leads to a folder. There it is a file with the name of the
+    target, see `pointed`.
     """
     temporary = link.with_name(temporary_name())
     with operation("link", link):
-        try:
+        if hasattr(os, "O_DIRECTORY"):
             temporary.symlink_to(target)
-        except OSError as error:
-            if getattr(error, "winerror", None) is None:
-                raise
+        else:
             temporary.write_text(target, encoding="utf-8")
     try:
         with operation("rename", link):

@@ -20,8 +20,7 @@ from segmeter.models.card import ModelCard, default_normalisation
 from segmeter.models.foreign import hub, libraries, onnx_file
 from segmeter.models.foreign.config import PLUGINS, Facts, ForeignConfig
 from segmeter.models.foreign.network import ForeignModel
-from segmeter.provenance import flatten
-from segmeter.records import read_yaml
+from segmeter.records import flatten, read_yaml
 from segmeter.remote import fetch
 from segmeter.schema import as_plain
 

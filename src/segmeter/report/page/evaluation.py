@@ -144,7 +144,7 @@ def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[CaseColumn]:
     names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
     if names:
         texts = [names.get(safe_id(case_id), "") for case_id in case_ids]
-        files = [f"{place.relative_to(folder)}/{text}" if text else "" for text in texts]
+        files = [f"{place.relative_to(folder).as_posix()}/{text}" if text else "" for text in texts]
         yield CaseColumn(key="file", label="prediction", values=files, kind="text", group="case")
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -171,7 +172,10 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
     names = ["image.webp", *(each[key] for each in notes["maps"] for key in ("file", "small") if each.get(key))]
     names_of_files = notes.pop("files", None)
     if linked_from is not None:
-        address = quote(os.fsencode(os.path.relpath(place.resolve(), linked_from.resolve())))
+        there = place.resolve()
+        with suppress(ValueError):  # it lies on another drive of Windows, and keeps its whole path
+            there = Path(os.path.relpath(there, linked_from.resolve()))
+        address = there.as_uri() if there.is_absolute() else quote(os.fsencode(there.as_posix()))
         files = {name: f"{address}/{name}" for name in names}
     else:
         present = (name for name in names if (place / name).is_file())
