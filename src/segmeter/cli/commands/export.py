@@ -13,7 +13,7 @@ from segmeter.cli.runs.run_folder import Job, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.report import build_dataset
 from segmeter.deploy.onnx_file import check_tools
-from segmeter.deploy.publish import export_model
+from segmeter.deploy.publish import Exported, export_model
 from segmeter.errors import ConfigError, DataError
 from segmeter.models.card import ModelCard
 from segmeter.models.trained import read_checkpoints
@@ -30,15 +30,7 @@ def run_export(config: DeployConfig, job: Job) -> None:
     dataset = _dataset(config, found.card)
     with open_run(config, job, facts=found.facts()) as folder:
         exported = export_model(found, folder, images=_images(dataset, config.cases), threshold=config.threshold)
-    agreement = exported.agreement
-    size = "" if exported.least == 1 else f" from {exported.least} x {exported.least} pixels"
-    same = 1 - agreement.differing / agreement.pixels
-    sys.stdout.write(
-        f"model      {exported.path} ({exported.path.stat().st_size / 1e6:.1f} MB)\n"
-        f"images     (batch, height, width, channel) {exported.dtype}{size}\n"
-        f"labels     {same:.4%} of {agreement.pixels} pixels of {len(agreement.cases)} images equal segmeter's"
-        f"{', the others are near-ties' if agreement.differing else ''}\n"
-    )
+    _show(exported)
 
 
 def _dataset(config: DeployConfig, card: ModelCard) -> Dataset:
@@ -56,3 +48,15 @@ def _images(dataset: Dataset, most: int) -> Iterator[tuple[str, np.ndarray]]:
     for index in np.unique(np.linspace(0, len(dataset) - 1, most).round().astype(int)):
         read = partial(dataset.read_image, int(index))
         yield dataset.pairs[index].case_id, dataset.limit(index)(read)[0]
+
+
+def _show(exported: Exported) -> None:
+    agreement = exported.agreement
+    size = "" if exported.least == 1 else f" from {exported.least} x {exported.least} pixels"
+    same = 1 - agreement.differing / agreement.pixels
+    sys.stdout.write(
+        f"model      {exported.path} ({exported.path.stat().st_size / 1e6:.1f} MB)\n"
+        f"images     (batch, height, width, channel) {exported.dtype}{size}\n"
+        f"labels     {same:.4%} of {agreement.pixels} pixels of {len(agreement.cases)} images equal segmeter's"
+        f"{', the others are near-ties' if agreement.differing else ''}\n"
+    )
