@@ -343,8 +343,9 @@ def check_slices(found: dict[str, Any], rows: list[CaseRow], names: list[str]) -
 def start_up() -> dict[str, float]:
     """Seconds of the first count of many pixels in a process: with an empty compilation cache, and a filled one."""
     code = (
-        "import time; import numpy as np; from segmeter.metrics.pixels.confusion import confusion_matrix;"
-        "maps = np.zeros((2, 2 * 10**7), np.uint8); start = time.process_time();"
+        "import time; import numpy as np;"
+        "from segmeter.metrics.pixels.confusion import PLAIN_PIXELS, confusion_matrix;"
+        "maps = np.zeros((2, PLAIN_PIXELS + 1), np.uint8); start = time.process_time();"
         "confusion_matrix(*maps, num_classes=2); print(time.process_time() - start)"
     )
     with tempfile.TemporaryDirectory() as folder:

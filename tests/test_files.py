@@ -10,7 +10,7 @@ import pytest
 
 from segmeter import files
 from segmeter.errors import InputError
-from segmeter.models.checkpoints import manifest
+from segmeter.models.checkpoints.checkpoint import point
 
 
 def names(folder: Path) -> list[str]:
@@ -105,8 +105,8 @@ def test_leftovers_of_a_killed_process_are_cleared(tmp_path):
 
 
 def test_a_pointer_changes_its_target_in_one_step(tmp_path):
-    manifest.point(tmp_path / "last", "step-1")
-    manifest.point(tmp_path / "last", "step-2")
+    point(tmp_path / "last", "step-1")
+    point(tmp_path / "last", "step-2")
     assert os.readlink(tmp_path / "last") == "step-2"  # noqa: PTH115 - the text itself
     assert names(tmp_path) == ["last"]
 

@@ -1,4 +1,4 @@
-"""Makes this process as poor as on Windows, when it is imported: before segmeter, and after the libraries.
+"""Makes this process as poor as on Windows. Importing it loads the libraries, which need more.
 
 The libraries keep the modules that they have imported; segmeter gets poorer ones. For all, a file that is open can be
 neither renamed nor removed, and nobody may make a link.
@@ -84,12 +84,14 @@ def like_windows(event: str, given: tuple[Any, ...]) -> None:
                 refuse(32, "The process cannot access the file because another process uses it", path)
 
 
-for module, names in LACKING.items():
-    poorer = types.ModuleType(module.__name__)
-    vars(poorer).update({name: value for name, value in vars(module).items() if name not in names.split()})
-    sys.modules[module.__name__] = poorer
-for name in ("fcntl", "grp", "posix", "pwd", "resource", "termios", "tty"):
-    sys.modules[name] = None  # type: ignore[assignment]
-sys.modules["os"].fsync = fsync  # type: ignore[attr-defined]
-shutil._use_fd_functions = False  # type: ignore[attr-defined]
-sys.addaudithook(like_windows)
+def become_windows() -> None:
+    """Call it before segmeter is imported."""
+    for module, names in LACKING.items():
+        poorer = types.ModuleType(module.__name__)
+        vars(poorer).update({name: value for name, value in vars(module).items() if name not in names.split()})
+        sys.modules[module.__name__] = poorer
+    for name in ("fcntl", "grp", "posix", "pwd", "resource", "termios", "tty"):
+        sys.modules[name] = None  # type: ignore[assignment]
+    sys.modules["os"].fsync = fsync  # type: ignore[attr-defined]
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    sys.addaudithook(like_windows)

@@ -9,7 +9,10 @@ import pytest
 
 from tests.data.crafted import encoded, noise
 
-LIKE_WINDOWS = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); import tests.cli.like_windows"
+LIKE_WINDOWS = f"""import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.cli.like_windows import become_windows
+become_windows()"""
 TORCH = "import torch, torchvision, segmentation_models_pytorch"
 RUN = f"{LIKE_WINDOWS}\nfrom segmeter.cli.main import main\nmain(sys.argv[1].split())"
 IMPORT_ALL = f"""{TORCH}

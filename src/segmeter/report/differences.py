@@ -47,9 +47,9 @@ def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) 
 
 _REQUIREMENTS = (
     Column("required", "require"),
-    Column("base", "base", number),
-    Column("new", "new", number),
-    Column("new minus base", "changed", spare=1),
+    Column("base", "base", number, 1),
+    Column("new", "new", number, 2),  # a reader can add it up
+    Column("new minus base", "changed"),
     Column("margin", "margin", signed),
     Column("95 % interval", "margin_ci95", _ENDS),
     Column("outcome", "outcome", OUTCOMES.__getitem__),

@@ -1,5 +1,6 @@
 """Tuning on predictions that are known: the network runs once, and every setting gets the score that it has alone."""
 
+import errno
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ import yaml
 
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError, DataError, InputError
 from segmeter.evaluation.decisions.held_out import find_probs
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
@@ -27,6 +28,7 @@ from segmeter.evaluation.decisions.tune import (
     tuning_warnings,
     write_tuned,
 )
+from segmeter.export import formats
 from segmeter.files import write_json
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.results import Prediction
@@ -127,6 +129,32 @@ def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(
     assert len([*keep_probs(known.predict(), tmp_path / "not", BINARY, most=needed - 1)]) == len(IDS)
     assert not (tmp_path / "not" / "predictions").exists()
     assert "none are kept" in caplog.text
+
+
+def test_nothing_is_kept_or_said_where_nobody_wants_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert len([*keep_probs(Known().predict(), tmp_path, BINARY, most=0)]) == len(IDS)
+    assert not [*tmp_path.iterdir()]
+    assert not caplog.text
+
+
+def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, asked = formats.write_npy, list[Path]()
+
+    def until_full(path: Path, **given: Any) -> None:
+        asked.append(path)
+        if len(asked) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, **given)
+
+    monkeypatch.setattr(formats, "write_npy", until_full)
+    assert len([*keep_probs(Known().predict(), tmp_path, BINARY, most=2**30)]) == len(IDS)
+    assert not [*tmp_path.iterdir()]
+    assert len(asked) == 4
+    assert "No space left on device" in caplog.text
+    with pytest.raises(DataError, match="larger keep_gb"):
+        find_probs("tune", tmp_path, IDS)
 
 
 def test_a_score_that_no_case_has_is_refused() -> None:

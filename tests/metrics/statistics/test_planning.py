@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from segmeter.metrics.arrays import divide
+from segmeter.metrics.statistics import columns as columns_module
 from segmeter.metrics.statistics.columns import Columns, mean_columns, mean_of_columns
 from segmeter.metrics.statistics.planning import Pilot, measure_pilot, resample_smaller, tail_factor
 
@@ -123,3 +124,18 @@ def test_a_few_large_cases_are_no_pilot_and_the_number_to_ask_with_again_is_name
     even = ratio_pilot(rng.beta(17, 3, 60), np.ones(60))
     assert even.ask_again is None
     assert even.effective == pytest.approx(60)
+
+
+@pytest.mark.parametrize(("share", "n"), [(1.0, 20), (0.1, 1000)], ids=["all move", "a tenth moves"])
+def test_a_pilot_of_pools_has_the_kurtosis_and_the_moving_share_of_its_units(
+    share: float, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutation seen to fail: pools are taken for units, so that few units get a width of far too few."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(20_000) < share, rng.exponential(size=20_000), np.nan)
+    alone = mean_pilot(values, resamples=1000)
+    monkeypatch.setattr(columns_module, "MOST_UNITS", 5000)
+    pooled = mean_pilot(values, resamples=1000)
+    assert pooled.moving == pytest.approx(alone.moving, rel=0.02)
+    assert pooled.kurtosis == pytest.approx(alone.kurtosis, rel=0.2)  # pools themselves have 4.5 where units have 9
+    assert pooled.width_of(n) == pytest.approx(alone.width_of(n), rel=0.05)

@@ -19,6 +19,7 @@ from segmeter.records import read_run
 
 _ENDINGS = (".npy", ".npz", ".tif", ".zarr")  # of probabilities, behind ".float16" or ".uint8" where they are rounded
 _REMEDY = "Run it again with export.probs=true export.probs_dtype=uint8; for suspects, on held-out cases."
+_KEEP = "Run tune again with a larger keep_gb, or eval on the same split with export.probs=true."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,8 @@ def find_probs(where: str, folder: Path, case_ids: Sequence[str] | None = None) 
     lacking = [case_id for case_id in wanted if case_id not in found]
     if lacking or not found:
         given = f"{folder} without those of {some(lacking)}" if found else f"{folder}, which has none"
-        raise DataError(expected(where, key, "to hold predictions/probs", given, _REMEDY))
+        remedy = _KEEP if where == "tune" else _REMEDY
+        raise DataError(expected(where, key, "to hold predictions/probs", given, remedy))
     return {case_id: found[case_id] for case_id in wanted}
 
 

@@ -20,7 +20,7 @@ import yaml
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
-from segmeter.errors import ConfigError, InputError
+from segmeter.errors import ConfigError, InputError, RunError
 from segmeter.evaluation.decisions.held_out import HeldOut, find_probs, read_held_out
 from segmeter.evaluation.decisions.settings import Setting, Settings, count_settings, labels_at
 from segmeter.evaluation.evaluate import measure_prediction
@@ -174,16 +174,23 @@ def stored_predictions(
 def keep_probs(
     predictions: Iterable[Prediction], folder: Path, spec: ClassSpec, *, most: float
 ) -> Iterator[Prediction]:
-    """Write the probabilities of predictions as they pass, for `stored_predictions`, if all fit into `most` bytes."""
-    place, left = folder / "predictions", most
+    """Write the probabilities of predictions as they pass, for `stored_predictions`, if all fit into `most` bytes.
+
+    If they don't, or a file can't be written, none are kept, with a warning: the result doesn't need them.
+    """
+    place, left = folder / "predictions", most or -1.0
     writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), spec)
     for one in predictions:
         if left >= 0 and one.probs is not None:
             left -= one.probs.size * np.dtype(np.float16).itemsize
-            if left >= 0:
-                writer.write(one.sample.case_id, one.labels, probs=one.probs)
-            else:
-                _LOG.warning("tune: probabilities need more than keep_gb=%g, so none are kept.", most / 2**30)
+            lost = f"need more than keep_gb={most / 2**30:g}"
+            try:
+                if left >= 0:
+                    writer.write(one.sample.case_id, one.labels, probs=one.probs)
+            except RunError as error:
+                left, lost = -1.0, f"can't be written ({error.__cause__})"
+            if left < 0:
+                _LOG.warning("tune: probabilities %s, so none are kept.", lost)
                 shutil.rmtree(place, ignore_errors=True)
         yield one
 

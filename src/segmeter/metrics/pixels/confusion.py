@@ -13,6 +13,7 @@ from segmeter.metrics.arrays import IntArray, check_classes, check_maps, name_fo
 LabelArray = NDArray[Any]
 
 PLAIN_PIXELS = 20_000_000  # that NumPy counts before the compiled loop is loaded, which takes longer
+_LEAST = 1 << 10  # pixels that a smaller map counts as: NumPy's calls alone take as long as it needs for so many
 _plainly_counted = 0  # pixels so far; threads may lose some of each other's
 MOST_COMPILED = 254  # classes: (K + 2) * (K + 1) must fit uint16 for the compiled loop
 _CHUNK, _BLOCK = 1 << 31, 1 << 16  # pixels at a time, of the compiled loop, whose counters are uint32, and of NumPy
@@ -169,8 +170,9 @@ def _table(target: LabelArray, labels: LabelArray, num_classes: int, ignore_inde
         rows, columns = rows.astype(np.uint16), columns.astype(np.uint16)
     rows, columns = np.ascontiguousarray(rows).reshape(-1), np.ascontiguousarray(columns).reshape(-1)
     table = np.zeros((num_classes + 2) * (num_classes + 1), np.int64)
-    if num_classes > MOST_COMPILED or _plainly_counted + rows.size <= PLAIN_PIXELS:
-        _plainly_counted += rows.size
+    pixels = max(_LEAST, rows.size)
+    if num_classes > MOST_COMPILED or _plainly_counted + pixels <= PLAIN_PIXELS:
+        _plainly_counted += pixels
         count, step = _count_plainly, max(_BLOCK, table.size)
     else:
         from segmeter.metrics.pixels._kernels import count_pairs  # numba takes a moment to load

@@ -16,7 +16,7 @@ from scipy.special import chdtri, ndtr, ndtri, stdtrit
 from segmeter.metrics.arrays import BoolArray, FloatArray
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import MIN_UNITS, effective_units
-from segmeter.metrics.statistics.columns import Columns
+from segmeter.metrics.statistics.columns import Columns, count_pools
 from segmeter.metrics.statistics.intervals import Interval, degrees_of_freedom
 
 LEAST_EFFECTIVE = 20  # Kish's number of units, below which a pilot can't tell the spread of a score of sums
@@ -151,6 +151,7 @@ def measure_pilot(
         kurtosis, moving = float(drawn.influence.kurtosis[s]), float(drawn.influence.n_moving[s])
         sigma, low, high = spread * _spread_ends(_degrees(kurtosis, moving) / _CAUTION[weights is not None])
         known = bool(finite[s] and np.isfinite(drawn.low[s]))
+        kurtosis, share = _of_units(kurtosis, moving, n)
         pilots.append(
             Pilot(
                 n_units=n,
@@ -160,7 +161,7 @@ def measure_pilot(
                 sigma_low=float(low),
                 sigma_high=float(high),
                 kurtosis=kurtosis,
-                moving=moving / n,
+                moving=share,
                 interval=interval,
                 effective=None if weights is None else effective_units(weights) / factor,
             )
@@ -240,6 +241,20 @@ def _spread_ends(degrees: float) -> FloatArray:
     """
     ends: FloatArray = np.sqrt(degrees / chdtri(degrees, _TAILS))
     return ends
+
+
+def _of_units(kurtosis: float, moving: float, units: int) -> tuple[float, float]:
+    """Return the kurtosis of the influences of units, and the share of units that move a score, from those of pools.
+
+    Influences add up in a pool: m of them with kurtosis k have a fourth moment of m k + 3 m (m - 1) squared variances.
+    If a share s of the units moves the score, a share 1 - (1 - s)^m of the pools does.
+    """
+    pools = count_pools(units)
+    if pools == units or not moving:
+        return kurtosis, moving / units
+    size = units / pools
+    share = 1 - (1 - moving / pools) ** (1 / size)
+    return max(1.0, share * (units * kurtosis / moving - 3 * (size - 1))), share
 
 
 def _degrees(kurtosis: float, moving: float) -> float:
