@@ -70,6 +70,8 @@ def test_a_gain_whose_interval_holds_0_is_called_undecided() -> None:
     assert any("can't tell" in note for note in show_tuned(tuned(gain_ci95=[-0.1, 0.2])).notes)
     assert "Too few cases" in show_tuned(tuned(gain_ci95=[None, None])).notes[-1]
     assert "usual setting is the best" in show_tuned(tuned(chosen=1, gain=0.0, gain_ci95=[0.0, 0.0])).notes[-1]
+    few = show_tuned(tuned(chosen=1, gain=0.0, gain_ci95=[None, None])).notes[-1]
+    assert few == "The usual setting is the best of them. Too few cases for an interval."
 
 
 def test_steps_without_numbers_have_a_table_and_no_curve() -> None:

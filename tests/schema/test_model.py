@@ -38,6 +38,7 @@ class Inner(Config, title="inner"):
 class Root(Config, title="config"):
     path: Path
     names: tuple[str, ...] = ()
+    tags: str | tuple[str, ...] = ()
     pair: tuple[int, int] = (1, 2)
     weights: tuple[float, ...] | Literal["auto"] | None = None
     scale: Literal["valid"] | Annotated[float, Field(gt=0)] = "valid"
@@ -115,6 +116,7 @@ def test_defaults_and_as_plain_round_trip() -> None:
         ({"inner": 3}, "`inner` to be a group of keys, got 3"),
         ({"names": [False]}, "`names[0]` to be text, got false."),
         ({"names": "x"}, "`names` to be a list, each text, got 'x'. Write [a,b]."),
+        ({"tags": 7}, "`tags` to be text or a list, each text, got 7. Write it in quotes."),
         ({"pair": [1]}, "`pair` to be a list of 2, each an integer, got [1]"),
         ({"weights": "best"}, "`weights` to be a list, each a number or one of auto or null, got 'best'"),
         ({"weights": [True]}, "got [true]"),

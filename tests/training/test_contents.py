@@ -88,5 +88,6 @@ def test_new_and_missing_files_are_named_and_a_lost_record_is_said(tmp_path):
     line = name_changes(tmp_path, data_of(TinyCases(count=2), TinyCases(count=1)))
     names = "2: train/images/case02.png, val/images/case00.png"
     assert line == f"resume: files that are new, gone or changed ({names})."
+    assert "the files are the same, but" in name_changes(tmp_path, data_of(TinyCases(count=3)))
     (tmp_path / CONTENTS).write_text("{")
     assert "can't be read" in name_changes(tmp_path, data_of(TinyCases()))

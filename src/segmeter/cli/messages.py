@@ -141,6 +141,7 @@ class _Descriptor(io.RawIOBase):
     def __init__(self, number: int) -> None:
         # on Windows, this opens a console as one, which knows all letters; to `io.FileIO` it is a file
         self._raw = open(number, "wb", buffering=0, closefd=False)  # noqa: SIM115
+        self.name = number  # as `sys.stdout.name` is the name of its raw stream
 
     def fileno(self) -> int:
         return self._raw.fileno()

@@ -194,10 +194,10 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
         f"{interval(result['score_ci95'])}",
     ]
     low, high = result["gain_ci95"]
-    if low is None:
+    if chosen == usual:
+        notes.append("The usual setting is the best of them." + (" Too few cases for an interval." * (low is None)))
+    elif low is None:
         notes.append("Too few cases for an interval: whether the chosen setting is better is unknown.")
-    elif chosen == usual:
-        notes.append("The usual setting is the best of them.")
     elif low <= 0 <= high:
         notes.append("These cases can't tell the chosen setting from the usual one.")
     return Shown(tables=[table], charts=_tuning_chart(result), notes=notes, objections=_TUNING_OBJECTIONS)

@@ -106,9 +106,10 @@ def _broken(spot: _Spot, cause: Exception | None, given: Any, where: str, typed:
 
 def _remedy(node: Node, given: Any, typed: str | None) -> str:
     words, text = [text_of(choice) for choice in node.choices], show(given) if typed is None else typed
-    if isinstance(given, str | int | float) and any(arm.items for arm in node.arms):
+    listed = any(arm.items for arm in node.arms) and all(arm.schema.get("type") != "string" for arm in node.arms)
+    if isinstance(given, str | int | float) and listed:
         return close_name(str(given), words) if words else "Write [a,b]."
-    if "string" in node.kinds and isinstance(given, bool | int | float) and (not words or text in words):
+    if node.kinds & {"string", "path"} and isinstance(given, bool | int | float) and (not words or text in words):
         return "Write it in quotes." if typed is None else f"Quote it twice, once for the shell: \"'{text}'\"."
     if any(arm.value for arm in node.arms):
         return "Write {key: value}." if typed is None else "Write {key: value}, in quotes: a shell splits at braces."

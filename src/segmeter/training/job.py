@@ -287,4 +287,6 @@ def name_changes(folder: Path, data: TrainData) -> str:
     except (OSError, InputError):
         return f"resume: {folder / CONTENTS}, which could name the files that changed, can't be read."
     was, now = (flatten(contents, separator="/").items() for contents in (before, _contents(data)))
-    return f"resume: files that are new, gone or changed ({some({name for name, _ in was ^ now})})."
+    if not (changed := {name for name, _ in was ^ now}):
+        return "resume: the files are the same, but the names of their cases or the way of reading them changed."
+    return f"resume: files that are new, gone or changed ({some(changed)})."

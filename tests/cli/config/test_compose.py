@@ -151,9 +151,16 @@ def test_a_text_of_signs_that_hydra_has_none_for_needs_no_quotes():
 def test_the_keys_of_a_mapping_may_be_quoted() -> None:
     """As messages write colours."""
     colours = {"0,0,0": 0, "250,50,83": 1}
-    for line in ('{"0,0,0": 0, "250,50,83":1}', written(colours)):
+    for line in ('{"0,0,0": 0, "250,50,83":1}', "{'0,0,0': 0, '250,50,83':1}", written(colours)):
         (job,) = jobs_of(f"data.label_map={line}", "predictions=a", "references=b", command="score")
         assert job.values["data"]["label_map"] == colours
+    (job,) = jobs_of('metrics.measures=[{"name": "surface"}]', "predictions=a", "references=b", command="score")
+    assert job.values["metrics"]["measures"] == [{"name": "surface"}]
+
+
+def test_only_a_key_loses_its_quotes() -> None:
+    (job,) = jobs_of("""run.root={a: 'b,"c":d, \\\\e\\f'}""", "runs=[a,b]", command="compare")
+    assert job.values["run"]["root"] == {"a": 'b,"c":d, \\\\e\\f'}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +170,8 @@ def test_the_keys_of_a_mapping_may_be_quoted() -> None:
         (r"C:\masks\\"[:-1], r"C:\masks\\"[:-1]),
         (r"\\server\share\masks", r"\\server\share\masks"),
         (r"'\\server\a share (1)'", r"\\server\a share (1)"),
-        (r"[D:\a,\\server\b]", [r"D:\a", r"\\server\b"]),
+        (r"[D:\a,\\server\b, \\server\c]", [r"D:\a", r"\\server\b", r"\\server\c"]),
+        (r"{a: \\server\b}", {"a": r"\\server\b"}),
     ],
 )
 def test_paths_of_windows_keep_their_backslashes(given: str, read: object) -> None:
@@ -246,9 +254,21 @@ def test_a_file_that_starts_from_its_own_name_has_a_line(tmp_path):
     assert problem == f"config: the defaults of a file in {tmp_path} lead back to that file. {remedy}"
 
 
-def test_letters_beyond_ascii_are_refused_with_the_quotes_that_they_need():
-    (problem,) = problems_of("run.root=neue Bilder ü")
-    assert problem.endswith("""needs quotes that reach the program: 'run.root="neue Bilder ü"'.""")
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("run.root=neue Bilder ü", """needs quotes that reach the program: 'run.root="neue Bilder ü"'."""),
+        ("data.classes=[große, 'b',\"(c)\"]", """the program: 'data.classes=["große","b","(c)"]'."""),
+        ("run.root=Anna's (1)", """the program: 'run.root="Anna'"'"'s (1)"'."""),
+        ('metrics.groups={"größe": [a]}', "A key beyond ASCII needs a YAML file, see --config-dir."),
+        ("loss.gamma=choice(1,2", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
+        ("größe", "quote [ ] { } , and spaces for the shell: 'key=[1,2]'."),
+    ],
+)
+def test_what_hydra_can_not_read_is_refused_with_the_quotes_that_it_needs(line: str, remedy: str) -> None:
+    """Mutation seen to fail: a list in the quotes of one text."""
+    (problem,) = problems_of(line)
+    assert problem.endswith(remedy)
 
 
 def test_a_launcher_that_is_not_one_of_ours_is_refused():

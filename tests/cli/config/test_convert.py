@@ -61,6 +61,7 @@ def test_an_unknown_key_in_a_file_of_the_users_own_has_the_nearest(tmp_path: Pat
             ["run.name=12"],
             "config: expected `run.name` to be text or null, got 12. Quote it twice, once for the shell: \"'12'\".",
         ),
+        ("run: {root: 2024}", [], "config: expected `run.root` to be a path, got 2024. Write it in quotes."),
     ],
 )
 def test_a_bad_value_in_a_file_of_the_users_own_is_one_line(

@@ -38,13 +38,13 @@ _SHARED = {  # modules of several commands
 }
 
 USAGE = {
-    "train": "segmeter train data=camvid data.root=PATH model.encoder=resnet34 loss.gamma=2 training.epochs=80",
+    "train": "segmeter train data=camvid data.root=PATH loss.gamma=2 training.epochs=80",
     "eval": "segmeter eval checkpoint=RUN data.root=PATH data.split=test",
     "predict": "segmeter predict checkpoint=RUN input=FOLDER_OR_FILE",
-    "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[background,cell]'",
+    "score": "segmeter score predictions=FOLDER references=FOLDER 'data.classes=[bg,cell]'",
     "compare": "segmeter compare 'runs=[A,B]'",
     "plan": "segmeter plan run=RUN width=0.05, or 'runs=[A,B]' detect=0.01, or mean=0.78 sd=0.12 width=0.05",
-    "tune": "segmeter tune checkpoint=RUN 'over=[threshold=0.3:0.7:0.05, postprocess.min_size=0|16|64]'",
+    "tune": "segmeter tune checkpoint=RUN 'over=[threshold=0.3:0.7:0.05]'",
     "merge": "segmeter merge 'runs=[SHARD,SHARD]'",
     "agree": "segmeter agree 'folders=[A,B,C]' 'data.classes=[background,cell]'",
     "suspects": "segmeter suspects 'runs=[EVAL,EVAL]' (runs of eval with export.probs=true)",

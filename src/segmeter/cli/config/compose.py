@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,8 +37,11 @@ from segmeter.schema import REQUIRED, defaults
 
 SWEEP_LIMIT = 1000  # jobs of a sweep; all are checked before the first one starts
 _OF_A_RESOLVER = "ValueError raised while resolving interpolation: "
-_SHARE = re.compile(r"(?<=[=\[,])\\\\(?=[^\\/]+\\[^\\])")  # \\server\share, where Hydra reads \\ as one sign
-_KEY = re.compile(r'(?<=[{,])\s*"([^"]*)"(?=\s*:)')  # in quotes, which Hydra allows only for values
+_TEXT = r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"""  # in quotes
+_KEY = rf"(?P<key>{_TEXT})(?=\s*:)"  # in quotes, which Hydra allows only for values
+_SHARE = r"(?P<start>[=\[,{:]\s*)\\\\(?=[^\\/]+\\[^\\])"  # \\server\share, where Hydra reads \\ as one sign
+_SWEEPS = ("choice(", "range(", "interval(")
+_PARTS = re.compile(f"{_KEY}|{_TEXT}|{_SHARE}")
 TEXTS = ("require", "over")  # keys whose values contain characters that Hydra wants quoted
 # AttributeError if a mapping replaces a null of Hydra's own; ValueError if a defaults list is none
 _FAULTS = (HydraException, OmegaConfBaseException, YAMLError, AttributeError, ValueError)
@@ -172,25 +176,39 @@ def _parsed(lines: Sequence[str], problems: list[str]) -> list[Override]:
         except HydraException as error:
             reason = " ".join(str(error).split("\n")[0].split())
             remedy = "Write key=value, and quote [ ] { } , and spaces for the shell: 'key=[1,2]'."
-            if not line.isascii() or "(" in line:
-                key, _, value = line.partition("=")
-                remedy = f"Text beyond ASCII or with ( ) needs quotes that reach the program: '{key}={quoted(value)}'."
+            key, mark, value = line.partition("=")
+            if mark and (not line.isascii() or ("(" in value and not value.startswith(_SWEEPS))):
+                remedy = _advise_quotes(key, value)
             problems.append(f"config: can't read the override {line!r} ({reason}). {remedy}")
     return overrides
 
 
+def _advise_quotes(key: str, value: str) -> str:
+    """Write an override with the quotes that it lacks. No quotes help a key beyond ASCII."""
+    if not key.isascii() or value.startswith("{"):
+        remedy = "A key beyond ASCII needs a YAML file, see --config-dir."
+        return f"Each text beyond ASCII or with ( ) in a mapping needs quotes: 'key={{a: \"\u00e4\"}}'. {remedy}"
+    items = value[1:-1].split(",") if value.startswith("[") else [value]
+    texts = ",".join(quoted(item.strip().strip("'\"")) for item in items)
+    fixed = shlex.quote(f"{key}=[{texts}]" if value.startswith("[") else f"{key}={texts}")
+    return f"Text beyond ASCII or with ( ) needs quotes that reach the program: {fixed}."
+
+
 def _with_quotes(line: str) -> str:
     """Quote text with signs that Hydra's grammar lacks, such as "a >= b" or a share of Windows, alone or in a list."""
-    line = _SHARE.sub(r"\\\\\\\\", line)
     key, _, value = line.partition("=")
-    if value.startswith("{"):
-        return f"{key}={_KEY.sub(lambda found: _escaped(found[1]), value)}"
     if key.lstrip("+") not in TEXTS or not value or value.lstrip("[ ").startswith(("'", '"')):
-        return line
+        return _PARTS.sub(_as_hydra, line)
     if value.startswith("[") and value.endswith("]"):
         items = [quoted(item.strip()) for item in value[1:-1].split(",")]
         return f"{key}=[{','.join(items)}]" if value[1:-1].strip() else line
     return f"{key}={quoted(value.strip())}"
+
+
+def _as_hydra(part: re.Match[str]) -> str:
+    if part["start"]:
+        return part["start"] + 4 * "\\"
+    return _escaped(part["key"][1:-1]) if part["key"] else part[0]
 
 
 def quoted(text: str) -> str:

@@ -110,8 +110,8 @@ def decide(
     """Decide each requirement by the 95 % interval of the distance to its bound; the worst one decides the whole.
 
     A requirement is met if the whole interval lies on the good side or at the bound, and violated if all of it lies on
-    the other side. Otherwise these cases can't tell. Nor can they for a mean over cases if the new run has no value in
-    a case in which the base has one. Each requirement is decided alone, so adding one never improves the outcome;
+    the other side. Otherwise these cases can't tell. A mean over cases doesn't pass either if the new run has no value
+    in a case in which the base has one. Each requirement is decided alone, so adding one never improves the outcome;
     ``p_holm``, adjusted over all of them by Holm's method, is for information only.
 
     Infinite values are never subtracted. Where a mean over cases has any, its requirement is decided by two bounds, and
