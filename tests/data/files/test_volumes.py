@@ -4,6 +4,7 @@ import gc
 import io
 import random
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -124,3 +125,19 @@ def test_threads_that_read_at_once_do_not_disturb_each_other(tmp_path):
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(before)
         gc.callbacks.remove(callback)
+
+
+def test_the_sums_of_an_archive_are_checked(decoded):
+    data = npz(labels=np.zeros((4, 4), np.uint8))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        start = archive.getinfo("labels.npy").header_offset
+    changed = bytearray(data)
+    changed[data.index(b"\x93NUMPY", start) + 128 + 3] = 7
+    with pytest.raises(DataError, match="truncated or damaged data"):
+        decoded(bytes(changed), suffix=".npz", max_pixels=99)
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
