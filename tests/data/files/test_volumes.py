@@ -56,6 +56,7 @@ def test_pickles_are_refused_without_loading_them(monkeypatch, decoded):
         (np.zeros(5), r"\(height, width\) or \(depth, height, width\), got \(5,\)"),
         (np.zeros((0, 5)), "at least 1 along every axis, got 0 x 5"),
         (np.zeros((1, 2), complex), "to be numbers, got complex128"),
+        (np.zeros((1, 2), [("x", "<f4")]), r"to be numbers, got \[\('x', '<f4'\)\]"),
     ],
 )
 def test_what_is_no_map_is_refused(array, found, decoded):
