@@ -1,6 +1,8 @@
 """What `import segmeter` offers: every name is there, documented, and free of torch where it needs none."""
 
 import inspect
+import subprocess
+import sys
 import typing
 
 import pytest
@@ -67,3 +69,10 @@ def test_every_class_in_a_public_signature_is_public(name: str) -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'segmeter' has no attribute 'confusion'"):
         segmeter.confusion  # noqa: B018
+
+
+def test_measuring_imports_no_torch() -> None:
+    names = [name for name in segmeter.__all__ if name not in OF_TORCH]
+    code = f"import sys, segmeter; [getattr(segmeter, name) for name in {names!r}]; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -62,11 +62,11 @@ def test_to_numpy_without_copy_refuses_to_pack(layout):
         to_numpy(LAYOUTS[layout](tensor("float32")), copy=False)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "uint8"])
-def test_to_numpy_without_copy_refuses_to_convert(dtype):
-    """Mutation seen to fail: copy=False copies."""
+@pytest.mark.parametrize(("source", "dtype"), [("int32", "float64"), ("int32", "uint8"), ("bfloat16", "float32")])
+def test_to_numpy_without_copy_refuses_to_convert(source, dtype):
+    """Mutation seen to fail: copy=False copies, or widening counts as no copy."""
     with pytest.raises(ValueError, match="Pass copy=None or copy=True"):
-        to_numpy(tensor("int32"), dtype=dtype, copy=False)
+        to_numpy(tensor(source), dtype=dtype, copy=False)
 
 
 def test_to_numpy_without_copy_gives_the_view():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from segmeter.classes import ClassSpec
@@ -207,3 +208,21 @@ def test_the_golden_volume_keeps_its_grid_and_its_figures(shared_data, tmp_path)
     written, wanted = nibabel.load(place), nibabel.load(golden / "pred.nii.gz")
     np.testing.assert_array_equal(written.affine, nibabel.load(golden / "ref.nii.gz").affine)
     np.testing.assert_array_equal(np.asarray(written.dataobj), np.asarray(wanted.dataobj))
+
+
+def test_two_processes_train_on_planes_what_one_does(in_world):
+    """But for rounding, with a loss that is a sum over pixels: each takes every other plane of a batch."""
+    steps = ["training.steps=4", "training.validate_every=2", "training.validate_unit=steps", "training.log_every=1"]
+    same = ["loss=focal", "model.norm=group", "training.batch_size=8", "training.precision=float32"]
+    train = ["train", *DATA, *NET, *steps, *same]
+    found = []
+    for name, launch in (("alone", []), ("both", ["launch=processes", "launch.devices=2"])):
+        assert run(*train, f"run.name={name}", *launch) == 0
+        (folder,) = Path("runs/train").glob(f"*_{name}")
+        lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+        losses = [line["loss"] if "loss" in line else line["val"]["loss"] for line in lines]
+        found.append((load_file(folder / "checkpoints/last/model.safetensors"), losses))
+    (weights, losses), (shared, shared_losses) = found
+    assert len(losses) == 6
+    assert shared_losses == pytest.approx(losses, rel=1e-3)
+    assert all(torch.allclose(shared[name], each, rtol=1e-3, atol=1e-4) for name, each in weights.items())

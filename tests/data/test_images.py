@@ -160,3 +160,13 @@ def test_read_names_a_file_that_may_not_be_read(tmp_path):
     path.chmod(0)
     with pytest.raises(DataError, match=r"Permission denied"):
         read_image(path)
+
+
+def test_read_image_takes_big_endian_and_fortran_arrays(tmp_path):
+    pixels = np.asfortranarray(np.arange(70, dtype=">u2").reshape(7, 5, 2))
+    np.save(tmp_path / "x.npy", pixels)
+    image = read_image(tmp_path / "x.npy", channels=2)
+    assert image.dtype == np.uint16
+    assert image.dtype.isnative
+    assert image.flags.c_contiguous
+    np.testing.assert_array_equal(image, pixels)

@@ -12,7 +12,7 @@ from segmeter.errors import DataError
 from segmeter.evaluation.score import score
 from tests.data.crafted import encoded, put
 from tests.data.volumes import VOLUME, save_volume
-from tests.evaluation.masks import changed, scoring
+from tests.evaluation.masks import changed, put_masks, scoring
 
 PICTURE = encoded(VOLUME[0])
 NFC, NFD = "\u00e9", "e\u0301"
@@ -98,3 +98,17 @@ def test_numbers_of_objects_beyond_int64_are_refused_by_name(tmp_path: Path) -> 
         save_volume(tmp_path / role / "a.npy", np.uint64([[0, 2**63], [2**63 - 1, 0]]))
     with pytest.raises(DataError, match=r"a\.npy: .*numbers of objects below 2\^63, got 9223372036854775808\. Number"):
         score(changed(scoring(tmp_path), instances=True))
+
+
+def test_missing_predictions_are_counted_and_ten_are_named_or_are_scored_as_background(tmp_path: Path) -> None:
+    put_masks(tmp_path / "references", {f"c{i:02}": [[0, 1]] for i in range(13)})
+    put_masks(tmp_path / "predictions", {"stray": [[0, 1]]})
+    with pytest.raises(DataError, match="none for 13: c00"):  # no name in common: these are other folders
+        scoring(tmp_path, missing="as_background")
+    put_masks(tmp_path / "predictions", {"c00": [[0, 1]]})
+    with pytest.raises(DataError, match=r"none for 12: c01, .*c10 and 2 more\. .*missing=as_background"):
+        scoring(tmp_path)
+    summary = score(scoring(tmp_path, missing="as_background"))
+    assert summary["missing_predictions"] == {"n": 12, "cases": [f"c{i:02}" for i in range(1, 13)]}
+    assert (summary["n_cases"], summary["extra_predictions"]) == (13, 1)
+    assert summary["confusion_matrix"] == [[13, 0, 0], [12, 1, 0], [0, 0, 0]]

@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
 from segmeter.evaluation.evaluate import PredictionRun, predict
+from segmeter.evaluation.manifest import Manifest
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.postprocess.config import LargestComponentConfig, PostprocessConfig
+from tests.evaluation.test_evaluate_resume import files
 from tests.training.tiny import TinyCases, tiny_segmenter
 
 
@@ -71,3 +74,20 @@ def test_images_on_another_scale_than_the_models_are_warned_of_once(tmp_path, ca
     caplog.clear()
     predict(job(tmp_path / "own"))
     assert caplog.messages == []
+
+
+def test_an_interrupted_prediction_goes_on_to_the_same_bytes_and_reads_no_finished_case_again(tmp_path, monkeypatch):
+    def add_and_leave(manifest, entry, add=Manifest.add):
+        add(manifest, entry)
+        if entry.case_id == "case03":
+            raise KeyboardInterrupt
+
+    predict(job(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "add", add_and_leave)
+        with pytest.raises(KeyboardInterrupt):
+            predict(job(tmp_path / "run"))
+    cases = Untargeted(count=5)
+    predict(job(tmp_path / "run", dataset=cases, resume=True))
+    assert cases.read == [4]
+    assert files(tmp_path / "run") == files(tmp_path / "whole")

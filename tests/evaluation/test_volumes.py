@@ -190,3 +190,12 @@ def test_probabilities_of_volumes_are_those_of_their_voxels(name: str, tmp_path:
     held = np.take_along_axis(probs.reshape(3, -1), target[None].astype(int), 0)
     assert found["nll"] == pytest.approx(-np.log(held.astype(np.float64)).mean())
     assert found["n"] == target.size
+
+
+def test_distances_are_not_averaged_over_units(tmp_path: Path) -> None:
+    for role in ("references", "predictions"):
+        save_nifti(tmp_path / role / "a.nii.gz")
+        save_volume(tmp_path / role / "b.npy")
+    assert score(scoring(tmp_path))["spacing"]["units"] == ["mm", "pixels"]
+    with pytest.raises(DataError, match=r"one unit in all cases.*got mm \(as a\), pixels \(as b\)"):
+        score(replace(scoring(tmp_path), metrics=MEASURED))

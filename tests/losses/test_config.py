@@ -145,3 +145,10 @@ def test_cross_entropy_is_torchs():
         ignore_index=255,
     )
     torch.testing.assert_close(loss(case.logits, case.target), expected)
+
+
+def test_class_weights_from_counts_reach_the_loss():
+    counts = np.array([900, 90, 10])
+    loss = build_loss(FocalConfig(class_weights="median"), make_spec(), counts)
+    # Shares 0.9, 0.09 and 0.01, the middle one 0.09.
+    torch.testing.assert_close(loss.class_weights, torch.tensor([0.1, 1.0, 9.0]))

@@ -104,3 +104,12 @@ def test_lovasz_is_that_of_segmentation_models_pytorch(task):
     target = case.target.unsqueeze(1) if task == "binary" else case.target
     expected = run(lambda x: theirs(x, target), case.logits.float())
     torch.testing.assert_close(run(lambda x: ours(x, case.target), case.logits.float()), expected)
+
+
+def test_tversky_by_hand_leaves_absent_classes_out_of_the_mean():
+    # Probabilities 1/3, 4 pixels, 1 of class 1, 3 of class 0, none of class 2. Class 0: TP 1, FP 1/3, FN 2; class 1:
+    # TP 1/3, FP 1, FN 2/3; smooth 1.
+    target = torch.tensor([[[1, 0], [0, 0]]], dtype=torch.uint8)
+    value = TverskyLoss("multiclass", alpha=0.3, beta=0.7, gamma=0.75)(torch.zeros(1, 3, 2, 2), target)
+    zero, one = 1 - 2 / (1 + 0.3 / 3 + 0.7 * 2 + 1), 1 - (1 / 3 + 1) / (1 / 3 + 0.3 + 0.7 * 2 / 3 + 1)
+    assert value.item() == pytest.approx((zero**0.75 + one**0.75) / 2)

@@ -201,6 +201,7 @@ def call(name, **changes):
         ("score_maps_under", "convention", None, "to be one of segmeter, mmseg"),
         ("score_maps_under", "groups", ["cell"], "to map names to classes, got ['cell']"),
         ("to_torch", "device", 1.5, 'to be a device such as "cpu" or "cuda:0", got 1.5'),
+        ("to_torch", "device", "gpu", 'to be a device such as "cpu" or "cuda:0", got \'gpu\''),
         ("labels_to_numpy", "num_classes", "2", "to be a whole number, got '2'"),
         ("labels_to_numpy", "threshold", "0.5", "to be a number, got '0.5'"),
         ("labels_to_numpy", "task", None, "to be one of binary, multiclass, multilabel, got None"),

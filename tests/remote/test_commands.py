@@ -1,16 +1,23 @@
 """Commands whose paths are URLs: the bytes of the same command on files of this machine."""
 
+import io
 import json
 import logging
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from segmeter.data.config import FolderConfig
+from segmeter.data.verification.report import build_dataset
 from segmeter.evaluation import evaluate
 from segmeter.files import remove
 from segmeter.provenance import cache_folder
 from tests.cli.sharded import EVAL, PREDICT, SCORE, contents, newest, run, whole
+from tests.data.crafted import write_zarr
+from tests.data.formats_written import NAMES, coco_content, draw_mask
 
 pytestmark = pytest.mark.usefixtures("in_here")
 
@@ -145,3 +152,58 @@ def test_runs_in_s3_are_compared_with_their_pictures(here, s3):
         pages.append((found, (folder / "compare.html").read_text().count("image.webp")))
     assert pages[0] == pages[1]
     assert pages[0][1] > 0
+
+
+def test_zarr_in_s3_gives_the_bytes_of_zarr_here(here, s3, tmp_path):
+    """Images, masks and predictions, some of whose chunks are absent, as they are zeros."""
+    for name in ("images", "masks", "predictions"):
+        for path in sorted((here / name).iterdir())[:4]:
+            pixels = np.asarray(Image.open(path))
+            axes, chunks = "yxc"[: pixels.ndim], (16, 16, 3)[: pixels.ndim]
+            write_zarr(tmp_path / name / f"{path.stem}.zarr", pixels, axes, chunks=chunks)
+        s3.put_folder(tmp_path / name, f"{name}/")
+    score = given(SCORE[:2] + SCORE[3:], predictions=f"{tmp_path}/predictions", references=f"{tmp_path}/masks")
+    evaluate_ = given(EVAL, **{"data.root": str(tmp_path)})
+    for command, arguments in (("score", score), ("eval", evaluate_)):
+        expected = whole(command, arguments)
+        there = [line.replace(str(tmp_path), s3.url) for line in arguments]
+        assert run(command, *there) == 0
+        assert contents(newest(f"runs/{command}")) == expected
+
+
+@pytest.mark.slow
+def test_a_coco_file_in_s3_gives_the_counts_of_the_one_here(s3, tmp_path, monkeypatch):
+    """In worker processes too, each of which finds it in the cache."""
+    monkeypatch.chdir(tmp_path)
+    drawn = {name: draw_mask(seed) for seed, name in enumerate("ab")}
+    (tmp_path / "ann.json").write_text(json.dumps(coco_content(drawn)))
+    for name, mask in drawn.items():
+        s3.put(f"predictions/{name}.npy", npy_bytes(np.roll(mask, 3, 1)))
+        (tmp_path / "predictions").mkdir(exist_ok=True)
+        np.save(tmp_path / "predictions" / f"{name}.npy", np.roll(mask, 3, 1))
+    s3.put("ann.json", (tmp_path / "ann.json").read_bytes())
+    options = (f"data.classes=[{','.join(NAMES)}]", "metrics.bootstrap=0", "report.html=false")
+    for place, name, workers in ((str(tmp_path), "here", 0), (s3.url, "there", 2)):
+        files = (f"references={place}/ann.json", f"predictions={place}/predictions")
+        files = (*files, f"run.name={name}", f"workers={workers}")
+        assert run("score", *files, *options) == 0
+    here, there = sorted(Path("runs/score").iterdir(), key=lambda folder: folder.name.partition("_")[2])[:2]
+    assert contents(here) == contents(there)
+
+
+def npy_bytes(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def test_a_data_set_in_s3_is_read_by_index(here, s3):
+    """As a training loop of a user's own does, which knows no limit of time."""
+    for name in ("images", "masks"):
+        s3.put_folder(here / name, f"{name}/")
+    options = {"classes": ("a", "b", "c"), "ignore_index": 255}
+    there, local = (build_dataset(FolderConfig(root=root, **options), split="all") for root in (s3.url, str(here)))
+    for index in (0, 5):
+        np.testing.assert_array_equal(there[index].image, local[index].image)
+        np.testing.assert_array_equal(there[index].target, local[index].target)
+    assert there.fingerprint() == local.fingerprint()

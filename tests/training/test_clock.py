@@ -54,3 +54,8 @@ def test_validation_in_steps_or_never():
     in_steps = limits(validate_every=4, validate_unit="steps")
     assert [step for step in range(13) if in_steps.validation_due(step)] == [4, 8, 12]
     assert not any(limits(validate_every=None).validation_due(step) for step in range(30))
+
+
+@pytest.mark.parametrize(("step", "epochs"), [(0, 0.0), (7, 2.0), (3, 6 / 7)])
+def test_epochs_of_a_step(step, epochs):
+    assert limits(accumulate=2).epochs(step) == pytest.approx(epochs)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from segmeter.training.config import SCHEDULES, CosineConfig, OneCycleConfig
+from segmeter.training.config import SCHEDULES, ConstantConfig, CosineConfig, OneCycleConfig, PolyConfig
 
 
 def test_cosine_by_hand():
@@ -32,3 +32,9 @@ def test_every_schedule_rises_then_falls_and_stays_within_0_and_1_beyond_the_end
     assert values.max() == pytest.approx(1.0)
     assert np.all(np.diff(values[: peak + 1]) >= 0)
     assert np.all(np.diff(values[peak:]) <= 1e-12)
+
+
+def test_poly_and_constant_by_hand():
+    factor = SCHEDULES.build(PolyConfig(warmup=0.5, power=2.0))
+    assert [factor(p) for p in (0.5, 0.75, 1.0)] == [1.0, 0.25, 0.0]
+    assert SCHEDULES.build(ConstantConfig(warmup=0.0))(0.5) == 1.0

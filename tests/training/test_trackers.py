@@ -124,3 +124,19 @@ def test_a_store_that_can_not_be_opened_is_one_line(tmp_path):
     config = MlflowConfig(uri=f"sqlite:///{tmp_path}/file/mlflow.db")
     with pytest.raises(ConfigError, match="mlflow can't use its store"):
         LOGGERS.build(config, folder=tmp_path, step=0, settings={})
+
+
+@pytest.mark.slow
+@LIBRARY
+def test_mlflow_gets_the_pictures_of_each_validation(tmp_path):
+    mlflow = pytest.importorskip("mlflow", reason="the extra `mlflow` is not installed")
+    train(tiny_job(tmp_path, epochs=2, loggers=(MlflowConfig(),), pictures=1, draw=draw_red))
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("segmeter").experiment_id])
+    names = [item.path for item in client.list_artifacts(run.info.run_id, "images") if item.path.endswith(".png")]
+    assert sorted(name.partition("+timestamp")[0] for name in names) == [
+        "images/validation~case01+step+2",
+        "images/validation~case01+step+4",
+    ]
+    with Image.open(tmp_path / "mlflow" / run.info.run_id / "artifacts" / names[0]) as picture:
+        assert (picture.size, picture.getpixel((0, 0))) == ((5, 4), (255, 0, 0))

@@ -25,3 +25,11 @@ def test_images_stand_above_their_targets(tmp_path):
     assert len(tops) == BATCH_PANEL
     below = picture[tops[-1] + 1 :, left : left + BATCH_PANEL]
     assert any((below[row : row + BATCH_PANEL] == painted).all() for row in range(20))
+
+
+def test_planes_of_multilabel_are_drawn_too(tmp_path):
+    spec = ClassSpec(task="multilabel", names=("one", "two"), colours=((255, 0, 0), (0, 0, 255)))
+    targets = np.ones((1, 2, 16, 24), np.uint8)
+    path = draw_batch(np.zeros((1, 16, 24, 1), np.float32), targets, ("a",), tmp_path, spec=spec)
+    with Image.open(path) as stored:
+        assert stored.width > 240

@@ -168,3 +168,9 @@ def test_a_normalisation_that_does_not_fit_the_images_is_refused(seen):
     config, report = seen
     with pytest.raises(DataError, match="mean"):
         model_card(config.replace(mean=(90.0,) * 3, std=(1.0,) * 3), SimpleNamespace(), report)
+
+
+def test_threads_decide_the_results_of_a_cpu_alone():
+    assert run_identity(evaluated(), FACTS, CPU)["threads"] == torch.get_num_threads()
+    found = run_identity(evaluated(), FACTS, torch.device("cuda:1"))
+    assert (found["device"], "threads" in found) == ("cuda:1", False)

@@ -37,7 +37,7 @@ def test_objects_by_number(shared_data: Path, tmp_path: Path) -> None:
     assert found["rq"] == pytest.approx(0.8636363636363636, rel=1e-12)
     assert found["sq"] == pytest.approx(0.8328184295330798, rel=1e-12)
     assert found["object_dice"] == pytest.approx(0.900292616009954, rel=1e-12)
-    assert found["object_masd"] == pytest.approx(0.25033188787922506, rel=1e-6)
+    assert found["object_masd"] == pytest.approx(0.25033188787922506, rel=1e-12)
     assert found["pq"] == pytest.approx(0.7192522800512963, rel=1e-12)
 
 

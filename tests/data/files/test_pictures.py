@@ -110,3 +110,11 @@ def test_the_first_masks_are_left_to_pillow_which_gives_the_same(tmp_path, monke
     assert not compiled
     np.testing.assert_array_equal(read_mask(path, spec=BINARY), by_pillow)
     assert compiled
+
+
+@pytest.mark.parametrize("at", [10, 50, 90], ids=lambda percent: f"{percent}-percent")
+def test_read_refuses_a_png_with_one_flipped_byte(tmp_path, at):
+    content = bytearray(encoded(noise(40, 40)))
+    content[len(content) * at // 100] ^= 1
+    with pytest.raises(DataError, match=r"expected `file` to be complete, got truncated or damaged"):
+        read_image(put(tmp_path / "x.png", bytes(content)))

@@ -4,6 +4,7 @@ import gc
 import io
 import random
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -55,6 +56,7 @@ def test_pickles_are_refused_without_loading_them(monkeypatch, decoded):
         (np.zeros(5), r"\(height, width\) or \(depth, height, width\), got \(5,\)"),
         (np.zeros((0, 5)), "at least 1 along every axis, got 0 x 5"),
         (np.zeros((1, 2), complex), "to be numbers, got complex128"),
+        (np.zeros((1, 2), [("x", "<f4")]), r"to be numbers, got \[\('x', '<f4'\)\]"),
     ],
 )
 def test_what_is_no_map_is_refused(array, found, decoded):
@@ -124,3 +126,19 @@ def test_threads_that_read_at_once_do_not_disturb_each_other(tmp_path):
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(before)
         gc.callbacks.remove(callback)
+
+
+def test_the_sums_of_an_archive_are_checked(decoded):
+    data = npz(labels=np.zeros((4, 4), np.uint8))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        start = archive.getinfo("labels.npy").header_offset
+    changed = bytearray(data)
+    changed[data.index(b"\x93NUMPY", start) + 128 + 3] = 7
+    with pytest.raises(DataError, match="truncated or damaged data"):
+        decoded(bytes(changed), suffix=".npz", max_pixels=99)
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()

@@ -13,7 +13,7 @@ import tifffile
 import zarr
 
 from segmeter.data.masks.options import Reading
-from segmeter.data.masks.reading import check_labels, read_map
+from segmeter.data.masks.reading import check_labels, read_map, read_values
 from segmeter.errors import DataError
 from tests.data.crafted import THREE, encoded, put
 from tests.data.volumes import EDGES, VOLUME, save_nifti, save_volume
@@ -203,3 +203,11 @@ def test_opaque_colours_with_an_alpha_channel_are_read_as_colours(tmp_path: Path
     put(tmp_path / "b.png", np.array([[[0, 0, 0, 255], [1, 2, 3, 9]]], np.uint8))
     with pytest.raises(DataError, match="to be opaque"):
         read_map(tmp_path / "b.png", reading)
+
+
+def test_a_scaled_nifti_is_scaled(tmp_path: Path) -> None:
+    path = save_nifti(tmp_path / "a.nii")
+    content = bytearray(path.read_bytes())
+    content[112:120] = np.array([2.0, -1.0], "<f4").tobytes()  # scl_slope, scl_inter
+    path.write_bytes(bytes(content))
+    assert np.array_equal(read_values(path, max_pixels=99).values, VOLUME * 2.0 - 1.0)

@@ -195,3 +195,11 @@ def test_a_link_in_the_predictions_of_a_run_is_not_followed(name, tmp_path):
     with pytest.raises(InputError, match=r"is a link|to have their predictions as they were written"):
         merge(job_of(halves, tmp_path / "merged", metrics=None))
     assert not list((tmp_path / "merged").rglob("a.png"))
+
+
+def test_other_numbers_of_threads_are_warned_of(tmp_path, caplog):
+    halves = [predicted(tmp_path / "1", 1, {"a": b"A"}), predicted(tmp_path / "2", 2, {"b": b"B"})]
+    job = job_of(halves, tmp_path / "merged", metrics=None)
+    one, other = (replace(p, identity={**p.identity, "threads": n}) for p, n in zip(job.pieces, (1, 2), strict=True))
+    merge(replace(job, pieces=[one, other]))
+    assert "merge: the runs computed with 1, 2 threads: last bits may differ" in caplog.text

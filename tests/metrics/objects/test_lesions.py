@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from skimage.measure import label as flood
+from skimage.morphology import dilation as grow
 
-from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions
+from segmeter.metrics.objects.scores import autopet_volumes, brats_lesions, picai_lesions, regional_dice
+from segmeter.metrics.surfaces.surface import surface_metrics
 
 
 def boxes(*places, shape=(12, 30)):
@@ -69,3 +71,47 @@ def test_autopet_is_what_loops_over_parts_of_18_neighbours_give(seed):
         parts = flood(mask, connectivity=2)
         expected.append(sum((parts == n).sum() for n in range(1, parts.max() + 1) if not other[parts == n].any()))
     assert autopet_volumes(target, labels) == tuple(expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brats_is_what_loops_over_parts_give(seed):
+    target, labels = random_pair(seed)
+    reach = np.ones((3, 3, 3), bool)
+    reach[::2, ::2, ::2] = False  # no corners
+    lesions, parts = flood(grow(target, reach), connectivity=3) * target, flood(labels, connectivity=3)
+    dice, hd95, taken = [], [], set()
+    for number in set(np.unique(lesions)) - {0}:
+        lesion = lesions == number
+        meets = set(parts[grow(lesion, reach)]) - {0}
+        taken |= meets
+        if lesion.sum() * 2.0 > 6:
+            found = np.isin(parts, list(meets))
+            dice.append(2 * (found & lesion).sum() / (found.sum() + lesion.sum()))
+            distance = surface_metrics(lesion, found, spacing=(2.0, 1.0, 1.0), surface="marching_cubes").hd95
+            hd95.append(min(distance, 374.0))
+    false = len(set(np.unique(parts)) - {0} - taken)
+    found = brats_lesions(target, labels, spacing=(2.0, 1.0, 1.0), dilation=1, least=6)
+    count = len(dice) + false
+    assert found.dice == pytest.approx(sum(dice) / count if count else 1)
+    assert found.hd95 == pytest.approx((sum(hd95) + 374 * false) / count if count else 0)
+    assert (found.tp + found.fn, found.fp) == (len(dice), false)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_regional_dice_is_that_of_each_pixel_given_to_its_nearest_part(seed):
+    target, labels = random_pair(seed, (7, 8, 6))
+    parts = flood(target, connectivity=3)
+    if not target.any():
+        assert regional_dice(target, labels).tolist() == [0.0 if labels.any() else 1.0]
+        return
+    places = [np.argwhere(parts == n) for n in range(1, parts.max() + 1)]
+    nearest = np.empty(target.shape, int)
+    for pixel in np.ndindex(*target.shape):
+        nearest[pixel] = np.argmin([((held - pixel) ** 2).sum(axis=1).min() for held in places])
+    expected = [
+        2
+        * (target & labels & (nearest == n)).sum()
+        / ((target & (nearest == n)).sum() + (labels & (nearest == n)).sum())
+        for n in range(len(places))
+    ]
+    assert sorted(regional_dice(target, labels)) == pytest.approx(sorted(expected))

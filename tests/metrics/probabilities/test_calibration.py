@@ -181,3 +181,8 @@ def test_batches_of_binary_probabilities_may_have_a_channel_axis(channel):
     pair = target if channel == "probs" else target[:, None], probs if channel == "target" else probs[:, None]
     found = calibration(*pair, num_classes=2, task="binary")
     assert (found.n, found.brier, found.nll) == (wanted.n, wanted.brier, wanted.nll)
+
+
+def test_a_bin_holds_its_upper_end():
+    scores = calibration(np.array([1, 1, 1]), np.array([0.5, 0.25, 0.2500001]), num_classes=2, task="binary", bins=4)
+    assert scores.classwise[0].counts.tolist() == [1, 2, 0, 0]

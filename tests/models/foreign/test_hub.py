@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,8 @@ import torch
 from PIL import Image
 
 from segmeter.data.sample import Sample
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig
+from segmeter.models.foreign.opened import Source, describe
 
 from .parts import CLASSES, check_equal, images, predictor, save_hub
 
@@ -44,6 +47,18 @@ def test_objects_are_those_of_the_tool_with_the_best_score_on_top(tmp_path: Path
     assert len(np.unique(found.instances)) == len(np.unique(objects))
     pairs = np.unique(np.stack([found.instances.ravel(), objects.ravel()]), axis=1)
     assert pairs.shape[1] == len(np.unique(objects))  # the same objects, whatever their numbers
+
+
+def test_files_that_affect_no_image_leave_a_model_the_same_and_a_limit_alone_is_no_rule(tmp_path: Path) -> None:
+    """An evaluation that was begun before such a file came can be resumed."""
+    folder, told = save_hub(tmp_path, "segformer"), ForeignConfig(size=SizeConfig(fit="short:64"))
+    before = describe(Source("", "hf", str(folder)), told).sha256
+    (folder / "video_preprocessor_config.json").write_text("{}")
+    assert describe(Source("", "hf", str(folder)), told).sha256 == before
+    path = folder / "preprocessor_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "size": {"longest_edge": 80}}))
+    found = describe(Source("", "hf", str(folder)), told)
+    assert (found.sha256 == before, found.config.size.longest) == (False, None)
 
 
 def check_family(folder: Path, family: str, cases: list[np.ndarray]) -> None:

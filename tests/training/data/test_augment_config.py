@@ -14,6 +14,7 @@ from segmeter.training.data.augment_config import AugmentConfig, choose_crop
         ({(40, 9000): 5}, (32, 512)),
         ({(100, 90): 3, (130, 131): 1}, (96, 64)),
         ({(8, 8): 1, (9, 9): 1}, (32, 32)),
+        ({(70, 300): 2, (200, 300): 1, (300, 300): 1}, (64, 288)),  # the lower median of 70, 70, 200 and 300
     ],
 )
 def test_the_crop_that_suits_the_images(sizes, crop):

@@ -37,8 +37,8 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     """
     need("transformers", "hf", "hf: models")
     folder = find_folder(place)
-    told_in = [folder / "config.json", *sorted(folder.glob("*processor_config.json"))]
-    config, *processors = map(read_json, told_in)
+    config = read_json(folder / "config.json")
+    processors = (read_json(path) for path in folder.glob("*processor_config.json"))
     weights = sorted(folder.glob("*.safetensors"))
     if any("auto_map" in each for each in (config, *processors)):
         raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {EXPORT}")
@@ -48,7 +48,9 @@ def describe(place: str, told: ForeignConfig) -> Facts:
     classes = tuple(str(labels[key]) for key in sorted(labels, key=int)) or None
     output = {"kind": "probs" if config.get("model_type") == _UNIVERSAL else "logits", "activation": "softmax"}
     values = {"classes": classes, "output": output, **_processor(folder)}
-    return Facts(values, (*told_in, *weights), {})
+    names = ("config.json", "preprocessor_config.json", "processor_config.json")  # others affect no image
+    files = [folder / name for name in names if (folder / name).is_file()]
+    return Facts(values, (*files, *weights), {})
 
 
 EXPORT = "Export it to ONNX, and give that file."
@@ -139,11 +141,13 @@ def _processor(folder: Path) -> dict[str, Any]:
     if not found.get("do_resize", True):
         return {"input": images, "size": {"fit": "any"}}
     size, multiple = found.get("size") or {}, found.get("size_divisor") or found.get("ensure_multiple_of") or 1
-    fit = f"short:{size['shortest_edge']}" if "shortest_edge" in size else None
-    fit = f"fixed:{size['height']}x{size['width']}" if "height" in size else fit
-    resizing = {"fit": fit, "longest": size.get("longest_edge"), "multiple": multiple if multiple > 1 else None}
-    resizing |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "antialias": True, "backend": "torchvision"}
-    return {"input": images, "size": resizing}
+    fitted: dict[str, Any] = {"multiple": multiple if multiple > 1 else None}
+    if "height" in size:
+        fitted |= {"fit": f"fixed:{size['height']}x{size['width']}"}
+    elif "shortest_edge" in size:
+        fitted |= {"fit": f"short:{size['shortest_edge']}", "longest": size.get("longest_edge")}
+    fitted |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "antialias": True, "backend": "torchvision"}
+    return {"input": images, "size": fitted}
 
 
 @contextmanager

@@ -181,7 +181,8 @@ def _ultralytics(metadata: dict[str, str], output: dict[str, Any]) -> dict[str, 
     """Return the card of a file that ultralytics wrote, for the tasks "semantic" and "segment"."""
     if metadata["task"] not in ("semantic", "segment"):
         raise ConfigError(expected("model", "task", "to be semantic or segment", metadata["task"], "It has no masks."))
-    names, size, args = (literal_eval(metadata.get(key, "{}")) for key in ("names", "imgsz", "args"))
+    names, size = literal_eval(metadata["names"]), literal_eval(metadata["imgsz"])
+    args = literal_eval(metadata.get("args", "{}"))
     classes = [names[key] for key in sorted(names)] if isinstance(names, dict) else names
     images = {"channels": int(metadata.get("channels", 3)), "order": "rgb", "dtype": "uint8", "mean": [], "std": []}
     stride = int(metadata.get("stride", 32)) if args.get("dynamic") else None
