@@ -58,6 +58,19 @@ def peak_bytes() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
+@cache
+def allow_open_files(most: int) -> None:
+    """Raise the limit of open files, often 1024, to `most` if the system allows."""
+    try:
+        import resource
+    except ImportError:  # on Windows, which has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = most if hard < 0 else min(hard, most)
+    if 0 <= soft < allowed:  # infinity is below 0
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
 def in_forked_child(function: Callable[[], object]) -> None:
     """Call a function in each process that is forked from this one, if the system can fork."""
     if hasattr(os, "register_at_fork"):

@@ -11,6 +11,7 @@ import pytest
 
 from segmeter.data.files.sniff import known_place, read_state, stored_size
 from segmeter.errors import ConfigError, DataError
+from segmeter.parallel import allow_open_files
 from segmeter.provenance import cache_folder
 from segmeter.remote import cache
 from segmeter.remote.cache import fetch, fetch_ahead, fetched, list_place, listed_size, unzipped
@@ -242,7 +243,7 @@ def test_threads_that_want_one_folder_fetch_it_once(memory):
 def test_more_folders_are_kept_than_a_process_may_open_at_first(memory):
     folders = []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    cache._allow_open_files.cache_clear()
+    allow_open_files.cache_clear()
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
     try:
         for number in range(200):

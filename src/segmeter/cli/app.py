@@ -11,10 +11,11 @@ from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
-from segmeter.cli.config.compose import TEXTS, Composed, Request, compose_jobs, written
+from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, fill_recipe, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.config.hydra_rules import LAUNCHERS
+from segmeter.cli.config.overrides import TEXTS, written
 from segmeter.cli.launch import run_job
 from segmeter.cli.messages import LOGGER
 from segmeter.cli.runs.masking import mask_override

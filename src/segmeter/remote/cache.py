@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ from typing import TypeVar
 from segmeter.checks import expected
 from segmeter.errors import ConfigError, DataError, SegmeterError
 from segmeter.files import TEMPORARY, fresh_folder, make_folder, remove, temporary_name
-from segmeter.parallel import map_in_threads
+from segmeter.parallel import allow_open_files, map_in_threads
 from segmeter.progress import track
 from segmeter.provenance import cache_folder
 from segmeter.remote.stores import Stored, list_objects, on_disk, origin, read_object, split_archive, url_of
@@ -196,23 +196,10 @@ def _entry(path: Path) -> Path:
 def _keep(path: Path, fill: Callable[[Path], None]) -> None:
     """Keep an entry until this process ends."""
     if _entry(path) not in _kept:
-        _allow_open_files()
+        allow_open_files(_OPEN_FILES)
         handle = _pin(path, fill)
         if _kept.setdefault(_entry(path), handle) != handle:
             os.close(handle)
-
-
-@cache
-def _allow_open_files() -> None:
-    """Raise the limit of open files, often 1024, to what the system allows."""
-    try:
-        import resource
-    except ImportError:  # on Windows, which has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _OPEN_FILES if hard < 0 else min(hard, _OPEN_FILES)
-    if 0 <= soft < most:  # infinity is below 0
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _pin(path: Path, fill: Callable[[Path], None]) -> int:

@@ -340,11 +340,9 @@ def find_files(folder: Path) -> dict[str, Path]:
             elif stat.S_ISDIR(kind) and not linked and real.parent == place:
                 left.append((real, known, True))
             else:
-                what = (
-                    "a link that leads out of the run, to a folder, or nowhere"
-                    if entry.is_symlink()
-                    else "no regular file"
-                )
+                what = "no regular file"
+                if entry.is_symlink():
+                    what = "a link that leads out of the run, to a folder, or nowhere"
                 line = f"run.copy_to: {folder / known} is {what}, and nothing is copied through it. Remove it."
                 problems.append(line)
     if problems:

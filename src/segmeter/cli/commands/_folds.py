@@ -12,8 +12,8 @@ from pathlib import Path
 
 from segmeter.checks import expected
 from segmeter.cli.commands import read_arguments
-from segmeter.cli.config.compose import quoted, written
 from segmeter.cli.config.model_schema import TrainConfig
+from segmeter.cli.config.overrides import quoted, written
 from segmeter.cli.runs.lock import new_root
 from segmeter.cli.runs.resume import CHECKPOINTS
 from segmeter.cli.runs.run_folder import Job
