@@ -15,12 +15,12 @@ pytestmark = pytest.mark.usefixtures("in_here")
 PLUGIN = """
 import os, signal
 from segmeter.cli.commands import score
-before = score.run
+before = score.run_score
 def run(config, job):
     if config.run.name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     return before(config, job)
-score.run = run
+score.run_score = run
 """
 
 
