@@ -1,6 +1,7 @@
 """Other tools as they are installed: a module, or a skip that says why there is none."""
 
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
+import numpy as np
 import pytest
+import torch
 
 # What asks for packages that we can't have beside ours is installed here, alone (see the Makefile).
 BARE = Path(sys.prefix) / "peers"
@@ -42,7 +45,7 @@ def load(module: str, package: str | None = None) -> ModuleType:
         distribution(package)
     except PackageNotFoundError:
         pytest.skip(f"{package} is not installed: it comes with `make test` (groups peers and bare-peers)")
-    with quiet(), lent_modules(package):
+    with quiet(), lent_modules(package), settings_kept():
         return importlib.import_module(module)
 
 
@@ -56,6 +59,13 @@ def quiet() -> Iterator[None]:
     """Let a peer warn, without that being an error here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def settings_kept() -> Iterator[None]:
+    """Undo what a peer sets for the whole process: ultralytics prints arrays its way and replaces `torch.save`."""
+    with np.printoptions(), mock.patch.dict(os.environ), mock.patch.object(torch, "save", torch.save):
         yield
 
 
