@@ -74,6 +74,13 @@ def test_a_gain_whose_interval_holds_0_is_called_undecided() -> None:
     assert few == "The usual setting is the best of them. Too few cases for an interval."
 
 
+def test_a_gain_is_corrected_only_where_it_has_an_interval() -> None:
+    few = show_tuned(tuned(corrected_gain=-0.00001, gain_ci95=[None, None], score_ci95=[None, None])).notes
+    assert few[0] == "gain over the usual setting +0.1000"
+    assert not any("corrected" in note for note in few)
+    assert show_tuned(tuned(corrected_gain=-0.00001)).notes[0].endswith("corrected +0.0000 [0.0100, 0.2000]")
+
+
 def test_steps_without_numbers_have_a_table_and_no_curve() -> None:
     result = tuned()
     for one, value in zip(result["settings"], ("no", "yes", "no", "yes"), strict=True):

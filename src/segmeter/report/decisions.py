@@ -187,13 +187,15 @@ def show_tuned(result: Mapping[str, Any]) -> Shown:
     names = len(every[0]["values"]) + 1
     words = f"{len(every)} settings by {title(result['by'])} ({_KINDS[result['kind']]}), {result['n_cases']} cases"
     table = Table(heads=heads, rows=rows, names=names, title=f"{words} of split {result['split']}")
-    notes = [
-        f"gain over the usual setting {signed(result['gain'])}, less {signed(result['optimism'])} from choosing: "
-        f"corrected {signed(result['corrected_gain'])} {interval(result['gain_ci95'])}",
-        f"{title(result['by'])} of the chosen setting, corrected for choosing: {number(result['score'])} "
-        f"{interval(result['score_ci95'])}",
-    ]
     low, high = result["gain_ci95"]
+    notes = [f"gain over the usual setting {signed(result['gain'])}"]
+    if low is not None:  # without an interval, a correction is noise
+        notes = [
+            f"{notes[0]}, less {signed(result['optimism'])} from choosing: "
+            f"corrected {signed(result['corrected_gain'])} {interval(result['gain_ci95'])}",
+            f"{title(result['by'])} of the chosen setting, corrected for choosing: {number(result['score'])} "
+            f"{interval(result['score_ci95'])}",
+        ]
     if chosen == usual:
         notes.append("The usual setting is the best of them." + (" Too few cases for an interval." * (low is None)))
     elif low is None:

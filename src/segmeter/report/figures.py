@@ -234,10 +234,16 @@ def probability(value: float | None) -> str:
 
 
 def signed(value: float | str | None) -> str:
-    """Format a difference with its sign, also for infinity; zero has a plus."""
+    """Format a difference with its sign, also for infinity; what is shown as zero has a plus.
+
+    Examples
+    --------
+    >>> signed(-0.25), signed(-0.00001), signed("inf"), signed(None)
+    ('-0.2500', '+0.0000', '+inf', 'n/a')
+    """
     if isinstance(value, str):
         return value if value.startswith("-") else f"+{value}"
-    return UNDEFINED if value is None else f"{value + 0.0:+.4f}"
+    return UNDEFINED if value is None else f"{round(value, 4) + 0.0:+.4f}"
 
 
 def headlines(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -130,10 +130,13 @@ def test_the_balance_of_folds_is_shown_and_written(tmp_path, capsys):
 
 def test_few_images_and_pairs_are_pointed_out_before_a_training(tmp_path, capsys):
     root = make_folder(tmp_path / "set", tuple(f"Image_{i:02}{side}" for i in range(6) for side in "LR"))
-    assert check(*DATA, f"data.root={root}", "data.test_fraction=0", "splits=[train,val]") == 0
+    given = [f"data.root={root}", "data.test_fraction=0", "splits=[train,val]", f"output={tmp_path / 'found.json'}"]
+    assert check(*DATA, *given) == 0
     text = capsys.readouterr().out
     assert "few       12 images: `segmeter train folds=5 ...`" in text
     assert "pairs     6 names" in text
+    hints = json.loads((tmp_path / "found.json").read_text())["hints"]
+    assert [f"{name:<10}{hint}" in text for name, hint in hints.items()] == [True, True]
 
 
 @pytest.mark.parametrize("place", ["folder", "pipe", "text/check.json"])

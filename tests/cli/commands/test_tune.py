@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from segmeter.inference.predictor import Predictor
 from tests.cli.sharded import make_checkpoint, make_masks, newest, run
 
 OWN = ["checkpoint=net", "data.root=.", "device=cpu", "data.split=train", "run.name=x"]
@@ -43,6 +45,24 @@ def test_a_tuned_setting_is_written_named_and_usable(capsys: pytest.CaptureFixtu
     rounded = json.loads((newest("runs/tune") / "tune.json").read_text())["settings"]
     for one, exact in zip(rounded, result["settings"], strict=True):  # float16 lets nearly equal classes change places
         assert one["score"] == pytest.approx(exact["score"], abs=1e-3)
+
+
+@pytest.mark.usefixtures("in_here")
+def test_no_probabilities_are_computed_that_would_not_be_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predict, asked = Predictor.predict, list[bool]()
+
+    def noted(self: Predictor, samples: Any, **options: Any) -> Any:
+        asked.append(options["probs"])
+        return predict(self, samples, **options)
+
+    monkeypatch.setattr(Predictor, "predict", noted)
+    tried = ["over=[postprocess.min_size=0|8]", "metrics.bootstrap=1000"]
+    assert run("tune", *OWN, *tried, "keep_gb=1e-9") == 0
+    assert "none are kept" in capsys.readouterr().err
+    assert run("tune", *OWN, *tried) == 0
+    assert asked == [False, True]
 
 
 @pytest.mark.usefixtures("in_here")

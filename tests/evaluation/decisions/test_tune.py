@@ -20,6 +20,7 @@ from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
     CARD,
     TuneJob,
+    has_room,
     keep_probs,
     note_tuned,
     refuse_test,
@@ -121,20 +122,21 @@ def test_distances_are_in_the_unit_of_the_files_as_in_eval() -> None:
 def test_probabilities_are_kept_unless_they_need_more_than_was_allowed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known, needed = Known(), 2 * 24 * 24 * len(IDS)
-    assert len([*keep_probs(known.predict(), tmp_path / "kept", BINARY, most=needed)]) == len(IDS)
-    found = find_probs("tune", tmp_path / "kept", IDS)
+    known, pixels = Known(), 24 * 24 * len(IDS)
+    passed = [*keep_probs(known.predict(), tmp_path, BINARY, needed=True)]
+    assert [one.probs is kept for one, kept in zip(passed, known.probs, strict=True)] == [True] * len(IDS)
+    found = find_probs("tune", tmp_path, IDS)
     assert np.abs(np.load(found[IDS[3]]).astype(np.float32) - known.probs[3]).max() < 0.00025
-    assert not caplog.text
-    assert len([*keep_probs(known.predict(), tmp_path / "not", BINARY, most=needed - 1)]) == len(IDS)
-    assert not (tmp_path / "not" / "predictions").exists()
+    assert has_room(pixels, BINARY, keep_gb=2 * pixels / 2**30)
+    assert not has_room(pixels, BINARY, keep_gb=0)
+    assert not caplog.text  # nobody wanted any
+    assert not has_room(pixels, BINARY, keep_gb=(2 * pixels - 1) / 2**30)
     assert "none are kept" in caplog.text
 
 
-def test_nothing_is_kept_or_said_where_nobody_wants_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert len([*keep_probs(Known().predict(), tmp_path, BINARY, most=0)]) == len(IDS)
-    assert not [*tmp_path.iterdir()]
-    assert not caplog.text
+def test_probabilities_that_no_setting_needs_are_dropped_once_they_are_written(tmp_path: Path) -> None:
+    assert all(one.probs is None for one in keep_probs(Known().predict(), tmp_path, BINARY, needed=False))
+    assert len(find_probs("tune", tmp_path, IDS)) == len(IDS)
 
 
 def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(
@@ -149,7 +151,7 @@ def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(
         write(path, **given)
 
     monkeypatch.setattr(formats, "write_npy", until_full)
-    assert len([*keep_probs(Known().predict(), tmp_path, BINARY, most=2**30)]) == len(IDS)
+    assert len([*keep_probs(Known().predict(), tmp_path, BINARY, needed=True)]) == len(IDS)
     assert not [*tmp_path.iterdir()]
     assert len(asked) == 4
     assert "No space left on device" in caplog.text

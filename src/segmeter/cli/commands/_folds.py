@@ -64,23 +64,26 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     _run(["merge", runs, _override("kind", "folds"), place, _override("run.name", name)])
 
 
-def advise(config: DataConfig, data: Dataset, val_data: Dataset, *, validates: bool = True) -> None:
-    """Warn if the validation split is too small to choose a checkpoint, and name what helps a small data set."""
+def advise(config: DataConfig, data: Dataset, val_data: Dataset, *, validates: bool = True) -> dict[str, str]:
+    """Warn if the validation split is too small to choose a checkpoint, and name what helps a small data set.
+
+    Returns
+    -------
+    The hints that were printed, by their names.
+    """
     if len(val_data) in (1, 2) and validates:
         images = "one image" if len(val_data) == 1 else "two images"
         _LOG.warning("validation on %s: the best checkpoint is chosen by chance; set data.val_fraction.", images)
     if getattr(config, "fold", "") is not None or config.name == "camvid":
-        return
-    names = (*data.case_ids, *val_data.case_ids)
+        return {}
+    names, hints = (*data.case_ids, *val_data.case_ids), dict[str, str]()
     if len(names) < FEW_IMAGES:
-        sys.stdout.write(
-            f"few       {len(names)} images: `segmeter train folds=5 ...` validates on every one of them\n"
-        )
+        hints["few"] = f"{len(names)} images: `segmeter train folds=5 ...` validates on every one of them"
     pairs = find_pairs(names)
     if pairs and not any(getattr(config, key, None) for key in ("group_by", "group_until")):
-        sys.stdout.write(
-            f"pairs     {pairs} names with a left and a right side: data.group_by=pair keeps them together\n"
-        )
+        hints["pairs"] = f"{pairs} names with a left and a right side: data.group_by=pair keeps them together"
+    sys.stdout.write("".join(f"{name:<10}{hint}\n" for name, hint in hints.items()))
+    return hints
 
 
 def _check(config: TrainConfig, count: int) -> None:

@@ -56,12 +56,12 @@ def run_check(config: CheckConfig, job: Job) -> None:
     if suggested:
         console.print(_suggestions(suggested, reports[0].split))
     opened = {dataset.split: dataset for dataset in datasets}
-    if {"train", "val"} <= opened.keys():
-        advise(config.data, opened["train"], opened["val"])
+    both = {"train", "val"} <= opened.keys()
+    hints = advise(config.data, opened["train"], opened["val"]) if both else {}
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
-        found = {"schema": 1, "splits": splits, "suggested": suggested}
+        found = {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints}
         write_json(config.output, found | ({"folds": folds} if folds else {}))
     intensities = {report.split: report.intensities for report in reports}
     warnings = [line for report in reports for line in report.warnings]

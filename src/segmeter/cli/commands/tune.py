@@ -9,6 +9,7 @@ from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
 from segmeter.evaluation.decisions.tune import (
     TuneJob,
+    has_room,
     keep_probs,
     note_tuned,
     refuse_test,
@@ -45,17 +46,19 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     settings = parse_over(config.over, spec, threshold=config.inference.threshold, steps=config.postprocess.steps)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(metrics, dataset.spec, dataset.case_ids, images=True)
-    facts, inference = {**checkpoint.facts(), "data": report.content_sha256}, config.inference
+    facts, inference, kept = {**checkpoint.facts(), "data": report.content_sha256}, config.inference, False
     if config.probs is None:
         predictor = Predictor(checkpoint.load(pick_device(config.device)), inference, pick_device(config.device))
-        kept = config.keep_gb > 0 and checkpoint.card.output == "logits"  # other models give no probabilities
+        pixels = report.total_pixels // (spec.num_classes if spec.is_multilabel else 1)
+        has_probs = checkpoint.card.output == "logits"
+        kept = has_probs and has_room(pixels, spec, keep_gb=config.keep_gb)
         predictions = predictor.predict(dataset, probs=settings.need_probs or kept)
         facts["precision"] = predictor.precision
     else:
         predictions, inference = stored_predictions(config.probs, dataset, facts)
 
     def decide(folder: Path) -> Decision:
-        passing = predictions if config.probs else keep_probs(predictions, folder, spec, most=config.keep_gb * 2**30)
+        passing = keep_probs(predictions, folder, spec, needed=settings.need_probs) if kept else predictions
         result = tune(TuneJob(predictions=passing, dataset=dataset, metrics=metrics, settings=settings))
         tuned = folder / "tuned.yaml"
         note = f"Chosen by {result['by']} on {result['n_cases']} cases of split {result['split']}; see tune.json."

@@ -8,7 +8,7 @@ import pickle
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -171,28 +171,36 @@ def stored_predictions(
     return map_in_threads(read, range(len(dataset)), name="probabilities"), inference
 
 
-def keep_probs(
-    predictions: Iterable[Prediction], folder: Path, spec: ClassSpec, *, most: float
-) -> Iterator[Prediction]:
-    """Write the probabilities of predictions as they pass, for `stored_predictions`, if all fit into `most` bytes.
+def has_room(pixels: int, spec: ClassSpec, *, keep_gb: float) -> bool:
+    """Tell whether the probabilities of some pixels fit into a space on disk, and warn if they don't.
 
-    If they don't, or a file can't be written, none are kept, with a warning: the result doesn't need them.
+    This is known before the network runs, so that probabilities that nobody needs are not computed.
     """
-    place, left = folder / "predictions", most or -1.0
+    fits = pixels * spec.num_channels * np.dtype(np.float16).itemsize <= keep_gb * 2**30
+    if keep_gb and not fits:
+        _LOG.warning("tune: probabilities need more than keep_gb=%g, so none are kept.", keep_gb)
+    return fits
+
+
+def keep_probs(
+    predictions: Iterable[Prediction], folder: Path, spec: ClassSpec, *, needed: bool
+) -> Iterator[Prediction]:
+    """Write the probabilities of predictions as they pass, for `stored_predictions`.
+
+    They are dropped then, unless the settings need them. If a file can't be written, none are kept, with a warning: the
+    result doesn't need the files.
+    """
+    place, keeps = folder / "predictions", True
     writer = Writer(place, ExportConfig(labels=False, probs=True, probs_dtype="float16"), spec)
     for one in predictions:
-        if left >= 0 and one.probs is not None:
-            left -= one.probs.size * np.dtype(np.float16).itemsize
-            lost = f"need more than keep_gb={most / 2**30:g}"
+        if keeps:
             try:
-                if left >= 0:
-                    writer.write(one.sample.case_id, one.labels, probs=one.probs)
+                writer.write(one.sample.case_id, one.labels, probs=one.probs)
             except RunError as error:
-                left, lost = -1.0, f"can't be written ({error.__cause__})"
-            if left < 0:
-                _LOG.warning("tune: probabilities %s, so none are kept.", lost)
+                keeps = False
+                _LOG.warning("tune: probabilities can't be written (%s), so none are kept.", error.__cause__)
                 shutil.rmtree(place, ignore_errors=True)
-        yield one
+        yield one if needed else replace(one, probs=None)
 
 
 def write_tuned(path: Path, setting: Setting, inference: InferenceConfig, note: str) -> None:
