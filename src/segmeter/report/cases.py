@@ -3,9 +3,10 @@
 A column of the page is a table column, a filter, a histogram and an axis, so that a new kind of score needs no script.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from segmeter.metrics.statistics.clusters import cluster_labels
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.report import figures
-from segmeter.report.columns import CaseColumn, CellLists
+from segmeter.report.columns import CaseColumn, CellLists, Kind
 
 ID = "id"
 HEADLINE = "headline"
@@ -62,25 +63,45 @@ def case_columns(
     cells
         Receives the confusion matrix of every case, if it is not None.
     """
-    spec = board.spec
-    statuses = np.stack([class_statuses(board.run.margins.totals(k)) for k in range(spec.num_classes)], axis=1)
-    support = np.stack([target.astype(np.int64) for target in board.run.margins.target[: spec.num_classes]], axis=1)
+    spec, margins, words = board.spec, board.run.margins, [*STATUS_WORDS.values()]
+
+    def by_class(key: str, kind: Kind, group: str, values: Callable[[int], Any], **more: Any) -> Iterator[CaseColumn]:
+        begin = f"{more['short']} of " if key != "status" else ""
+        for k, name in enumerate(spec.names):
+            yield CaseColumn(f"{key}/{k}", f"{begin}{name}", values(k), kind, group, of_class=k, **more)
+
+    def scores(metric: str, *, shown: bool = False) -> Iterator[CaseColumn]:
+        short, group = figures.SCORES[metric], f"{figures.SCORES[metric]} by class"
+        more: dict[str, Any] = {"short": short, "better": "higher", "shown": shown}
+        return by_class(metric, "score", group, lambda k: board.values(f"{metric}/{spec.names[k]}"), **more)
+
+    def status(k: int) -> list[str]:
+        return [words[place] for place in class_statuses(margins.totals(k))]
+
+    def support(k: int) -> NDArray[np.int64]:
+        return margins.target[k].astype(np.int64)
+
     return [
-        CaseColumn(key=ID, label="case", values=board.run.case_ids, kind="text", group="case", shown=True),
+        CaseColumn(ID, "case", board.run.case_ids, "text", "case", shown=True),
         *_scores(board, summary),
-        *_facts(board, support, summary),
+        *_facts(board, summary),
         *_stored(rows, spec, cells),
         *further,
-        *_groups(board),
+        *(
+            CaseColumn(
+                f"group/{place}", f"IoU of {name}", board.values(f"iou/{name}"), "score", "groups", better="higher"
+            )
+            for place, name in enumerate(board.config.groups)
+        ),
         *_measures(board, summary, means=True),
-        *_of_classes(board, "iou", shown=spec.num_classes <= _FEW_CLASSES and spec.task != "binary"),
-        *_by_class(spec, "status", statuses),
-        *_by_class(spec, "support", support),
+        *scores("iou", shown=spec.num_classes <= _FEW_CLASSES and spec.task != "binary"),
+        *by_class("status", "choice", "found, missed or absent", status, short="status"),
+        *by_class("support", "count", "pixels by class", support, short="target pixels"),
         *_measures(board, summary, means=False),
         *_object_counts(board, summary),
-        *_of_classes(board, "dice"),
-        *_of_classes(board, "precision"),
-        *_of_classes(board, "recall"),
+        *scores("dice"),
+        *scores("precision"),
+        *scores("recall"),
     ]
 
 
@@ -88,119 +109,64 @@ def _scores(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColum
     names = {HEADLINE: board.headline} | {name: name for name in figures.AGGREGATES if name != board.headline}
     for key, name in names.items():
         facts, unit = find_facts(name), summary.get("units", {}).get(name.partition("/")[0]) or ""
-        kind: Literal["score", "number"] = "score" if facts and facts.highest == 1 else "number"
-        options: dict[str, Any] = {"kind": kind, "unit": unit, "better": find_direction(name), "shown": True}
-        yield CaseColumn(key=key, label=figures.title(name), values=board.values(name), group="scores", **options)
+        kind: Kind = "score" if facts and facts.highest == 1 else "number"
+        options: dict[str, Any] = {"unit": unit, "better": find_direction(name), "shown": True}
+        yield CaseColumn(key, figures.title(name), board.values(name), kind, "scores", **options)
 
 
-def _facts(board: Scoreboard, support: NDArray[np.int64], summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
+def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn]:
     run, spec = board.run, board.spec
     if spec.num_classes > 2:
         iou = np.stack([board.values(f"iou/{name}") for name in board.counted], axis=1)
         among = np.where(np.isnan(iou), np.inf, iou)
         weakest = [board.counted[int(row.argmin())] if np.isfinite(row).any() else "" for row in among]
-        yield CaseColumn(key="weakest", label="weakest class", values=weakest, kind="choice", group="case", shown=True)
+        yield CaseColumn("weakest", "weakest class", weakest, "choice", "case", shown=True)
     sizes = [
         " \N{MULTIPLICATION SIGN} ".join(str(edge) for edge in shape if edge >= 0) for shape in run.shapes.tolist()
     ]
-    yield CaseColumn(key="size", label="size", values=sizes, kind="text", group="case", shown=True)
+    yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
-    inner = support[:, 0 if spec.is_multilabel else 1 :].sum(axis=1)
-    yield CaseColumn(key="objects", label=label, values=inner, kind="count", group="case")
-    pixels = np.where(run.shapes < 0, 1, run.shapes).prod(axis=1)
-    yield CaseColumn(key="pixels", label="pixels", values=pixels, kind="count", group="case")
+    inner = run.margins.target[0 if spec.is_multilabel else 1 : spec.num_classes]
+    yield CaseColumn("objects", label, np.sum(inner, axis=0, dtype=np.int64), "count", "case")
+    yield CaseColumn("pixels", "pixels", np.where(run.shapes < 0, 1, run.shapes).prod(axis=1), "count", "case")
     if not np.isnan(run.loss).all() or run.loss_terms is not None:
-        yield CaseColumn(
-            key="loss", label="loss", values=run.loss, kind="number", group="scores", better="lower", shown=True
-        )
+        yield CaseColumn("loss", "loss", run.loss, "number", "scores", better="lower", shown=True)
     cluster = (summary.get("bootstrap") or {}).get("cluster")
     with suppress(InputError):  # the table that names the clusters may be gone
         if labels := cluster and cluster_labels(run.case_ids, cluster):
-            of_few: Any = "choice" if len(set(labels)) <= _MOST_CHOICES else "text"
-            label = f"cluster ({cluster})"
-            yield CaseColumn(key="cluster", label=label, values=labels, kind=of_few, group="case", shown=True)
+            of_few: Kind = "choice" if len(set(labels)) <= _MOST_CHOICES else "text"
+            yield CaseColumn("cluster", f"cluster ({cluster})", labels, of_few, "case", shown=True)
 
 
-def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> list[CaseColumn]:
-    """Make columns in one pass over the stored rows: invalid pixels, post-processing, further scores."""
-    invalid, found = list[NDArray[np.int64]](), dict[str, NDArray[Any]]()
-    done = 0
+def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> Iterator[CaseColumn]:
+    """Yield columns after one pass over the stored rows: invalid pixels, post-processing, further scores."""
+    found = defaultdict[str, list[NDArray[Any]]](list)
     for part in map(pa.Table.combine_chunks, rows.parts()):
-        counts, stop = rows.counts(part), done + len(part)
+        counts = rows.counts(part)
         if cells is not None:
             cells.add(counts)
         if spec.count_invalid:
-            invalid.append(counts[..., -1].sum(axis=-1))
+            found["invalid"].append(counts[..., -1].sum(axis=-1))
         for name in part.column_names:
             if name.startswith(CHANGED):
-                whole = found.setdefault(name, np.full(len(rows), _NOT_COUNTED))
-                whole[done:stop] = whole_numbers(part, name)
+                found[name].append(whole_numbers(part, name))
             elif name.startswith(SCORE) and not decode_key(name.removeprefix(SCORE)):
-                found.setdefault(name, np.full(len(rows), np.nan))[done:stop] = floats_of(part[name])
-        done = stop
-    columns = []
-    if invalid:
-        label = "pixels predicted outside the classes"
-        columns.append(
-            CaseColumn(key="invalid", label=label, values=np.concatenate(invalid), kind="count", group="case")
-        )
-    for name, values in found.items():
-        if name.startswith(CHANGED):
-            step, group = name.removeprefix(CHANGED), "post-processing"
-            label = f"changed by {step}"
-            columns.append(CaseColumn(key=f"changed/{step}", label=label, values=values, kind="count", group=group))
+                found[name].append(floats_of(part[name]))
+    for name, parts in found.items():
+        values, step, score = np.concatenate(parts), name.removeprefix(CHANGED), name.removeprefix(SCORE)
+        if name == "invalid":
+            yield CaseColumn(name, "pixels predicted outside the classes", values, "count", "case")
+        elif step != name:
+            yield CaseColumn(f"changed/{step}", f"changed by {step}", values, "count", "post-processing")
         else:
-            score = name.removeprefix(SCORE)
-            group = "further scores"
-            columns.append(CaseColumn(key=f"extra/{score}", label=score, values=values, kind="number", group=group))
-    return columns
-
-
-def _of_classes(board: Scoreboard, score: str, *, shown: bool = False) -> Iterator[CaseColumn]:
-    words = figures.SCORES[score]
-    for k, name in enumerate(board.spec.names):
-        yield CaseColumn(
-            key=f"{score}/{k}",
-            label=f"{words} of {name}",
-            values=board.values(f"{score}/{name}"),
-            kind="score",
-            group=f"{words} by class",
-            better="higher",
-            of_class=k,
-            short=words,
-            shown=shown,
-        )
-
-
-def _by_class(spec: ClassSpec, key: Literal["status", "support"], values: NDArray[Any]) -> Iterator[CaseColumn]:
-    """Yield a column per class: what became of the class in each case, or its pixels in the target (N, K)."""
-    words = [STATUS_WORDS[status] for status in STATUSES]
-    for k, name in enumerate(spec.names):
-        if key == "status":
-            options: dict[str, Any] = {"label": name, "kind": "choice", "group": "found, missed or absent"}
-            options["values"] = [words[status] for status in values[:, k]]
-        else:
-            options = {"label": f"target pixels of {name}", "kind": "count", "group": "pixels by class"}
-            options["values"] = values[:, k]
-        yield CaseColumn(
-            key=f"{key}/{k}", of_class=k, short="status" if key == "status" else "target pixels", **options
-        )
-
-
-def _groups(board: Scoreboard) -> Iterator[CaseColumn]:
-    """Yield the IoU of each group of classes that was scored as one region."""
-    for number, name in enumerate(board.config.groups):
-        label, values = f"IoU of {name}", board.values(f"iou/{name}")
-        yield CaseColumn(
-            key=f"group/{number}", label=label, values=values, kind="score", group="groups", better="higher"
-        )
+            yield CaseColumn(f"extra/{score}", score, values, "number", "further scores")
 
 
 def _measures(board: Scoreboard, summary: Mapping[str, Any], *, means: bool) -> Iterator[CaseColumn]:
     """Yield the measures of each case: means over several classes, or the values of each region."""
+    several = Counter(name for name, region in board.measured if region in board.counted)
     for (metric, region), values in board.measured.items():
-        several = sum(name == metric and other in board.counted for name, other in board.measured) > 1
-        if region != MEAN if not means else (region == MEAN and several):
+        if (region == MEAN) == means and (region != MEAN or several[metric] > 1):
             yield _measure(metric, region, values, summary)
 
 
@@ -219,17 +185,10 @@ def _object_counts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[Ca
 
 def _measure(metric: str, region: str, values: NDArray[Any], summary: Mapping[str, Any]) -> CaseColumn:
     unit, names = summary.get("units", {}).get(metric) or "", summary.get("classes", [])
-    return CaseColumn(
-        key=f"measure/{metric}/{region}",
-        label=f"{metric}, {'mean over classes' if region == MEAN else region}",
-        values=values,
-        kind="count" if values.dtype.kind == "i" else "number",
-        group=metric,
-        unit=unit,
-        better=find_direction(metric),
-        of_class=names.index(region) if region in names else None,
-        short=f"{metric} ({unit})" if unit else metric,
-    )
+    key, label = f"measure/{metric}/{region}", f"{metric}, {'mean over classes' if region == MEAN else region}"
+    of_class, short = names.index(region) if region in names else None, figures.with_unit(metric, unit)
+    options: dict[str, Any] = {"unit": unit, "better": find_direction(metric), "of_class": of_class, "short": short}
+    return CaseColumn(key, label, values, "count" if values.dtype.kind == "i" else "number", metric, **options)
 
 
 def slice_key(by: str) -> str:
@@ -262,12 +221,11 @@ def slice_columns(
         with suppress(SegmeterError):
             config = board.config.replace(slices=table, slice_by=(name,))
             labels = list(slice_labels(board.run, board.spec, config)[name])
-        if not labels or hash_labels(board.run.case_ids, labels) != known:
+        if labels and hash_labels(board.run.case_ids, labels) == known:
+            order = tuple(order_labels(labels))
+            columns.append(CaseColumn(slice_key(name), name, labels, "choice", "slices", order=order))
+        else:
             lost.append(name)
-            continue
-        order = tuple(order_labels(labels))
-        options: dict[str, Any] = {"kind": "choice", "group": "slices", "order": order}
-        columns.append(CaseColumn(key=slice_key(name), label=name, values=labels, **options))
     if not lost:
         return columns, []
     where = f"{table} is gone or has changed" if table else "their source has changed"

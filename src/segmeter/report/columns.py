@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from segmeter.report.figures import clean
 
 Better = Literal["higher", "lower"]
+Kind = Literal["score", "number", "count", "choice", "text"]
 
 SCORE_STEPS = 10_000  # a score is kept with four decimals, as it is shown
 _UNDEFINED_SCORE = 65_535
@@ -27,7 +28,7 @@ _LARGEST = 2**31 - 1
 MOST_ENTRIES = 150_000  # pairs of cell and case that a page holds
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CaseColumn:
     """One value per case, and the facts that a page needs to show it.
 
@@ -59,8 +60,9 @@ class CaseColumn:
     key: str
     label: str
     values: Sequence[Any] | NDArray[Any]
-    kind: Literal["score", "number", "count", "choice", "text"]
+    kind: Kind
     group: str
+    _: KW_ONLY
     unit: str = ""
     better: Better | None = None
     of_class: int | None = None
