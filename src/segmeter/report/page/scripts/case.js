@@ -5,8 +5,7 @@ const KEYS = { ArrowLeft: "previous", ArrowRight: "next", "+": "zoom-in", "=": "
 class CaseView {
   constructor(page) {
     Object.assign(this, { page, panes: [], shownRoles: new Set(ROLES), order: [], dialog: byId("case"), palette: new Palette(page, view) });
-    const names = { roles: ".roles", chips: ".chips", pictures: ".panes", facts: ".case-facts", tools: ".tools" };
-    for (const [name, found] of Object.entries(names)) this[name] = this.dialog.querySelector(found);
+    [this.tools, this.roles, this.chips, this.pictures, this.facts] = this.dialog.querySelectorAll(".tools, .roles, .chips, .panes, .case-facts");
     const clicks = { previous: () => this.step(-1), next: () => this.step(1), close: () => this.close(), fit: () => this.fit() };
     Object.assign(clicks, { "zoom-in": () => this.zoom(STEP), "zoom-out": () => this.zoom(1 / STEP) });
     for (const [id, act] of Object.entries(clicks)) byId(id).onclick = act;
@@ -23,7 +22,7 @@ class CaseView {
   // opens the case that the address names, or closes the open one
   follow(state, order) {
     this.order = order;
-    const i = state.has("case") ? this.page.column.get("id").raw.indexOf(state.get("case")) : -1;
+    const i = this.page.ids.indexOf(state.get("case"));
     if (i >= 0 && this.shown !== i) this.show(i);
     if (i < 0) this.dialog.close();
     else if (!this.dialog.open) this.dialog.showModal();
@@ -36,19 +35,18 @@ class CaseView {
 
   step(by) {
     const next = this.order[this.order.indexOf(this.shown) + by];
-    State.here().with({ case: this.page.column.get("id").raw[next] }).go({ replace: true });
+    State.here().with({ case: this.page.ids[next] }).go({ replace: true });
   }
 
   show(i) {
-    const { page } = this;
     this.shown = i;
     const place = this.order.indexOf(i);
-    byId("case-title").textContent = page.column.get("id").raw[i];
+    byId("case-title").textContent = this.page.ids[i];
     byId("case-place").textContent = place < 0 ? "not among the chosen cases" : `case ${whole(place + 1)} of ${whole(this.order.length)}`;
     byId("previous").disabled = place <= 0;
     byId("next").disabled = place < 0 || place === this.order.length - 1;
     // the planes of a volume in their order, the one that is shown first among them; of a picture, itself
-    const picture = page.pictures.get(i);
+    const picture = this.page.pictures.get(i);
     this.planes = [picture, ...(picture?.planes ?? [])].sort((one, other) => (one?.slice?.[0] ?? 0) - (other?.slice?.[0] ?? 0));
     byId("plane").parentElement.hidden = this.planes.length < 2;
     Object.assign(byId("plane"), { max: this.planes.length - 1, value: this.planes.indexOf(picture) });
@@ -60,19 +58,18 @@ class CaseView {
     return this.planes[byId("plane").value];
   }
 
-  // pictures, and the panes that show them
+  // the panes that show a case
   panesOf() {
-    if (!this.picture) return [];
-    const roles = ROLES.filter((role) => role === "image" || this.picture.maps.some((map) => map.role === role));
-    return roles.map((role) => new Pane(this.palette, this.picture, role));
+    const roles = ROLES.filter((role) => role === "image" || this.picture?.maps.some((map) => map.role === role));
+    return this.picture ? roles.map((role) => new Pane(this.palette, this.picture, role)) : [];
   }
 
   draw() {
     this.palette.clear();
     this.panes = this.panesOf(this.shown);
-    const drawn = this.panes.length > 0;
-    this.pictures.replaceChildren(...(drawn ? this.panes.map((pane) => pane.node) : [el("p", { class: "notes" }, this.page.noPicture)]));
-    this.tools.hidden = this.chips.hidden = !drawn;
+    const drawn = this.panes.map((pane) => pane.node);
+    this.pictures.replaceChildren(...(drawn.length ? drawn : [el("p", { class: "notes" }, this.page.noPicture)]));
+    this.tools.hidden = this.chips.hidden = !drawn.length;
     this.legend([...new Set(this.panes.map((pane) => pane.picture))].flatMap((picture) => picture.maps));
     this.move();
     this.colour();
@@ -82,18 +79,18 @@ class CaseView {
 
   // a chip that hides each class of the maps, the names of their other entries, and a button for each layer
   legend(maps) {
+    const { colours, classes } = this.page;
     const entries = maps.flatMap((map) => map.entries ?? map.planes.map((k) => ({ class: k })));
-    const classes = [...new Set(entries.map((entry) => entry.class).filter((k) => k !== undefined))].sort((a, b) => a - b);
+    const occurring = [...new Set(entries.map((entry) => entry.class))].filter((k) => k !== undefined).sort((a, b) => a - b);
     const named = new Map(entries.filter((entry) => entry.name && !entry.absent).map(({ name, colour }) => [name, colour]));
-    const flip = (set, each, shown) => (shown ? set.add(each) : set.delete(each));
-    const chips = classes.map((k) => {
-      const words = [swatchOf(rgb(this.page.colours[k])), this.page.classes[k]];
-      return toggle(words, !view.hidden.has(k), (shown) => (flip(view.hidden, k, !shown), this.colour()), { class: "chip" });
-    });
-    this.chips.replaceChildren(...chips, ...[...named].map(([name, colour]) => el("span", { class: "key" }, swatchOf(rgb(colour)), name)));
-    const roles = [...new Set(this.panes.map((pane) => pane.role))];
+    const words = (name, colour) => [swatchOf(rgb(colour)), name];
+    const choice = (set, each, content, act, more) => toggle(content, set.has(each), (on) => (set[on ? "add" : "delete"](each), act()), more);
+    const shown = { has: (k) => !view.hidden.has(k), add: (k) => view.hidden.delete(k), delete: (k) => view.hidden.add(k) };
+    const chips = occurring.map((k) => choice(shown, k, words(classes[k], colours[k]), () => this.colour(), { class: "chip" }));
+    this.chips.replaceChildren(...chips, ...[...named].map((entry) => el("span", { class: "key" }, ...words(...entry))));
     const hide = () => this.panes.forEach((pane) => (pane.node.hidden = !this.shownRoles.has(pane.role)));
-    this.roles.replaceChildren(...roles.map((role) => toggle([role], this.shownRoles.has(role), (shown) => (flip(this.shownRoles, role, shown), hide()))));
+    const roles = [...new Set(this.panes.map((pane) => pane.role))];
+    this.roles.replaceChildren(...roles.map((role) => choice(this.shownRoles, role, [role], hide)));
     hide();
   }
 
@@ -136,10 +133,10 @@ class CaseView {
   grab(event) {
     const stage = event.target.closest(".stage");
     if (!stage || view.scale === 1) return;
-    const box = stage.getBoundingClientRect();
-    const [x, y] = [view.x - event.clientX / box.width, view.y - event.clientY / box.height];
+    const { width, height } = stage.getBoundingClientRect();
+    const [x, y] = [view.x - event.clientX / width, view.y - event.clientY / height];
     stage.setPointerCapture(event.pointerId);
-    stage.onpointermove = (moved) => (Object.assign(view, { x: x + moved.clientX / box.width, y: y + moved.clientY / box.height }), this.move());
+    stage.onpointermove = ({ clientX, clientY }) => (Object.assign(view, { x: x + clientX / width, y: y + clientY / height }), this.move());
     stage.onlostpointercapture = () => (stage.onpointermove = null);
   }
 
@@ -148,44 +145,43 @@ class CaseView {
     const button = byId(KEYS[event.key]) ?? this.roles.children[event.key - 1];
     if (!button && event.key !== "h") return;
     event.preventDefault();
-    button?.click();
-    if (event.key !== "h") return;
+    if (button) return button.click();
     this.colour(0);
     this.dialog.addEventListener("keyup", () => this.colour(), { once: true });
   }
 
   // all columns of a case: those of classes as a table, the others by their groups
   known(i) {
-    const { columns, classes } = this.page;
     const [groups, rows, kinds] = [new Map(), new Map(), new Map()];
     const at = (map, key) => map.get(key) ?? map.set(key, new Map()).get(key);
-    for (const column of columns) {
-      if (column.of !== null) {
-        kinds.set(column.short, column.isText ? "" : "n");
-        at(rows, column.of).set(column.short, column.text(i));
-      } else if (column.key !== "id" && column.text(i) !== "") {
+    for (const column of this.page.columns) {
+      const { key, label, group, of, short, title } = column;
+      if (of !== null) {
+        kinds.set(short, column.isText ? "" : "n");
+        at(rows, of).set(short, column.text(i));
+      } else if (key !== "id" && column.text(i) !== "") {
         // a measure's group is its name, and the rest of its label the region
-        const [heading, term] = column.key.startsWith("measure/") ? [column.label.slice(column.group.length + 2), column.short] : [column.group, column.title];
+        const [heading, term] = key.startsWith("measure/") ? [label.slice(group.length + 2), short] : [group, title];
         at(groups, heading).set(term, column.text(i));
       }
     }
-    const facts = [...groups].map(([group, members]) => el("div", { class: "known" }, el("h3", {}, group), el("dl", {}, ...[...members].flatMap(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]))));
+    const list = (members) => [...members].flatMap(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]);
+    const facts = [...groups].map(([group, members]) => el("div", { class: "known" }, el("h3", {}, group), el("dl", {}, ...list(members))));
     const present = [...rows].filter(([, texts]) => texts.get("status") !== "absent").sort(([one], [other]) => one - other);
-    const cells = present.map(([k, texts]) => [classes[k], ...[...kinds.keys()].map((kind) => texts.get(kind) ?? "")]);
+    const cells = present.map(([k, texts]) => [this.page.classes[k], ...[...kinds.keys()].map((kind) => texts.get(kind) ?? "")]);
     return [this.about(), ...facts, rows.size ? tableOf("scores by class", ["class", ...kinds.keys()], ["", ...kinds.values()], cells) : null];
   }
 
   // what the picture is of: its size beside the case's, the slice of a volume, the files
   about() {
-    const { picture } = this;
-    if (!picture) return null;
-    const [size, shown] = [picture.size, picture.shown].map((shape) => shape.join(" × "));
-    const real = picture.tiles?.length ? `; zooming in shows its own pixels in ${plural(picture.tiles.length, "tile")}, where most is wrong` : "";
-    const parts = [size === shown ? `${size} pixels` : `${size} pixels, reduced to ${shown}${real}`];
-    const first = picture === this.page.pictures.get(this.shown);
-    const most = picture.maps.some((map) => map.role === "errors") ? "wrong" : "object";
-    if (picture.slice) parts.unshift(`slice ${picture.slice.join(" of ")}${first ? `, the one with the most ${most} pixels` : ""}`);
-    for (const [role, names] of Object.entries(picture.names ?? {})) if (names.length) parts.push(`${role}: ${names.join(", ")}`);
-    return el("p", { class: "minor about" }, parts.join(" · "));
+    if (!this.picture) return null;
+    const { slice, tiles = [], maps, names = {} } = this.picture;
+    const [size, shown] = [this.picture.size, this.picture.shown].map((shape) => shape.join(" × "));
+    const real = tiles.length ? `; zooming in shows its own pixels in ${plural(tiles.length, "tile")}, where most is wrong` : "";
+    const most = maps.some((map) => map.role === "errors") ? "wrong" : "object";
+    const why = this.picture === this.page.pictures.get(this.shown) ? `, the one with the most ${most} pixels` : "";
+    const files = Object.entries(names).filter(([, each]) => each.length).map(([role, each]) => `${role}: ${each.join(", ")}`);
+    const parts = [slice ? `slice ${slice.join(" of ")}${why}` : "", `${size} pixels${size === shown ? "" : `, reduced to ${shown}${real}`}`, ...files];
+    return el("p", { class: "minor about" }, parts.filter(Boolean).join(" · "));
   }
 }

@@ -14,41 +14,27 @@ function inRange(text) {
 
 class Cases {
   constructor(page) {
-    this.page = page;
+    Object.assign(this, { page, folded: page.ids.map((id) => id.toLowerCase()) });
   }
 
-  // each filter of a state: its words, and which cases pass
-  filters(state) {
-    return [...state].flatMap(([name, value]) => {
-      const dot = name.indexOf(".");
-      const column = dot < 0 ? undefined : this.page.column.get(name.slice(dot + 1));
-      const filter = column ? this.ofColumn(name.slice(0, dot), column, value) : this.plain(name, value);
-      return filter ? [{ name, value, ...filter }] : [];
-    });
-  }
-
-  ofColumn(kind, column, text) {
-    const passes = { in: inRange(text), un: FOUND[text] }[kind];
+  // a part of a state as a filter: its words, and which cases pass; nothing for other parts
+  filter(name, text) {
+    const [kind, key] = [name.split(".", 1)[0], name.slice(name.indexOf(".") + 1)];
+    if (kind === "q") return text && { words: `name has “${text}”`, passes: (i) => this.folded[i].includes(text.toLowerCase()) };
+    if (kind === "wrong") return this.wrong(text);
+    const cell = kind === "cell" && this.cell(text);
+    if (cell) return { words: cell.label, passes: (i) => cell.pixels.has(i) };
+    const column = this.page.column.get(kind === "has" ? `status/${text}` : key);
+    if (!column) return null;
+    if (kind === "has") return { words: `target has ${column.label}`, passes: (i) => ["found", "missed"].includes(column.text(i)) };
     if (kind === "is") return { words: `${column.label}: ${text}`, passes: (i) => column.text(i) === text };
-    const words = text.replace("..<", " to below ").replace("..", " to ");
-    return passes && { words: `${column.title} ${words}`, passes: (i) => passes(column.value(i)) };
-  }
-
-  plain(name, value) {
-    if (name === "q" && value) {
-      this.folded ??= this.page.column.get("id").raw.map((id) => id.toLowerCase());
-      return { words: `name has “${value}”`, passes: (i) => this.folded[i].includes(value.toLowerCase()) };
-    }
-    const status = name === "has" && this.page.column.get(`status/${value}`);
-    if (status) return { words: `target has ${status.label}`, passes: (i) => ["found", "missed"].includes(status.text(i)) };
-    if (name === "wrong") return this.wrong(value);
-    const cell = name === "cell" && this.cell(value);
-    return cell && { words: cell.label, passes: (i) => cell.pixels.has(i) };
+    const passes = { in: inRange(text), un: FOUND[text] }[kind];
+    return passes && { words: `${column.title} ${text.replace("..<", " to below ").replace("..", " to ")}`, passes: (i) => passes(column.value(i)) };
   }
 
   // regions of which only one side has any, as "2.5-6": class 2, or classes 5 and 6 as one
-  wrong(value) {
-    const regions = value.split(".").map((region) => region.split("-").map((k) => this.page.column.get(`status/${k}`)));
+  wrong(text) {
+    const regions = text.split(".").map((region) => region.split("-").map((k) => this.page.column.get(`status/${k}`)));
     if (regions.flat().includes(undefined)) return null;
     const has = (region, i, side) => region.some((status) => ["found", side].includes(status.text(i)));
     const one = (region, i) => has(region, i, "missed") !== has(region, i, "false alarm");
@@ -59,18 +45,18 @@ class Cases {
   // the cases with pixels of one class predicted as another
   cell(text) {
     if (this.lastCell?.text === text) return this.lastCell;
-    const { cells, cell_cases, cell_kept, cell_indices, cell_pixels } = this.page.arrays;
+    const { classes, n, arrays } = this.page;
     const [row, column] = text.split(".").map(Number);
-    const [one, other] = [row, column].map((k) => isolated(this.page.classes[k]));
-    const place = cells && column < this.page.classes.length ? cells.indexOf(row * this.page.classes.length + column) : -1;
+    const place = column < classes.length ? (arrays.cells?.indexOf(row * classes.length + column) ?? -1) : -1;
     if (place < 0) return null;
-    const start = cell_kept.subarray(0, place).reduce((sum, count) => sum + count, 0);
-    const found = cell_indices.subarray(start, start + cell_kept[place]);
-    const pixels = new Map(Array.from(found, (i, k) => [i, cell_pixels[start + k]]));
-    const cut = found.length < cell_cases[place] ? ` (the ${whole(found.length)} cases with the most, of ${whole(cell_cases[place])})` : "";
-    const raw = Int32Array.from({ length: this.page.n }, (_, i) => pixels.get(i) ?? -1);
-    const counts = new Column({ key: "cell", label: `pixels of ${one} predicted as ${other}`, kind: "count", group: "confusion", unit: "" }, raw);
-    return (this.lastCell = { text, pixels, label: `${one} predicted as ${other}${cut}`, column: counts });
+    const start = arrays.cell_kept.subarray(0, place).reduce((sum, count) => sum + count, 0);
+    const found = arrays.cell_indices.subarray(start, start + arrays.cell_kept[place]);
+    const pixels = new Map(Array.from(found, (i, k) => [i, arrays.cell_pixels[start + k]]));
+    const words = `${isolated(classes[row])} predicted as ${isolated(classes[column])}`;
+    const cut = found.length < arrays.cell_cases[place] ? ` (the ${whole(found.length)} cases with the most, of ${whole(arrays.cell_cases[place])})` : "";
+    const raw = Int32Array.from({ length: n }, (_, i) => pixels.get(i) ?? -1);
+    const counts = new Column({ key: "cell", label: `pixels of ${words}`, kind: "count", group: "confusion", unit: "" }, raw);
+    return (this.lastCell = { text, pixels, label: words + cut, column: counts });
   }
 
   // the column that sorts: one more while a cell of the confusion matrix is chosen
@@ -83,11 +69,10 @@ class Cases {
   }
 
   select(state) {
-    const filters = this.filters(state);
-    const order = [...this.page.columns[0].raw.keys()].filter((i) => filters.every((filter) => filter.passes(i)));
+    const filters = [...state].map(([name, value]) => ({ name, value, ...this.filter(name, value) })).filter(({ passes }) => passes);
     const { column, descending } = this.sorting(state);
-    const { ranks } = column;
-    const sign = descending ? -1 : 1;
+    const [ranks, sign] = [column.ranks, descending ? -1 : 1];
+    const order = [...this.page.ids.keys()].filter((i) => filters.every((filter) => filter.passes(i)));
     order.sort((a, b) => {
       const [one, other] = [ranks[a], ranks[b]];
       if (Number.isNaN(one) || Number.isNaN(other)) return Number.isNaN(one) - Number.isNaN(other) || a - b;

@@ -1,6 +1,6 @@
 // The curves of a training, all over the same axis and zoomed in step, and its pictures step by step.
 const AXES = ["step", "epoch", "seconds"];
-const known = (xs) => xs.filter((x) => x !== null);
+const known = (values) => values.filter((value) => value !== null);
 
 class Curves {
   constructor(place, tools, { charts, best }) {
@@ -20,20 +20,22 @@ class Curves {
     this.plots = this.charts.map((each, k) => this.curve(parts[k][1], parts[k][2], each, axis));
   }
 
-  zoom(range) {
-    this.range = range;
-    for (const plot of this.plots) plot.setScale("x", { min: range[0], max: range[1] });
+  zoom([min, max]) {
+    this.range = [min, max];
+    for (const plot of this.plots) plot.setScale("x", { min, max });
   }
 
   curve(place, legend, { title, axis: measured, lines }, axis) {
     const curves = lines.map((line) => [line.name, ...[line[axis], line.values].map((list) => list.filter((_, i) => line[axis][i] !== null))]);
     const data = joined(curves);
     const room = (plot, low, high) => (low === null ? [0, 1] : ((by) => [low - by, high + by])((high - low || Math.abs(high) || 1) * 0.05));
+    // a line has a point at its best value
+    const points = (line, k) => ({ show: true, filter: () => [data[0].indexOf(line[axis][line.best])], size: 9, fill: () => colourOfLine(k) });
     const plot = chart(place, {
       label: `${title}, ${measured} by ${axis}`,
       names: [axis, measured],
       data,
-      series: lines.map((line, k) => this.series(line, k, data[0].indexOf(line[axis][line.best]))),
+      series: lines.map((line, k) => ({ ...lineOf(k, line.name), ...(data[0].includes(line[axis][line.best]) && { points: points(line, k) }) })),
       scales: { x: { range: () => this.range }, y: { range: room } },
       hooks: { draw: axis === "step" && this.best !== null && measured === "score" ? [(plot) => this.mark(plot)] : [] },
       onSelect: (ends) => this.zoom(ends),
@@ -42,19 +44,13 @@ class Curves {
     });
     // a line's name with its best and last value; a click hides it, a double click leaves it alone
     const show = (k, shown) => plot.setSeries(k + 1, { show: press(legend.children[k], shown) });
-    legend.replaceChildren(...lines.map((line, k) => {
-      const best = line.best === null ? "" : ` best ${short(line.values[line.best])} at ${short(line.step[line.best])},`;
-      const said = el("span", { class: "minor" }, `${best} last ${short(line.values.findLast((value) => value !== null))}`);
+    legend.replaceChildren(...lines.map(({ name, best, step, values }, k) => {
+      const words = `${best === null ? "" : ` best ${short(values[best])} at ${short(step[best])},`} last ${short(known(values).at(-1))}`;
       const alone = () => lines.forEach((_, other) => show(other, other === k));
-      return toggle([swatchOf(colourOfLine(k)), el("span", {}, line.name), said], true, (shown) => show(k, shown), { class: "chip", ondblclick: alone });
+      const content = [swatchOf(colourOfLine(k)), el("span", {}, name), el("span", { class: "minor" }, words)];
+      return toggle(content, true, (shown) => show(k, shown), { class: "chip", ondblclick: alone });
     }));
     return plot;
-  }
-
-  // a line with a point at its best value
-  series(line, k, best) {
-    const points = { show: true, filter: () => [best], size: 9, fill: () => colourOfLine(k) };
-    return { ...lineOf(k, line.name), ...(best < 0 ? {} : { points }) };
   }
 
   // where the best checkpoint was taken
@@ -70,12 +66,12 @@ class Curves {
 
   // the values nearest to a place
   said(plot, at, curves, axis) {
-    const parts = curves.filter((_, k) => plot.series[k + 1].show).map(([name, xs, values]) => {
+    const parts = curves.filter((_, k) => plot.series[k + 1].show).flatMap(([name, xs, values]) => {
       const places = [...xs.keys()].filter((i) => values[i] !== null);
       const nearest = places.reduce((best, i) => (Math.abs(xs[i] - at) < Math.abs(xs[best] - at) ? i : best), places[0]);
-      return nearest === undefined ? null : `${name} ${short(values[nearest])}`;
+      return places.length ? [`${name} ${short(values[nearest])}`] : [];
     });
-    return `${axis} ${short(at)}: ${parts.filter(Boolean).slice(0, 8).join(", ")}`;
+    return `${axis} ${short(at)}: ${parts.slice(0, 8).join(", ")}`;
   }
 }
 
@@ -84,7 +80,7 @@ function showSteps(pictures) {
   const steps = [...new Set(Object.values(pictures).flatMap((found) => Object.keys(found).map(Number)))].sort((a, b) => a - b);
   const images = Object.keys(pictures).map((name) => [name, el("img", { alt: `validation picture of ${name}` })]);
   const slider = byId("step");
-  const show = () => {
+  slider.oninput = () => {
     const step = steps[slider.value];
     byId("steps").querySelector("output").textContent = `step ${whole(step)}`;
     for (const [name, image] of images) {
@@ -92,10 +88,9 @@ function showSteps(pictures) {
       if (!image.hidden) image.src = pictures[name][step];
     }
   };
-  slider.addEventListener("input", show);
   byId("over-time").replaceChildren(...images.map(([name, image]) => el("figure", {}, image, el("figcaption", {}, name))));
   Object.assign(slider, { max: steps.length - 1, value: steps.length - 1 });
-  show();
+  slider.oninput();
 }
 
 new Curves(byId("charts"), byId("curve-tools"), JSON.parse(byId("history").textContent));

@@ -29,6 +29,6 @@ start((page) => {
   document.querySelectorAll("[data-bars]").forEach(drawTenths);
   const charts = JSON.parse(byId("curves-of-probabilities")?.textContent ?? "[]");
   document.querySelectorAll("figure[data-chart]").forEach((figure, k) => drawUnit(figure, charts[k]));
-  if (byId("matrix")) new Confusion(byId("matrix"), page);
+  if (byId("matrix")) drawConfusion(byId("matrix"), page);
   new Explorer(page);
 });

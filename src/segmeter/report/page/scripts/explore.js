@@ -33,13 +33,12 @@ class Histogram {
     [this.choice, this.highest, this.bars, this.ends, this.others] = place.querySelectorAll("h3 span, .minor, .bars, .ends");
   }
 
-  show(state, cases, { order }) {
+  show(state, order) {
     const { page } = this;
     const column = page.column.get(state.get("h") ?? page.sort) ?? this.numeric[0];
     this.choice.replaceChildren(pick("measure of the histogram", this.numeric, column, "h"));
     const edges = edgesOf(column);
-    const all = this.count(column, edges, column.raw.keys());
-    const chosen = this.count(column, edges, order).bars;
+    const [all, { bars: chosen }] = [page.ids.keys(), order].map((cases) => this.count(column, edges, cases));
     const last = all.bars.length - 1;
     const part = (k) => (chosen[k] === all.bars[k] ? "" : `, ${whole(chosen[k])} of them chosen`);
     const wordsOf = (k) => `${short(edges[k])} to ${short(edges[k + 1])}: ${plural(all.bars[k], "case")}${part(k)}`;
@@ -78,7 +77,7 @@ class Scatter {
     [this.choice, this.place] = place.children;
   }
 
-  show(state, cases, { order }) {
+  show(state, order) {
     const find = (name, other) => this.page.column.get(state.get(name) ?? other) ?? this.numeric[0];
     const [x, y] = [find("x", this.page.size), find("y", this.page.sort)];
     this.chosen = new Set(order);
@@ -101,7 +100,7 @@ class Scatter {
       onSelect: (across, up) => State.here().with({ [`in.${x.key}`]: range(across), [`in.${y.key}`]: range(up) }).go(),
       onHover: (plot, left, top) => {
         const i = this.page.n > 20000 ? -1 : this.nearest(left, top);
-        return i < 0 ? "" : `${this.page.column.get("id").raw[i]}: ${y.text(i)}`;
+        return i < 0 ? "" : `${this.page.ids[i]}: ${y.text(i)}`;
       },
     });
     this.plot.over.id = "scatter";

@@ -3,8 +3,8 @@ const MOST_COLUMNS = 12; // of the table, before the reader chooses
 
 class Explorer {
   constructor(page, caseView = new CaseView(page)) {
-    Object.assign(this, { page, caseView, cases: new Cases(page), toolbar: new Toolbar(byId("toolbar"), page) });
-    const of = (i) => State.here().with({ case: page.column.get("id").raw[i] });
+    Object.assign(this, { page, caseView, words: "", cases: new Cases(page), toolbar: new Toolbar(byId("toolbar"), page) });
+    const of = (i) => State.here().with({ case: page.ids[i] });
     const [linkOf, open] = [(i) => of(i).link, (i) => of(i).go()];
     this.table = new VirtualTable(byId("table"), { linkOf, onSort: (column) => this.sort(column), onOpen: open });
     const measured = page.columns.some((column) => !column.isText);
@@ -26,10 +26,10 @@ class Explorer {
   }
 
   columns(state, sorted) {
-    const chosen = state.getAll("cols").map((key) => this.page.column.get(key)).filter(Boolean);
-    const first = chosen.length ? chosen : this.page.columns.filter((column) => column.shown).slice(0, MOST_COLUMNS);
-    const id = this.page.column.get("id");
-    return [...new Set(first.includes(sorted) ? [id, ...first] : [id, sorted, ...first])];
+    const { column, columns } = this.page;
+    const asked = state.getAll("cols").map((key) => column.get(key)).filter(Boolean);
+    const first = asked.length ? asked : columns.filter(({ shown }) => shown).slice(0, MOST_COLUMNS);
+    return [...new Set([column.get("id"), ...(first.includes(sorted) ? [] : [sorted]), ...first])];
   }
 
   // scrolls to the cases when a link elsewhere on the page has changed which ones are chosen
@@ -38,13 +38,12 @@ class Explorer {
     const state = State.here();
     const key = state.with({ case: null }).link;
     if (key !== this.key) {
-      const before = this.words ?? "";
-      this.chosen = this.cases.select(state);
-      this.words = this.chosen.filters.map((filter) => filter.words).join();
-      const columns = this.columns(state, this.chosen.column);
+      const { order, filters, column, descending } = (this.chosen = this.cases.select(state));
+      const [before, columns] = [this.words, this.columns(state, column)];
+      this.words = filters.map((filter) => filter.words).join();
       this.toolbar.show(state, this.chosen, columns);
-      this.table.show(this.chosen.order, columns, this.chosen.column, this.chosen.descending);
-      for (const part of this.parts) part.show(state, this.cases, this.chosen);
+      this.table.show(order, columns, column, descending);
+      for (const part of this.parts) part.show(state, order);
       this.key = key;
       const away = byId("cases").getBoundingClientRect();
       if (before !== this.words && (away.top > innerHeight - 200 || away.bottom < 200)) byId("cases").scrollIntoView();

@@ -8,26 +8,27 @@ class Gallery {
     this.role = page.kind === "prediction" ? "prediction" : "errors";
   }
 
-  show(state, cases, { order }) {
+  show(state, order) {
     this.order = order.filter((i) => this.page.pictures.has(i));
     this.draw();
   }
 
   draw() {
-    const { pictures, column, sort } = this.page;
+    const { pictures, column, sort, ids, noPictures } = this.page;
+    const score = column.get(sort);
     this.palette.clear();
     const tiles = this.order.slice(0, this.most).map((i) => {
-      const pane = new Pane(this.palette, pictures.get(i), this.role, { small: true });
-      const score = column.get(sort)?.isText === false ? el("span", { class: "minor" }, column.get(sort).text(i)) : null;
-      return el("a", { class: "tile", href: this.linkOf(i), "data-case": i }, pane.node, el("span", { class: "name" }, column.get("id").raw[i]), score);
+      const { node } = new Pane(this.palette, pictures.get(i), this.role, { small: true });
+      const value = score && !score.isText ? el("span", { class: "minor" }, score.text(i)) : null;
+      return el("a", { class: "tile", href: this.linkOf(i), "data-case": i }, node, el("span", { class: "name" }, ids[i]), value);
     });
-    const maps = [...pictures.values()].flatMap((picture) => picture.maps);
-    const roles = ROLES.slice(1).filter((role) => maps.some((map) => map.role === role)).map((role) => ({ value: role, label: role }));
+    const drawn = new Set([...pictures.values()].flatMap(({ maps }) => maps.map(({ role }) => role)));
+    const roles = ROLES.filter((role) => drawn.has(role)).map((role) => ({ value: role, label: role }));
     const [head, pick, place, empty, more] = this.place.querySelectorAll("h3, h3 span, .tiles, p span, .more");
     pick.replaceChildren(select("layer of the small pictures", roles, this.role, (role) => ((this.role = role), this.draw())));
     head.hidden = !tiles.length || roles.length < 2;
     place.replaceChildren(...tiles);
-    empty.textContent = tiles.length ? "" : pictures.size ? "None of these cases has a picture." : this.page.noPictures;
+    empty.textContent = tiles.length ? "" : pictures.size ? "None of these cases has a picture." : noPictures;
     const rest = this.order.length - tiles.length;
     Object.assign(more, { hidden: rest <= 0, onclick: () => ((this.most += MORE), this.draw()) });
     more.textContent = `show ${Math.min(rest, MORE)} more of ${plural(this.order.length, "picture")}`;

@@ -13,14 +13,13 @@ let filterCount = 0;
 function entriesOf(map, page, { opacity, hidden }) {
   const plain = (k) => page.colours[k]?.join() === NO_TINT || (k === 0 && page.task === "binary");
   const share = (entry) => (entry.hidden || hidden.has(entry.class) || plain(entry.class) ? 0 : entry.strong ? 1.6 : entry.faint ? 0.5 : 1);
-  if (!map.planes) {
-    return map.entries.map((entry) => ({ colour: entry.colour ?? page.colours[entry.class] ?? [0, 0, 0], alpha: Math.min(1, share(entry) * opacity) }));
-  }
-  return Array.from({ length: 2 ** map.planes.length }, (_, bits) => {
+  const lookOf = (entry) => ({ colour: entry.colour ?? page.colours[entry.class] ?? [0, 0, 0], alpha: Math.min(1, share(entry) * opacity) });
+  const mixOf = (bits) => {
     const on = map.planes.filter((k, bit) => (bits >> bit) & 1 && !hidden.has(k)).map((k) => page.colours[k]);
     const mixed = [0, 1, 2].map((channel) => on.reduce((sum, colour) => sum + colour[channel], 0) / Math.max(1, on.length));
     return { colour: mixed, alpha: on.length ? opacity : 0 };
-  });
+  };
+  return map.planes ? Array.from({ length: 2 ** map.planes.length }, (_, bits) => mixOf(bits)) : map.entries.map(lookOf);
 }
 
 // the channels of the colours and the opacities by grey value: entry i of n has the value i * spread
@@ -49,17 +48,19 @@ class Palette {
       filter.id = `colours${filterCount++}`;
       byId("filters").append(filter);
       this.filters.set(key, { map, filter });
-      this.colour(this.choice, [this.filters.get(key)]);
+      this.fill(this.filters.get(key));
     }
     return this.filters.get(key).filter.id;
   }
 
-  colour(choice, filters = this.filters.values()) {
+  fill({ map, filter }) {
+    const tables = tablesOf(entriesOf(map, this.page, this.choice));
+    filter.querySelectorAll("[type=discrete]").forEach((part, channel) => part.setAttribute("tableValues", tables[channel]));
+  }
+
+  colour(choice) {
     this.choice = choice;
-    for (const { map, filter } of filters) {
-      const tables = tablesOf(entriesOf(map, this.page, choice));
-      filter.querySelectorAll("[type=discrete]").forEach((part, channel) => part.setAttribute("tableValues", tables[channel]));
-    }
+    this.filters.forEach((each) => this.fill(each));
   }
 
   clear() {
@@ -121,16 +122,15 @@ class Pane {
       return first < corner[k] + side && last > corner[k];
     });
     const found = this.tiles.filter(seen);
-    if (!found.length) return;
     const style = ({ at, shown }) => ({ top: `${at[0]}px`, left: `${at[1]}px`, height: `${shown[0]}px`, width: `${shown[1]}px` });
     this.world.append(...found.map((tile) => el("div", { class: "tile-of", style: style(tile) }, ...this.images(tile))));
     this.tiles = this.tiles.filter((tile) => !found.includes(tile));
-    this.tone(this.toned);
+    if (found.length) this.tone(this.toned);
   }
 }
 
 // pictures by the number of their case
 function picturesOf(page, pictures) {
-  const place = new Map(page.column.get("id").raw.map((id, i) => [id, i]));
+  const place = new Map(page.ids.map((id, i) => [id, i]));
   return new Map(Object.entries(pictures).map(([id, picture]) => [place.get(id), picture]));
 }

@@ -14,7 +14,8 @@ async function readPage() {
   page.columns = page.columns.map((facts) => new Column(facts, facts.values ?? view(facts)));
   page.column = new Map(page.columns.map((column) => [column.key, column]));
   for (const [name, at] of Object.entries(page.arrays)) page.arrays[name] = view(at);
-  page.n = page.columns.length ? page.columns[0].raw.length : 0;
+  page.ids = page.column.get("id").raw;
+  page.n = page.ids.length;
   return page;
 }
 
@@ -48,13 +49,9 @@ class Column {
 
   // what cases are sorted by: the value, or of a text its place among all
   get ranks() {
-    return (this.sorted ??= this.kind === "text" ? this.places() : Float64Array.from(this.raw, (_, i) => this.value(i)));
-  }
-
-  places() {
-    const order = [...new Set(this.raw)].sort(new Intl.Collator(undefined, { numeric: true }).compare);
-    const place = new Map(order.map((text, k) => [text, text === "" ? NaN : k]));
-    return this.raw.map((text) => place.get(text));
+    const places = () => new Map([...new Set(this.raw)].sort(natural.compare).map((text, k) => [text, text === "" ? NaN : k]));
+    const placed = (place) => this.raw.map((text) => place.get(text));
+    return (this.sorted ??= this.kind === "text" ? placed(places()) : Float64Array.from(this.raw, (_, i) => this.value(i)));
   }
 
   get ends() {
