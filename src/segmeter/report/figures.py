@@ -37,11 +37,9 @@ def quantity(value: float | str | None, digits: int = 4) -> str:
     >>> quantity(1200), quantity(0.51236), quantity(123.456), quantity(94883.0), quantity(None)
     ('1200', '0.5124', '123.5', '94883', 'n/a')
     """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or value is None or value != value:
-        return UNDEFINED if value is None or value != value else str(value)
-    if abs(value) < 1:
+    if isinstance(value, int):
+        return str(value)
+    if value is None or isinstance(value, str) or not abs(value) >= 1:
         return number(value, digits)
     return f"{value:.0f}" if 9999.5 <= abs(value) < 1e15 else f"{value:.4g}"  # counts of a data set are sums of floats
 

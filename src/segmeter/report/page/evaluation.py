@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,10 @@ MOST_CURVES = 4  # in one chart
 Chart = dict[str, Any]
 
 _NO_PICTURES = "This run has no pictures: they need images (images= of score) and report.overlays above 0."
+_NO_PICTURE = (
+    "This case has no picture: the page has those of the worst cases, the worst case of each class, and a sample. "
+    "report.overlays=-1 draws all cases, and report.pictures=link shows all of them."
+)
 
 SCRIPTS = (
     *("dom", "numbers", "state", "cases", "sorting", "charts"),
@@ -44,10 +48,7 @@ def evaluation_values(folder: Path, summary: Mapping[str, Any], config: ReportCo
     hashes = dict.fromkeys(sections["by"]) | sections.get("hashes", {})
     sliced, unlisted = slice_columns(board, hashes, table=sections.get("table"))
     cells = None if spec.is_multilabel else CellLists(spec.num_classes)  # pixels of multilabel have several classes
-    found = [
-        *case_columns(board, rows, summary, further=sliced, cells=cells),
-        *_files(folder, board.run.case_ids),
-    ]
+    found = case_columns(board, rows, summary, further=sliced, cells=cells) + _files(folder, board.run.case_ids)
     kept, left = part_columns(found)
     columns, here = ({column.key: column for column in some} for some in (found, kept))  # links may name what is here
     order = take_turns(Ranking.of(board))
@@ -112,14 +113,9 @@ def explorer_values(
     unshown
         Cases whose pictures did not fit; a note names them.
     """
-    common = {
-        "classes": list(spec.names),
-        "colours": [list(colour) for colour in spec.colours],
-        "task": spec.task,
-        "linked": config.pictures == "link",
-        "noPictures": _NO_PICTURES,
-        "noPicture": _no_picture(shown),
-    }
+    colours, linked = [list(colour) for colour in spec.colours], config.pictures == "link"
+    common = {"classes": list(spec.names), "colours": colours, "task": spec.task, "linked": linked}
+    common |= {"noPictures": _NO_PICTURES, "noPicture": _NO_PICTURE if any(shown) else _NO_PICTURES}
     groups = [f"{group} ({count})" for group, count in Counter(column.group for column in left).items()]
     notes = [f"Left out of this page, not of cases.csv: {', '.join(groups)}."] if groups else []
     if unshown:
@@ -138,22 +134,13 @@ def script_json(content: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))  # every "<" is inside a string
 
 
-def _files(folder: Path, case_ids: Sequence[str]) -> Iterator[CaseColumn]:
+def _files(folder: Path, case_ids: Sequence[str]) -> list[CaseColumn]:
     """Add the path of each case's prediction, if the run wrote label maps."""
-    place = folder / "predictions" / "labels"
-    names = {path.stem: path.name for path in place.iterdir()} if place.is_dir() else {}
-    if names:
-        texts = [names.get(safe_id(case_id), "") for case_id in case_ids]
-        files = [f"{place.relative_to(folder).as_posix()}/{text}" if text else "" for text in texts]
-        yield CaseColumn(key="file", label="prediction", values=files, kind="text", group="case")
-
-
-def _no_picture(shown: Any) -> str:
-    if not any(shown):
-        return _NO_PICTURES
-    drawn = "the worst cases, the worst case of each class, and a sample"
-    remedy = "report.overlays=-1 draws all cases, and report.pictures=link shows all of them."
-    return f"This case has no picture: the page has those of {drawn}. {remedy}"
+    below = "predictions/labels"
+    paths = (folder / below).iterdir() if (folder / below).is_dir() else ()
+    names = {path.stem: f"{below}/{path.name}" for path in paths}
+    files = [names.get(safe_id(case_id), "") for case_id in case_ids]
+    return [CaseColumn("file", "prediction", files, "text", "case")] if names else []
 
 
 def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
@@ -169,23 +156,20 @@ def calibration_charts(calibration: Mapping[str, Any]) -> list[Chart]:
     """
     entries = calibration["per_class"]
     sure = {"winning class": calibration} if calibration["reliability"] else entries
-    said = [
-        _line(f"{name}, ECE", entry["reliability"]["confidence"], entry["reliability"]["accuracy"], entry["ece"])
-        for name, entry in list(sure.items())[:MOST_CURVES]
-    ]
-    known = [name for name in entries if entries[name]["average_precision"] is not None]
-    worst = sorted(known, key=lambda name: entries[name]["average_precision"])[:MOST_CURVES]
-    curves = {name: (entries[name]["curve"], entries[name]["average_precision"]) for name in worst}
-    found = [_line(f"{name}, AP", curve["recall"], curve["precision"], last) for name, (curve, last) in curves.items()]
-    charts = [
-        _chart("reliability", ("probability", "share that came true"), [_line("as said", [0, 1], [0, 1], None), *said]),
-        _chart("precision and recall", ("recall", "precision"), found),
-    ]
-    return [chart for chart in charts if chart["lines"]]
-
-
-def _chart(title: str, axes: tuple[str, str], lines: Sequence[Chart]) -> Chart:
-    return {"title": title, "axes": axes, "lines": [line for line in lines if line["xs"]]}
+    reliability, curves = [_line("as said", [0, 1], [0, 1], None)], list[Chart]()
+    for name, entry in list(sure.items())[:MOST_CURVES]:
+        bins = entry["reliability"]
+        reliability.append(_line(f"{name}, ECE", bins["confidence"], bins["accuracy"], entry["ece"]))
+    precision = {name: entry["average_precision"] for name, entry in entries.items()}
+    known = [name for name in precision if precision[name] is not None]
+    for name in sorted(known, key=precision.__getitem__)[:MOST_CURVES]:
+        curve = entries[name]["curve"]
+        curves.append(_line(f"{name}, AP", curve["recall"], curve["precision"], precision[name]))
+    charts = {
+        ("reliability", ("probability", "share that came true")): [line for line in reliability if line["xs"]],
+        ("precision and recall", ("recall", "precision")): [line for line in curves if line["xs"]],
+    }
+    return [{"title": title, "axes": axes, "lines": lines} for (title, axes), lines in charts.items() if lines]
 
 
 def _line(name: str, xs: Sequence[Any], ys: Sequence[Any], last: float | None) -> Chart:

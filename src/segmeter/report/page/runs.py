@@ -4,9 +4,8 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from segmeter.checks import expected, some
@@ -24,12 +23,10 @@ _PAGES = ("report.html", "compare.html", "agree.html", "suspects.html", "label_n
 _OF_NO_INTEREST = ("run.", "report.", "logger.")  # keys that change no result
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A run as the index shows it. `link` is None if it has no page; `settings` is its flattened configuration."""
+class Run(NamedTuple):
+    """A run as the index shows it: `cell` names it and links to its page; `settings` is its flattened configuration."""
 
-    name: str
-    link: str | None
+    cell: Cell
     record: Mapping[str, Any]
     figures: Mapping[str, float | str | None]
     cases: int | None
@@ -48,11 +45,9 @@ def write_index(root: Path) -> Path:
     if not runs:
         rule = "to hold finished or begun runs, each with run.json"
         raise InputError(expected("write_index", "runs", rule, f"{root}, which has none", "Give a folder as runs/."))
-    commands = dict.fromkeys(str(run.record.get("command", "")) for run in runs)
-    order = [*(name for name in ("eval", "score", "train", "compare") if name in commands), *commands]
-    tables = [
-        _table(name, [run for run in runs if run.record.get("command", "") == name]) for name in dict.fromkeys(order)
-    ]
+    commands = [str(run.record.get("command", "")) for run in runs]
+    order = dict.fromkeys([*(name for name in ("eval", "score", "train", "compare") if name in commands), *commands])
+    tables = [_table(name, [run for run, own in zip(runs, commands, strict=True) if own == name]) for name in order]
     facts: dict[str, Any] = {"kind": "runs", "when": f"{len(runs)} run{'s' if len(runs) != 1 else ''}"}
     page = render("list.html", title=root.resolve().name, tables=tables, **facts)
     path = root / "index.html"
@@ -83,16 +78,11 @@ def _load(folder: Path, root: Path) -> Run:
         line = str(error) if isinstance(error, InputError) else f"{folder / 'metrics.json'}: is damaged ({error!r})."
         _LOG.warning("%s", line)
         summary, record, settings, found = None, {"command": folder.parent.name, "state": line}, {}, {}
-    page = next((name for name in _PAGES if (folder / name).is_file()), None)
-    place = folder.relative_to(root)
-    return Run(
-        name=str(place) if folder != root else folder.resolve().name,
-        link=None if page is None else "/".join(quote(os.fsencode(part)) for part in (*place.parts, page)),
-        record=record,
-        figures=found or {name: value for name, value in (record.get("result") or {}).items() if _is_number(value)},
-        cases=summary.get("n_cases") if summary else None,
-        settings=settings,
-    )
+    page, place = next((name for name in _PAGES if (folder / name).is_file()), None), folder.relative_to(root)
+    link = None if page is None else "/".join(quote(os.fsencode(part)) for part in (*place.parts, page))
+    cell = Cell(str(place) if folder != root else folder.resolve().name, link=link)
+    found = found or {name: value for name, value in (record.get("result") or {}).items() if _is_number(value)}
+    return Run(cell, record, found, summary.get("n_cases") if summary else None, settings)
 
 
 def _is_number(value: Any) -> bool:
@@ -117,7 +107,7 @@ def _table(command: str, runs: Sequence[Run]) -> Table:
     rows = [
         {f"figures.{name}": run.figures.get(name, "") for name in names}
         | {f"settings.{key}": run.settings.get(key, "") for key in keys}
-        | {"run": Cell(run.name, link=run.link), "state": run.record.get("state"), "cases": run.cases}
+        | {"run": run.cell, "state": run.record.get("state"), "cases": run.cases}
         | {"start": str(run.record.get("start") or "")[:19].replace("T", " ")}
         for run in runs
     ]

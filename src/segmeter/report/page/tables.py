@@ -35,8 +35,8 @@ def aggregates(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
         metric, _, region = row["score"].partition("/")
         own = f"{metric}/{places.get(region)}" if metric in figures.SCORES else f"measure/{row['score']}"
         key = HEADLINE if not place else own if region else metric
-        row["link"] = worst_first(key, columns)
-        row["undefined"] = cases_link({f"un.{key}": "undefined", "h": key}) if key in columns else None
+        undefined = cases_link({f"un.{key}": "undefined", "h": key}) if key in columns else None
+        row |= {"link": worst_first(key, columns), "undefined": undefined}
     return rows
 
 
@@ -51,15 +51,11 @@ def classes(summary: Mapping[str, Any], columns: Columns, found: Columns) -> lis
     words = [STATUS_WORDS["prediction_empty"], STATUS_WORDS["target_empty"]]
     rows = figures.classes(summary)
     for k, row in enumerate(rows):
-        row["link"] = _holding(k, columns)
-        row["links"] = {
-            name: _of_figure(f"{name}/{k}", columns) or row["link"] for name in (*figures.SCORES, "support")
-        }
-        row["bars"], row["key"] = count_tenths(found[f"iou/{k}"]), f"iou/{k}" if f"iou/{k}" in columns else None
-        key = f"status/{k}"
-        counts = Counter(found[key].values)
-        links = [cases_link({f"is.{key}": word}) if key in columns else None for word in words]
-        row["statuses"] = [(counts[word], link) for word, link in zip(words, links, strict=True)]
+        whole, iou, status = _holding(k, columns), f"iou/{k}", f"status/{k}"
+        links = {name: _of_figure(f"{name}/{k}", columns) or whole for name in (*figures.SCORES, "support")}
+        row |= {"link": whole, "links": links, "bars": count_tenths(found[iou]), "key": iou if iou in columns else None}
+        counts, is_here = Counter(found[status].values), status in columns
+        row["statuses"] = [(counts[word], cases_link({f"is.{status}": word}) if is_here else None) for word in words]
     return rows
 
 
@@ -95,10 +91,9 @@ def count_tenths(column: CaseColumn) -> list[int]:
 
 def groups(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     """List the groups of classes, each linked to all cases, the worst first."""
-    rows = figures.groups(summary)
-    for number, row in enumerate(rows):
-        row["links"] = dict.fromkeys(("name", *figures.SCORES, "support"), worst_first(f"group/{number}", columns))
-    return rows
+    names = ("name", *figures.SCORES, "support")
+    rows = enumerate(figures.groups(summary))
+    return [row | {"links": dict.fromkeys(names, worst_first(f"group/{place}", columns))} for place, row in rows]
 
 
 def measures(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
@@ -139,7 +134,7 @@ def slices(summary: Mapping[str, Any], columns: Columns) -> list[Row]:
     for row in rows:
         key = slice_key(row["by"])
         link = cases_link({f"is.{key}": row["slice"]}) if key in columns else None
-        row["links"] = dict.fromkeys(("label", "n", "value", "difference"), link)
+        row |= {"links": dict.fromkeys(("label", "n", "value", "difference"), link)}
     return rows
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from segmeter.records import read_own
@@ -15,6 +16,7 @@ from segmeter.report import figures
 from segmeter.report.config import ReportConfig
 from segmeter.report.page.evaluation import script_json
 from segmeter.report.page.render import load_run
+from segmeter.report.pictures.maps import encode
 
 SCRIPTS = ("dom", "sorting", "charts", "curves")
 MOST_POINTS = 1500  # of one curve; longer ones are thinned evenly
@@ -77,14 +79,11 @@ def training_values(folder: Path, history: Sequence[Mapping[str, Any]], config: 
 
 def _numbers(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | None]]:
     for name, value in row.items():
+        name = f"{prefix}{name}"
         if isinstance(value, Mapping):
-            yield from _numbers(value, f"{prefix}{name}/")
-        elif (
-            f"{prefix}{name}" not in _PLACE
-            and not isinstance(value, bool)
-            and (value is None or isinstance(value, int | float))
-        ):
-            yield f"{prefix}{name}", value if value is None or math.isfinite(value) else None
+            yield from _numbers(value, f"{name}/")
+        elif name not in _PLACE and not isinstance(value, bool) and isinstance(value, int | float | None):
+            yield name, value if value is None or math.isfinite(value) else None
 
 
 def _chart_of(name: str) -> tuple[str, str, str]:
@@ -102,24 +101,19 @@ def _chart_of(name: str) -> tuple[str, str, str]:
 
 def _chart(title: str, axis: str, series: Series, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Lay out the lines of a chart as lists of step, epoch, seconds and value. The best loss is the lowest."""
-    best = {"loss": "lowest", "score": "highest"}.get(axis)
-    lines = []
+    pick, lines = {"loss": min, "score": max}.get(axis), list[dict[str, Any]]()
     for name, points in series.items():
         known = [(place, value) for place, value in points if value is not None]
         if known:
             kept = points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
-            pick = {"lowest": min, "highest": max}.get(best or "")
-            top = pick(known, key=lambda point: point[1]) if pick else None
-            kept = sorted({*kept, points[-1], known[-1], *([top] if top else [])}, key=lambda point: point[0])
-            lines.append({"name": name, "best": None if top is None else kept.index(top)} | _laid_out(kept, history))
+            best = [pick(known, key=lambda point: point[1])] if pick else []
+            kept = sorted({*kept, points[-1], known[-1], *best}, key=lambda point: point[0])
+            line = {
+                axis: [history[row].get(axis, row if axis == "step" else None) for row, _ in kept] for axis in _PLACE
+            }
+            values = [value if value is None else float(f"{value:.6g}") for _, value in kept]
+            lines.append({"name": name, "best": kept.index(best[0]) if best else None, **line, "values": values})
     return {"title": title, "axis": axis, "lines": lines}
-
-
-def _laid_out(points: Sequence[tuple[int, float | None]], history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        place: [history[row].get(place, row if place == "step" else None) for row, _ in points] for place in _PLACE
-    }
-    return found | {"values": [value if value is None else float(f"{value:.6g}") for _, value in points]}
 
 
 def _importance(chart: Mapping[str, Any]) -> int:
@@ -140,23 +134,19 @@ def _cards(history: Sequence[Mapping[str, Any]], monitor: str) -> list[dict[str,
                 value = figures.number(best["val"][name], 3)
                 cards.append({"name": figures.title(name), "value": value, "under": where})
     last = history[-1] if history else {}
-    epochs = f"{last['epoch']:.4g} epochs" if isinstance(last.get("epoch"), float | int) else ""
-    seconds = f"{last['seconds'] / 60:.1f} minutes" if isinstance(last.get("seconds"), float | int) else ""
-    cards.append(
-        {"name": "steps", "value": str(last.get("step", "n/a")), "under": ", ".join(filter(None, [epochs, seconds]))}
-    )
-    return cards
+    length = [f"{last['epoch']:.4g} epochs"] if isinstance(last.get("epoch"), float | int) else []
+    length += [f"{last['seconds'] / 60:.1f} minutes"] if isinstance(last.get("seconds"), float | int) else []
+    return [*cards, {"name": "steps", "value": str(last.get("step", "n/a")), "under": ", ".join(length)}]
 
 
 def _validation_pictures(folder: Path, config: ReportConfig) -> tuple[dict[str, dict[str, str]], list[int], int]:
     """Load pictures by case and step; also return the steps shown, and how many the limit of bytes left out."""
-    found = {
+    places = {
         int(path.name.removeprefix("step-")): path for path in (folder / VALIDATION).glob("step-*") if path.is_dir()
     }
-    steps = sorted(found)
-    sources = {
-        step: {path.stem: _source(folder, path, config) for path in sorted(found[step].glob("*.png"))} for step in steps
-    }
+    steps, sources = sorted(places), dict[int, dict[str, str]]()
+    for step in steps:
+        sources[step] = {path.stem: _source(folder, path, config) for path in sorted(places[step].glob("*.png"))}
     sizes = {step: len(json.dumps(sources[step])) for step in steps}
     most, kept = math.inf if config.pictures == "link" else config.picture_mb * 2**20, steps
     while len(kept) > 1 and sum(sizes[step] for step in kept) > most:
@@ -174,6 +164,5 @@ def _source(folder: Path, path: Path, config: ReportConfig) -> str:
         image = stored.convert("RGB")
     if image.width > WIDTH:
         image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
-    content = io.BytesIO()
-    image.save(content, "WEBP", quality=QUALITY, method=2)
-    return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode()
+    content = encode(np.asarray(image), "WEBP", quality=QUALITY, method=2)
+    return "data:image/webp;base64," + base64.b64encode(content).decode()

@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
-from segmeter.report.pictures.layers import (
-    LONGEST,
-    MOST_TILES,
-    TILE,
-    Layers,
-    draw_layers,
-)
+from segmeter.report.pictures.layers import LONGEST, MOST_TILES, TILE, Layers, draw_layers
 from segmeter.report.pictures.maps import (
     IGNORED,
     classify_errors,
@@ -30,6 +24,7 @@ from segmeter.report.pictures.maps import (
 from segmeter.report.pictures.objects import NO_OBJECTS, Objects
 
 Maps = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any]]
+Block = tuple[NDArray[Any], NDArray[Any] | None, NDArray[Any], NDArray[Any] | None, int]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,81 +77,67 @@ class LargeParts:
     worst: tuple[Maps, tuple[int, int]]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LargeCase:
-    """The maps of a case larger than memory, whose lines are read on demand."""
+def read_large(
+    image: LazyArray,
+    target: LazyArray | None,
+    labels: LazyArray,
+    spec: ClassSpec,
+    files: Mapping[str, Sequence[Path]],
+) -> DrawnCase:
+    """Read a case larger than memory: all lines once for the overview, and those of the tiles again."""
+    height, width = image.shape[:2]
+    step = math.ceil(max(height, width) / LONGEST)
+    edge = step * max(1, TILE // step)
 
-    image: LazyArray
-    target: LazyArray | None
-    labels: LazyArray
-    spec: ClassSpec
+    def read_lines(top: int) -> Maps:
+        stop = min(height, top + edge)
+        return image.read(top, stop), None if target is None else target.read(top, stop), labels.read(top, stop)
 
-    def read(self, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
-        """Read all lines once for the overview, and those of the tiles again."""
-        height, width = self.image.shape[:2]
-        step = math.ceil(max(height, width) / LONGEST)
-        edge = step * max(1, TILE // step)
-        rows, wrong = [], {}
-        for top in range(0, height, edge):
-            band, row = self._lines(top, edge), []
-            for left in range(0, width, edge):
-                block, wrong[top, left] = self._reduce(_columns(band, left, edge), step)
-                row.append(block)
-            rows.append([_join(parts, axis) for parts, axis in zip(zip(*row, strict=True), _ACROSS, strict=True)])
-        image, target, labels, errors = (
-            _join(parts, axis) for parts, axis in zip(zip(*rows, strict=True), _DOWN, strict=True)
-        )
-        places = sorted(wrong, key=lambda place: (-wrong[place], place))[:MOST_TILES]
-        tiles, worst = self._tiles(places, edge, display_ranges(image))
-        parts = LargeParts(size=(height, width), errors=errors, wrong=sum(wrong.values()), tiles=tiles, worst=worst)
-        return DrawnCase(image=image, target=target, labels=labels, files=files, large=parts)
-
-    def _lines(self, top: int, count: int) -> Maps:
-        stop = min(self.image.shape[0], top + count)
-        target = None if self.target is None else self.target.read(top, stop)
-        return self.image.read(top, stop), target, self.labels.read(top, stop)
-
-    def _reduce(self, maps: Maps, step: int) -> tuple[list[NDArray[Any] | None], int]:
-        """Reduce a block: the mean of its image, the most important values of its maps; also count its wrong pixels."""
-        image, target, labels = maps
-        shape = math.ceil(image.shape[0] / step), math.ceil(image.shape[1] / step)
-        found = [mean_blocks(image, shape), None, reduce_labels(labels, shape, self.spec), None]
-        if target is None:
-            return found, 0
-        kinds = classify_errors(target, labels, self.spec)
-        found[1] = reduce_labels(target, shape, self.spec)
-        found[3] = error_map(kinds, self.spec).reduce(shape, background=False).index
-        return found, int(((kinds > 0) & (kinds < IGNORED)).sum())
-
-    def _tiles(
-        self, places: Sequence[tuple[int, int]], edge: int, ranges: NDArray[Any]
-    ) -> tuple[list[Layers], tuple[Maps, tuple[int, int]]]:
-        found: dict[tuple[int, int], Maps] = {}
-        for top in sorted({top for top, _ in places}):
-            band = self._lines(top, edge)
-            found |= {place: _columns(band, place[1], edge) for place in places if place[0] == top}
-        tiles = []
-        for place in places:
-            image, target, labels = found[place]
-            tiles.append(draw_layers(display_image(image, ranges), target, labels, self.spec, notes={"at": place}))
-        return tiles, (found[places[0]], places[0])
+    grid, wrong = list[list[Block]](), dict[tuple[int, int], int]()
+    for top in range(0, height, edge):
+        lines = read_lines(top)
+        grid.append([_reduce(_columns(lines, left, edge), step, spec) for left in range(0, width, edge)])
+        wrong |= {(top, place * edge): block[-1] for place, block in enumerate(grid[-1])}
+    planes, reduced_target, reduced, errors = (
+        None if grid[0][0][k] is None else np.block([[block[k] for block in row] for row in grid]) for k in range(4)
+    )
+    overview = np.moveaxis(planes, 0, -1)
+    places = sorted(wrong, key=lambda place: (-wrong[place], place))[:MOST_TILES]
+    found = dict[tuple[int, int], Maps]()
+    for top in sorted({top for top, _ in places}):
+        lines = read_lines(top)
+        found |= {place: _columns(lines, place[1], edge) for place in places if place[0] == top}
+    ranges, tiles = display_ranges(overview), []
+    for place in places:
+        real, its_target, its_labels = found[place]
+        tiles.append(draw_layers(display_image(real, ranges), its_target, its_labels, spec, notes={"at": place}))
+    worst = found[places[0]], places[0]
+    parts = LargeParts(size=(height, width), errors=errors, wrong=sum(wrong.values()), tiles=tiles, worst=worst)
+    return DrawnCase(image=overview, target=reduced_target, labels=reduced, files=files, large=parts)
 
 
-_ACROSS, _DOWN = (1, -1, -1, -1), (0, -2, -2, -2)  # axes of image, target, labels and errors
-
-
-def _join(parts: Sequence[NDArray[Any] | None], axis: int) -> Any:
-    return None if parts[0] is None else np.concatenate([part for part in parts if part is not None], axis)
-
-
-def _columns(maps: Maps, left: int, count: int) -> Maps:
-    image, target, labels = maps
+def _columns(lines: Maps, left: int, count: int) -> Maps:
+    image, target, labels = lines
     part = slice(left, left + count)
     return (
         np.array(image[:, part]),
         None if target is None else np.array(target[..., part]),
         np.array(labels[..., part]),
     )
+
+
+def _reduce(maps: Maps, step: int, spec: ClassSpec) -> Block:
+    """Reduce a block: the mean of its image, whose channels come first, the most important values of its target, labels
+    and errors; also count its wrong pixels.
+    """
+    image, target, labels = maps
+    shape = math.ceil(image.shape[0] / step), math.ceil(image.shape[1] / step)
+    mean, reduced = np.moveaxis(mean_blocks(image, shape), -1, 0), reduce_labels(labels, shape, spec)
+    if target is None:
+        return mean, None, reduced, None, 0
+    kinds = classify_errors(target, labels, spec)
+    errors = error_map(kinds, spec).reduce(shape, background=False).index
+    return mean, reduce_labels(target, shape, spec), reduced, errors, int(((kinds > 0) & (kinds < IGNORED)).sum())
 
 
 def reduce_labels(labels: NDArray[Any], shape: tuple[int, int], spec: ClassSpec) -> NDArray[Any]:

@@ -29,7 +29,7 @@ from segmeter.progress import track
 from segmeter.report.config import ReportConfig
 from segmeter.report.figures import clean
 from segmeter.report.pictures.chosen import Ranking, choose_cases
-from segmeter.report.pictures.drawn import DrawnCase, LargeCase
+from segmeter.report.pictures.drawn import DrawnCase, read_large
 from segmeter.report.pictures.flatten import OVERLAYS, draw_picture, write_overlay
 from segmeter.report.pictures.layers import FOLDER as LAYERS
 from segmeter.report.pictures.layers import LONGEST, Layers, draw_layers, write_layers
@@ -78,44 +78,34 @@ def draw_run(
             return error.problems
         if case_id in drawn:
             layers, tiles = _layers_of(case, notes, spec)
-            picture = draw_picture(
-                layers, title=title, headline=ranking.headline, score=ranking.scores.get(case_id), panel=config.panel
-            )
-            write_overlay(folder / OVERLAYS, case_id, picture)
+            words: dict[str, Any] = {"headline": ranking.headline, "score": ranking.scores.get(case_id)}
+            write_overlay(folder / OVERLAYS, case_id, draw_picture(layers, title=title, panel=config.panel, **words))
             write_layers(folder, case_id, layers, tiles=tiles, planes=others)
         if case_id in worst:
             _crop(folder, case_id, case, notes, spec)
         return ()
 
-    problems = [
-        line
-        for found in track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
-        for line in found
-    ]
-    if problems:
+    found = track(map_in_threads(draw, chosen, threads=_THREADS), "drawing", len(chosen))
+    if problems := [line for lines in found for line in lines]:
         raise DataError(problems)
 
 
 def _further_planes(case_id: str, case: DrawnCase, spec: ClassSpec, notes: Mapping[str, Any]) -> list[Layers]:
     """Draw planes along the axis of a volume, the middle one among them, beside the one that `notes` tell of."""
-    chosen, depth = notes["slice"]
-    places = np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int)
-    flat = [_flat(case_id, case, spec, place) for place in places.tolist() if place != chosen - 1]
-    return [
-        draw_layers(
-            plane.image, plane.target, plane.labels, spec, edge=_SCROLLED_EDGE, objects=plane.objects, notes=said
-        )
-        for plane, _, said in flat
-    ]
+    (chosen, depth), found = notes["slice"], []
+    for place in np.linspace(0, depth - 1, min(depth, _SCROLLED)).round().astype(int).tolist():
+        if place != chosen - 1:
+            flat, _, said = _flat(case_id, case, spec, place)
+            options: dict[str, Any] = {"edge": _SCROLLED_EDGE, "objects": flat.objects, "notes": said}
+            found.append(draw_layers(flat.image, flat.target, flat.labels, spec, **options))
+    return found
 
 
 def _layers_of(case: DrawnCase, notes: dict[str, Any], spec: ClassSpec) -> tuple[Layers, Sequence[Layers]]:
     """Make the overview of a case and, if that is reduced, tiles of the case's own pixels."""
-    if case.large is not None:
-        facts = notes | {"size": case.large.size}
-        return draw_layers(case.image, case.target, case.labels, spec, errors=case.large.errors, notes=facts), (
-            case.large.tiles
-        )
+    if large := case.large:
+        facts = notes | {"size": large.size}
+        return draw_layers(case.image, case.target, case.labels, spec, errors=large.errors, notes=facts), large.tiles
     layers = draw_layers(case.image, case.target, case.labels, spec, objects=case.objects, notes=notes)
     wrong = None if case.target is None else find_errors(case.target, case.labels, spec)
     return layers.reduce(LONGEST), layers.cut(wrong)
@@ -266,14 +256,9 @@ class EvaluatedCases:
         return [_with_suffix(folder / safe_id(case_id)) for folder in folders]
 
     def _read(self, path: Path, *, instances: bool, flat: bool = True) -> NDArray[Any]:
-        spec = self.dataset.spec
-        reading = Reading(
-            spec=spec,
-            label_map={},
-            max_pixels=self.dataset.reading.max_pixels,
-            instances=instances,
-            flat=flat and not instances,
-        )
+        spec, most = self.dataset.spec, self.dataset.reading.max_pixels
+        flat = flat and not instances
+        reading = Reading(spec=spec, label_map={}, max_pixels=most, instances=instances, flat=flat)
         values = read_map(path, reading).values
         return values if instances else check_labels(path, values, reading)
 
@@ -289,7 +274,7 @@ class EvaluatedCases:
         with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:
             planes = [stack.enter_context(open_map(path, reading)) for path in self._label_files(case_id)]
             labels = stack_planes(planes) if spec.is_multilabel else planes[0]
-            return LargeCase(image=image, target=target, labels=labels, spec=spec).read(files)
+            return read_large(image, target, labels, spec, files)
 
 
 def _with_suffix(stem: Path) -> Path:

@@ -85,13 +85,9 @@ def draw_picture(
     roles = [role for role in ("target", "prediction", "errors") if any(each.role == role for each in layers.maps)]
     panels = [(role, flatten(layers, role, panel=panel)) for role in ("image", *roles)]
     figure = f"{score_title(headline)} {number(score, 3)}" if headline else ""
-    errors = {
-        entry["name"]: None if entry.get("hatched") else entry["colour"]
-        for each in layers.maps
-        if each.role == "errors"
-        for entry in each.entries
-        if not entry.get("hidden") and not entry.get("absent")
-    }
+    entries = [entry for each in layers.maps if each.role == "errors" for entry in each.entries]
+    shown = [entry for entry in entries if not (entry.get("hidden") or entry.get("absent"))]
+    errors = {entry["name"]: None if entry.get("hatched") else entry["colour"] for entry in shown}
     return compose(panels, title=title, figure=figure, legend=[class_legend([layers]), list(errors.items())])
 
 
@@ -113,7 +109,8 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
         return image
     luma = (image @ np.array(_GREY_WEIGHTS))[..., None]
     painted = np.repeat(luma * 0.45 if role == "errors" else luma * 0.75 + 32, 3, axis=-1)
-    flat = np.where(_stripes(image.shape[:2])[..., None], 150.0, 40 + 0.3 * luma)
+    stripes = np.add.outer(np.arange(image.shape[0]), np.arange(image.shape[1])) % HATCH < HATCH // 4
+    flat = np.where(stripes[..., None], 150.0, 40 + 0.3 * luma)
     for each in (each for each in layers.maps if each.role == role):
         index = each.index.repeat(factor, axis=0).repeat(factor, axis=1)
         colours, shares = _looks(each, layers.spec)
@@ -122,13 +119,9 @@ def flatten(layers: Layers, role: str, *, panel: int = PANEL) -> RGB:
             edge = contours(index)[..., None] & (share > 0)
             colour, share = np.where(edge, 0.75 * colour + 64, colour), np.where(edge, 1.0, share)
         painted = painted * (1 - share) + colour * share
-        hatched = np.array([bool(entry.get("hatched")) for entry in each.entries] or [False] * each.size)
-        painted = np.where(hatched[index][..., None], flat, painted)
+        hatched = [number for number, entry in enumerate(each.entries) if entry.get("hatched")]
+        painted = np.where(np.isin(index, hatched)[..., None], flat, painted)
     return np.asarray(np.rint(painted), np.uint8)
-
-
-def _stripes(shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    return np.asarray(np.add.outer(np.arange(shape[0]), np.arange(shape[1])) % HATCH < HATCH // 4)
 
 
 def _looks(each: LayerMap, spec: ClassSpec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
