@@ -3,7 +3,7 @@
 Every difference is new minus base.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from segmeter.checks import shorten
@@ -37,18 +37,17 @@ def markdown_summary(result: Mapping[str, Any]) -> str:
     gate = result.get("gate")
     parts = [f"## {_HEADINGS[gate['outcome']]}" if gate else "## segmeter: comparison"]
     parts += [table.markdown() for table in comparison_tables(result).values()]
-    entries = gate["requirements"] if gate else ()
-    open_ones = [requirement_line(one, units=_units(result)) for one in entries if one["outcome"] == "unknown"]
-    parts += ["\n".join(f"* {escape_markdown(line)}" for line in open_ones)] if open_ones else []
-    parts += [escape_markdown(line) for line in order_lines(result)]
+    undecided = gate_lines(result, ("unknown",)) if gate else []
+    parts += ["\n".join(f"* {escape_markdown(line)}" for line in undecided)] if undecided else []
+    parts += map(escape_markdown, order_lines(result))
     parts.append("<sub>" + "<br>".join(map(escape_markdown, on_lines(notes(result)))) + "</sub>")
     return "\n\n".join(parts) + "\n"
 
 
-def gate_lines(result: Mapping[str, Any]) -> list[str]:
-    """Write a line for each requirement that is not met."""
+def gate_lines(result: Mapping[str, Any], outcomes: Sequence[str] = ("regression", "unknown")) -> list[str]:
+    """Write a line for each requirement with one of some outcomes, by default each that is not met."""
     entries = result["gate"]["requirements"]
-    return [requirement_line(one, units=_units(result)) for one in entries if one["outcome"] != "pass"]
+    return [requirement_line(one, units=_units(result)) for one in entries if one["outcome"] in outcomes]
 
 
 def _units(result: Mapping[str, Any]) -> str:
@@ -99,14 +98,12 @@ def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
     >>> requirement_line(entry).partition("; ")[2]
     'new minus base +0.0100 better; about 270 cases like these would tell'
     """
-    outcome = OUTCOMES[entry["outcome"]]
-    told = f"{outcome} from {entry['n_units']} {units}" if entry["outcome"] == "unknown" else outcome
+    told, unknown, needed = OUTCOMES[entry["outcome"]], entry["outcome"] == "unknown", entry["n_units_needed"]
+    told += f" from {entry['n_units']} {units}" if unknown else ""
     margin = f"margin {signed(entry['margin'])} {interval(entry['margin_ci95'])}".rstrip()
-    margin += f"; new minus base {changed(entry['difference'], entry['change'])}"
-    needed = entry["n_units_needed"]
-    ending = f"; about {needed:,} {units} like these would tell" if needed else ""
-    if entry["outcome"] == "unknown" and not needed:
-        ending = f"; {entry['reason']}"
+    parts = [margin, f"new minus base {changed(entry['difference'], entry['change'])}"]
+    if needed or unknown:
+        parts.append(f"about {needed:,} {units} like these would tell" if needed else entry["reason"])
     if infinite := entry.get("n_infinite"):
-        ending += f"; infinite in {infinite['new']} of {infinite['cases']} cases, in the base in {infinite['base']}"
-    return f"{printable(entry['require'])}: {told}, {margin}{ending}"
+        parts.append(f"infinite in {infinite['new']} of {infinite['cases']} cases, in the base in {infinite['base']}")
+    return f"{printable(entry['require'])}: {told}, {'; '.join(parts)}"

@@ -20,10 +20,6 @@ _ENDS = partial(interval, digits=3)
 LinkOf = Callable[..., str | None]  # of the cases of two runs by a score, and perhaps of a slice
 
 
-def no_link(*_: Any, **__: Any) -> None:
-    """Return no link, for a table outside of pages."""
-
-
 def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) -> dict[str, Table]:
     """Lay out a comparison: what was "required", the "ranking", the "differences" of runs, and those of "slices".
 
@@ -35,7 +31,7 @@ def comparison_tables(result: Mapping[str, Any], *, link: LinkOf | None = None) 
         For a page: the link for the names of two runs, a score, and perhaps a slice. The page has every score; without
         it the tables have those that matter most.
     """
-    whole, link = link is not None, link or no_link
+    whole, link = link is not None, link or (lambda *_, **__: None)
     found = {
         "required": _requirements(result, link) if "gate" in result else None,
         "ranking": _ranking(result) if is_told(result) else None,
@@ -58,12 +54,11 @@ _REQUIREMENTS = (
 
 def _requirements(result: Mapping[str, Any], link: LinkOf) -> Table:
     entries, (base, new) = result["gate"]["requirements"], [*result["runs"]][:2]
-    rows = [
-        entry
-        | {"changed": Cell(changed(entry["difference"], entry["change"]), entry["difference"])}
-        | {"links": {"require": link(base, new, entry["metric"], part=entry["slice"])}}
-        for entry in entries
-    ]
+    rows = []
+    for entry in entries:
+        said = Cell(changed(entry["difference"], entry["change"]), entry["difference"])
+        links = {"require": link(base, new, entry["metric"], part=entry["slice"])}
+        rows.append(entry | {"changed": said, "links": links})
     strong = [i for i, entry in enumerate(entries) if entry["outcome"] != "pass"]
     return Table.of(_REQUIREMENTS, rows, strong=strong)
 
@@ -96,10 +91,8 @@ def _ranking(result: Mapping[str, Any]) -> Table:
     ranking = entry["ranking"]
     for run in ranking["order"]:
         shares = ranking["rank_shares"][run]
-        row = {"run": run, "rank": ranking["ranks"][run], "shares": shares, "first": shares[0]}
-        rows.append(
-            row | {kind: run_score(entry, kind, run) if kind in entry else "" for kind in ("dataset", "per_case")}
-        )
+        scores = {kind: run_score(entry, kind, run) if kind in entry else "" for kind in ("dataset", "per_case")}
+        rows.append({"run": run, "rank": ranking["ranks"][run], "shares": shares, "first": shares[0], **scores})
     words = f"{title(result['rank_by'])}: ranking, with stability {number(ranking['stability'], 3)}"
     return Table.of(_RANKING, rows, title=words)
 
@@ -137,11 +130,8 @@ def _differences(result: Mapping[str, Any], link: LinkOf, *, whole: bool) -> Tab
     pairs = result["metrics"][result["rank_by"]]["pairs"]
     several, every = len(pairs) > 1, len(result["metrics"])
     metrics, left_out = shown_metrics(result, every if whole else 1 if several else MOST_ROWS)
-    rows = [
-        _difference(metric, result["metrics"][metric], pair, link)
-        for metric in metrics
-        for pair in result["metrics"][metric]["pairs"]
-    ]
+    entries = {metric: result["metrics"][metric] for metric in metrics}
+    rows = [_difference(metric, entry, pair, link) for metric, entry in entries.items() for pair in entry["pairs"]]
     columns = [column for column in _DIFFERENCES if several or column.key != "runs"]
     words = f"{title(result['rank_by'])}, new minus base" if several else pair_heading(pairs[0])
     table = Table.of(columns, rows, title=words, names=1 + several, strong=() if several else (0,))
@@ -157,19 +147,12 @@ def _difference(metric: str, entry: Mapping[str, Any], pair: Mapping[str, Any], 
         texts = [text.replace(".0000", "").replace(".000", "") for text in texts]
     word = f" {change}" if change in ("better", "worse") else ""
     address = link(base, new, metric)
-    return {
-        "score": title(metric),
-        "runs": f"{base}, {new}",
-        "of_base": texts[0],
-        "of_new": texts[1],
-        "changed": Cell(texts[2] + word, "" if difference is None else difference, address),
-        "drawn": (difference, *(ends or ())),
-        "ends": texts[3],
-        "of": "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)])),
-        "p": adjusted(pair),
-        "n_used": pair.get("n_used"),
-        "links": {"score": address, "n_used": link(base, new, metric, defined=True)},
-    }
+    said = Cell(texts[2] + word, "" if difference is None else difference, address)
+    of = "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)]))
+    row = {"score": title(metric), "runs": f"{base}, {new}", "of_base": texts[0], "of_new": texts[1], "changed": said}
+    row |= {"drawn": (difference, *(ends or ())), "ends": texts[3], "of": of, "p": adjusted(pair)}
+    links = {"score": address, "n_used": link(base, new, metric, defined=True)}
+    return row | {"n_used": pair.get("n_used"), "links": links}
 
 
 _SLICES = (

@@ -65,65 +65,69 @@ class Chart:
 
     def svg(self) -> str:
         """Write the chart as one SVG element, with every text escaped."""
-        shapes = "".join(shape.svg() for shape in self._shapes())
+        pen = _Svg()
+        self._draw(pen)
         box = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         label = escape(f"{self.y_label} by {self.x_label}")
-        return f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{label}">{shapes}</svg>'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img" aria-label="{label}">{"".join(pen.parts)}</svg>'
+        )
 
     def png(self) -> bytes:
         """Draw the chart as a PNG, with twice as many pixels on each side, on white."""
-        image = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white")
-        draw = ImageDraw.Draw(image, "RGBA")
-        for shape in self._shapes():
-            shape.draw(draw)
+        pen = _Png()
+        self._draw(pen)
         content = io.BytesIO()
-        image.save(content, "PNG")
+        pen.image.save(content, "PNG")
         return content.getvalue()
 
-    def _shapes(self) -> list["_Line | _Text"]:
-        """Yield everything on the chart, the lowest first."""
-        xs = [x for curve in self.curves for x, _ in (*curve.points, *curve.dots)] + list(self.vertical.values())
-        ys = [y for curve in self.curves for _, y in (*curve.points, *curve.dots)] + list(self.horizontal.values())
+    def _draw(self, pen: "_Svg | _Png") -> None:
+        """Draw everything on the chart, the lowest first."""
+        places = [place for curve in self.curves for place in (*curve.points, *curve.dots)]
+        xs, ys = (
+            [x for x, _ in places] + [*self.vertical.values()],
+            [y for _, y in places] + [*self.horizontal.values()],
+        )
         ys += [end for curve in self.curves for _, *ends in curve.band for end in ends]
         x = _axis(min(xs), max(xs), (_LEFT, WIDTH - _RIGHT), log=self.log_x)
         low, high = self.y_range or (min(ys), max(ys))
         y = _axis(low, high, (HEIGHT - _BOTTOM, _TOP), log=False)
-        shapes = self._axes(x, y, (min(xs), max(xs)), (low, high))
+        self._draw_axes(pen, x, y, (min(xs), max(xs)), (low, high))
         for curve in self.curves:
             if curve.band:
                 upper = [(x(at), y(min(top, high))) for at, _, top in curve.band]
                 lower = [(x(at), y(min(bottom, high))) for at, bottom, _ in reversed(curve.band)]
-                shapes.append(_Line([*upper, *lower], curve.colour, fill=0.18))
-            shapes.append(_Line([(x(a), y(b)) for a, b in curve.points if low <= b <= high], curve.colour, width=2))
+                pen.line([*upper, *lower], curve.colour, fill=0.18)
+            pen.line([(x(a), y(b)) for a, b in curve.points if low <= b <= high], curve.colour, width=2)
             for at, value in (dot for dot in curve.dots if low <= dot[1] <= high):
                 left, top = x(at) - 3, y(value) - 3
                 square = [(left, top), (left + 6, top), (left + 6, top + 6), (left, top + 6)]
-                shapes.append(_Line(square, curve.colour, fill=1.0))
+                pen.line(square, curve.colour, fill=1.0)
         for text, at in self.vertical.items():
-            shapes.append(_Line([(x(at), _TOP), (x(at), HEIGHT - _BOTTOM)], COLOURS[1], width=1))
-            side = "end" if x(at) > WIDTH * 0.6 else "start"
-            shapes.append(_Text((x(at) + (5 if side == "start" else -5), _TOP + 12), text, COLOURS[1], side))
+            pen.line([(x(at), _TOP), (x(at), HEIGHT - _BOTTOM)], COLOURS[1])
+            shift, side = (-5, "end") if x(at) > WIDTH * 0.6 else (5, "start")
+            pen.text((x(at) + shift, _TOP + 12), text, COLOURS[1], side)
         for text, at in self.horizontal.items():
-            shapes.append(_Line([(_LEFT, y(at)), (WIDTH - _RIGHT, y(at))], _INK, width=1))
-            shapes.append(_Text((WIDTH - _RIGHT - 4, y(at) - 4), text, _INK, "end"))
-        return shapes
+            pen.line([(_LEFT, y(at)), (WIDTH - _RIGHT, y(at))], _INK)
+            pen.text((WIDTH - _RIGHT - 4, y(at) - 4), text, _INK, "end")
 
-    def _axes(self, x: Callable[[float], float], y: Callable[[float], float], xs: XY, ys: XY) -> list["_Line | _Text"]:
-        bottom, shapes = HEIGHT - _BOTTOM, list[_Line | _Text]()
+    def _draw_axes(
+        self, pen: "_Svg | _Png", x: Callable[[float], float], y: Callable[[float], float], xs: XY, ys: XY
+    ) -> None:
+        bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
         for tick in _ticks(*ys):
-            shapes.append(_Line([(_LEFT, y(tick)), (WIDTH - _RIGHT, y(tick))], _GRID, width=1))
-            shapes.append(_Text((_LEFT - 6, y(tick) + 4), f"{tick:g}", _INK, "end"))
+            pen.line([(_LEFT, y(tick)), (right, y(tick))], _GRID)
+            pen.text((_LEFT - 6, y(tick) + 4), f"{tick:g}", _INK, "end")
         for tick in _log_ticks(*xs) if self.log_x else _ticks(*xs):
-            shapes.append(_Line([(x(tick), bottom), (x(tick), bottom + 4)], _INK, width=1))
-            shapes.append(_Text((x(tick), bottom + 17), f"{tick:g}", _INK, "middle"))
-        shapes.append(_Line([(_LEFT, bottom), (WIDTH - _RIGHT, bottom)], _INK, width=1))
-        shapes.append(_Text(((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8), self.x_label, _INK, "middle"))
-        shapes.append(_Text((8, 15), self.y_label, _INK, "start"))
-        at = WIDTH - _RIGHT
+            pen.line([(x(tick), bottom), (x(tick), bottom + 4)], _INK)
+            pen.text((x(tick), bottom + 17), f"{tick:g}", _INK, "middle")
+        pen.line([(_LEFT, bottom), (right, bottom)], _INK)
+        pen.text(((_LEFT + right) / 2, HEIGHT - 8), self.x_label, _INK, "middle")
+        pen.text((8, 15), self.y_label, _INK, "start")
+        at = right
         for curve in reversed(self.curves if len(self.curves) > 1 else ()):
-            shapes.append(_Text((at, 15), curve.name, curve.colour, "end"))
+            pen.text((at, 15), curve.name, curve.colour, "end")
             at -= 7 * len(curve.name) + 16
-        return shapes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,44 +173,41 @@ class Histogram:
         return Chart(curves=[curve], x_label=repr(self), y_label="cases", y_range=(0, highest)).svg()
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A line through points, or an area of that outline."""
+class _Svg:
+    """Writes lines, areas (with an opacity `fill`) and texts, whose `anchor` lies at their place."""
 
-    points: Sequence[XY]
-    colour: str
-    width: float = 0
-    fill: float = 0  # opacity
+    def __init__(self) -> None:
+        self.parts = list[str]()
 
-    def svg(self) -> str:
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points)
-        if self.fill:
-            return f'<polygon points="{points}" fill="{self.colour}" fill-opacity="{self.fill:g}"/>'
-        return f'<polyline points="{points}" fill="none" stroke="{self.colour}" stroke-width="{self.width:g}"/>'
-
-    def draw(self, draw: ImageDraw.ImageDraw) -> None:
-        points = [(x * _SCALE, y * _SCALE) for x, y in self.points]
-        if self.fill:
-            draw.polygon(points, fill=f"{self.colour}{round(255 * self.fill):02x}")
+    def line(self, points: Sequence[XY], colour: str, *, width: float = 1, fill: float = 0) -> None:
+        text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        if fill:
+            self.parts.append(f'<polygon points="{text}" fill="{colour}" fill-opacity="{fill:g}"/>')
         else:
-            draw.line(points, fill=self.colour, width=round(self.width * _SCALE), joint="curve")
+            self.parts.append(f'<polyline points="{text}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>')
+
+    def text(self, at: XY, text: str, colour: str, anchor: str) -> None:
+        place = f'x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" fill="{colour}"'
+        self.parts.append(f'<text {place} font-family="sans-serif" font-size="12">{escape(text)}</text>')
 
 
-@dataclass(frozen=True)
-class _Text:
-    at: XY
-    text: str
-    colour: str
-    anchor: str  # "start", "middle" or "end" of the text lies at the point
+class _Png:
+    """Draws the same as `_Svg`."""
 
-    def svg(self) -> str:
-        place = f'x="{self.at[0]:.1f}" y="{self.at[1]:.1f}" text-anchor="{self.anchor}" fill="{self.colour}"'
-        return f'<text {place} font-family="sans-serif" font-size="12">{escape(self.text)}</text>'
+    def __init__(self) -> None:
+        self.image = Image.new("RGB", (WIDTH * _SCALE, HEIGHT * _SCALE), "white")
+        self._draw = ImageDraw.Draw(self.image, "RGBA")
 
-    def draw(self, draw: ImageDraw.ImageDraw) -> None:
-        place = (self.at[0] * _SCALE, self.at[1] * _SCALE)
-        anchor = {"start": "ls", "middle": "ms", "end": "rs"}[self.anchor]
-        draw.text(place, self.text, fill=self.colour, font=ImageFont.load_default(12 * _SCALE), anchor=anchor)
+    def line(self, points: Sequence[XY], colour: str, *, width: float = 1, fill: float = 0) -> None:
+        scaled = [(x * _SCALE, y * _SCALE) for x, y in points]
+        if fill:
+            self._draw.polygon(scaled, fill=f"{colour}{round(255 * fill):02x}")
+        else:
+            self._draw.line(scaled, fill=colour, width=round(width * _SCALE), joint="curve")
+
+    def text(self, at: XY, text: str, colour: str, anchor: str) -> None:
+        place, side = (at[0] * _SCALE, at[1] * _SCALE), {"start": "ls", "middle": "ms", "end": "rs"}[anchor]
+        self._draw.text(place, text, fill=colour, font=ImageFont.load_default(12 * _SCALE), anchor=side)
 
 
 def _axis(low: float, high: float, ends: tuple[float, float], *, log: bool) -> Callable[[float], float]:

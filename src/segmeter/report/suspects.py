@@ -60,16 +60,10 @@ def draw_crop(
 
 def show_suspects(result: Mapping[str, Any], folder: Path) -> Shown:
     """Lay out suspects.json, with the crops in the run's folder."""
-    kinds = [
-        [
-            _WORDS[kind],
-            str(one["found"]),
-            number(one["expected"], 1),
-            f"{number(one['recovered'], 2)} of {one['planted']}",
-        ]
-        for kind, one in result["kinds"].items()
-    ]
-    rows, crops = [], []
+    rows, crops, kinds = [], [], []
+    for kind, one in result["kinds"].items():
+        recovered = f"{number(one['recovered'], 2)} of {one['planted']}"
+        kinds.append([_WORDS[kind], str(one["found"]), number(one["expected"], 1), recovered])
     for one in result["suspects"]:
         place = [str(one["top"]), str(one["left"]), str(one["size"]), f"{one['size_z']:+.1f}"]
         rows.append([str(one["rank"]), one["case_id"], _says(one), number(one["chance"], 2), *place])
@@ -97,15 +91,12 @@ def show_label_next(result: Mapping[str, Any]) -> Shown:
         [str(one["rank"]), one["case_id"], number(one["gain"]), number(one["distance"], 3)] for one in result["images"]
     ]
     table = Table(heads=["rank", "image", f"{result['by']} (nats)", "distance"], rows=rows, names=2, strong=())
-    disagreement = result["by"] == "disagreement"
     single = "one set of probabilities: its entropy can't tell apart what the model could learn and mere noise"
+    gain = single if result["by"] == "entropy" else "gain: entropy of the mean minus the mean of the entropies"
     return Shown(
         tables=[table],
         rest="images in label_next.json and on the page.",
-        notes=[
-            "gain x distance to the images above: the first ones differ from each other",
-            "gain: entropy of the mean minus the mean of the entropies" if disagreement else single,
-        ],
+        notes=["gain x distance to the images above: the first ones differ from each other", gain],
         objections=["Images chosen this way are not a random sample: do not measure on them."],
         ids=[one["case_id"] for one in result["images"]],
     )
@@ -125,7 +116,5 @@ def notes(result: Mapping[str, Any]) -> list[str]:
 
 
 def _says(one: Mapping[str, Any]) -> str:
-    if one["kind"] == "class":
-        return f"{one['given']}, rather {one['suggested']}"
-    words = {"extra": "extra", "missing": "missing", "border": "border of"}
-    return f"{words[one['kind']]} {one['suggested'] if one['kind'] == 'missing' else one['given']}"
+    forms = {"class": "{given}, rather {suggested}", "missing": "missing {suggested}", "border": "border of {given}"}
+    return forms.get(one["kind"], "extra {given}").format_map(one)

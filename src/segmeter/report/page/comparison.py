@@ -1,7 +1,7 @@
 """Gathers what the page of a comparison shows: differences, new minus base, and the cases behind them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
 from segmeter.data.files.sniff import find_place
 from segmeter.errors import InputError
 from segmeter.metrics.cases.stored import open_cases, read_spec
-from segmeter.metrics.cases.table import CaseTable
 from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import Summary
@@ -51,11 +49,10 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     _check_schema(result, folder)
     keep = lambda name: not name.startswith(_LEFT)  # noqa: E731
     folders = {name: find_place(path, keep) for name, path in result["folders"].items()}
-    runs = [_Run.read(folder, _headline(result)) for folder in folders.values()]
-    spec, tables = runs[0].spec, [run.columns() for run in runs]
+    boards, tables = zip(*(_read_run(folder, _headline(result)) for folder in folders.values()), strict=True)
     by = result["slices"][0]["by"] if result.get("slices") else {}
     hashes = dict.fromkeys(by) | result.get("slice_hashes", {})
-    sliced, unlisted = slice_columns(runs[0].board, hashes, table=result.get("slice_table"))
+    sliced, unlisted = slice_columns(boards[0], hashes, table=result.get("slice_table"))
     columns, left = part_columns([*_common(tables), *sliced])
     headlines = [np.asarray(table[HEADLINE].values, float) for table in tables]
     with np.errstate(invalid="ignore"):
@@ -63,7 +60,7 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     order = [tables[0][ID].values[i] for i in np.argsort(-spread, kind="stable")]
     shown, left_out = choose_pictures(list(folders.values()), order, config, page=folder)
     facts = {"runs": list(folders), "sort": HEADLINE, "size": "objects", "kind": "comparison"}
-    explorer = explorer_values(columns, spec, shown, config, facts=facts, left=left, unshown=left_out)
+    explorer = explorer_values(columns, boards[0].spec, shown, config, facts=facts, left=left, unshown=left_out)
     explorer["notes"] += unlisted
     laid_out = comparison_tables(result, link=partial(_link, result, {column.key for column in columns}))
     comparison = {"lines": order_lines(result), "notes": notes(result), "tables": laid_out}
@@ -83,23 +80,11 @@ def _check_schema(result: Mapping[str, Any], folder: Path) -> None:
         raise InputError(expected("write_report", "compare.json", f"to be of schema {SCHEMA}", given, remedy))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Run:
-    """A compared run."""
-
-    rows: CaseTable
-    spec: ClassSpec
-    board: Scoreboard
-    summary: Mapping[str, Any]  # empty for nnU-Net, which has none
-
-    @classmethod
-    def read(cls, folder: Path, headline: str) -> "_Run":
-        rows, spec, summary = open_cases([folder]), read_spec(folder), load_json(folder / "metrics.json", Summary) or {}
-        board = board_of(rows, spec, summary | {"headline_score": headline})
-        return cls(rows=rows, spec=spec, board=board, summary=summary)
-
-    def columns(self) -> dict[str, CaseColumn]:
-        return {column.key: column for column in case_columns(self.board, self.rows, self.summary)}
+def _read_run(folder: Path, headline: str) -> tuple[Scoreboard, dict[str, CaseColumn]]:
+    """Read the scores of a compared run, and its columns by key; nnU-Net's runs have no summary."""
+    rows, spec, summary = open_cases([folder]), read_spec(folder), load_json(folder / "metrics.json", Summary) or {}
+    board = board_of(rows, spec, summary | {"headline_score": headline})
+    return board, {column.key: column for column in case_columns(board, rows, summary)}
 
 
 def _common(tables: Sequence[Mapping[str, CaseColumn]]) -> list[CaseColumn]:
