@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
@@ -126,9 +127,8 @@ def _describe(column: CaseColumn, parts: list[bytes]) -> dict[str, Any]:
         shown = {text: clean(text) for text in set(column.values)}
         names = [clean(text) for text in column.order] or sorted(set(shown.values()) - {""}, key=_natural)
         place = {"": -1} | {name: index for index, name in enumerate(names)}
-        places = {text: place[name] for text, name in shown.items()}
         kind = np.int8 if len(names) < 128 else np.int32
-        return facts | {"names": names} | _put(np.array([places[text] for text in column.values], kind), parts)
+        return facts | {"names": names} | _put(np.array([place[shown[text]] for text in column.values], kind), parts)
     return facts | _put(_encode(column), parts)
 
 
@@ -220,13 +220,8 @@ class CellLists:
         self._cut()
         ((cell, case, pixels),) = self._parts
         cells, kept = np.unique(cell, return_counts=True)
-        return {
-            "cells": cells,
-            "cell_cases": self._counts[cells],
-            "cell_kept": kept,
-            "cell_indices": case,
-            "cell_pixels": pixels,
-        }
+        found = {"cells": cells, "cell_cases": self._counts[cells], "cell_kept": kept}
+        return found | {"cell_indices": case, "cell_pixels": pixels}
 
     def _cut(self) -> None:
         cell, case, pixels = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
@@ -239,8 +234,5 @@ class CellLists:
 
 def _limit(count: NDArray[np.int64], most: int) -> int:
     """Find the largest limit per cell, at least 1, with which all cells together keep at most `most` pairs."""
-    low, high = 1, int(count.max(initial=1))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(count, middle).sum() <= most else (low, middle - 1)
-    return low
+    limits = range(1, int(count.max(initial=1)) + 1)
+    return max(1, bisect_right(limits, most, key=lambda limit: int(np.minimum(count, limit).sum())))

@@ -1,7 +1,6 @@
 """Writes the report of a run: one HTML file that loads nothing and escapes every name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,29 +42,29 @@ class _Page(NamedTuple):
 
     name: str
     template: str
-    values: Callable[[Path, Any, ReportConfig], dict[str, Any]]
     scripts: Sequence[str]
-    read: Callable[[Path], Any] = load_json
+    values: Callable[[Path, Any, ReportConfig], dict[str, Any]]
+    form: Any = dict[str, Any]
 
 
-def _decision(name: str, show: Callable[[Any, Path], Shown], form: Any = dict[str, Any]) -> _Page:
-    values = lambda folder, read, _: {"shown": show(read, folder)}  # noqa: E731
-    return _Page(name, "decision.html", values, ("dom", "sorting"), partial(load_json, form=form))
+def _decision(name: str, show: Callable[[Any], Shown], form: Any = dict[str, Any]) -> _Page:
+    return _Page(name, "decision.html", _PLAIN, lambda folder, read, config: {"shown": show(read)}, form)
 
 
+def _suspected(folder: Path, read: Any, config: ReportConfig) -> dict[str, Any]:
+    return {"shown": show_suspects(read, folder)}
+
+
+_PLAIN = ("dom", "sorting")
 _PAGES = {
-    "plan.json": _decision("report.html", lambda read, _: show_plan(read)),
-    "tune.json": _decision("report.html", lambda read, _: show_tuned(read)),
-    "agree.json": _decision("agree.html", lambda read, _: show_agreement(read), Agreement),
-    "suspects.json": _decision("suspects.html", show_suspects),
-    "label_next.json": _decision("label_next.html", lambda read, _: show_label_next(read)),
-    "compare.json": _Page(
-        "compare.html", "compare.html", comparison_values, COMPARISON_SCRIPTS, partial(load_json, form=_Comparison)
-    ),
-    "metrics.json": _Page("report.html", "report.html", evaluation_values, SCRIPTS, partial(load_json, form=Summary)),
-    "history.jsonl": _Page(
-        "report.html", "train.html", training_values, TRAINING_SCRIPTS, partial(if_there, read_json_lines)
-    ),
+    "plan.json": _decision("report.html", show_plan),
+    "tune.json": _decision("report.html", show_tuned),
+    "agree.json": _decision("agree.html", show_agreement, Agreement),
+    "suspects.json": _Page("suspects.html", "decision.html", _PLAIN, _suspected),
+    "label_next.json": _decision("label_next.html", show_label_next),
+    "compare.json": _Page("compare.html", "compare.html", COMPARISON_SCRIPTS, comparison_values, _Comparison),
+    "metrics.json": _Page("report.html", "report.html", SCRIPTS, evaluation_values, Summary),
+    "history.jsonl": _Page("report.html", "train.html", TRAINING_SCRIPTS, training_values),
 }
 
 
@@ -97,42 +96,39 @@ def write_report(run_folder: Path, config: ReportConfig | None = None) -> Path:
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
     config = config or ReportConfig()
     for name, page in _PAGES.items():
-        if (read := page.read(run_folder / name)) is not None:
-            values = _checked(run_folder, name, lambda: page.values(run_folder, read, config))  # noqa: B023
-            return _write(run_folder, page, values, config=config)
+        path = run_folder / name
+        read = if_there(read_json_lines, path) if path.suffix == ".jsonl" else load_json(path, page.form)
+        if read is not None:
+            return _write(run_folder, page, _checked(path, page, read, config), config=config)
     if not ((run_folder / "predictions").is_dir() or (run_folder / FOLDER).is_dir()):
         rule = "to hold metrics.json, history.jsonl, compare.json or predictions"
         raise InputError(expected("write_report", "run_folder", rule, str(run_folder), "Give a run's folder."))
     values = prediction_values(run_folder, config)
-    scripts = SCRIPTS if values["explorer"] else ("dom", "sorting")
-    page = _Page("report.html", "report.html", evaluation_values, scripts)
+    page = _PAGES["metrics.json"]._replace(scripts=SCRIPTS if values["explorer"] else _PLAIN)
     return _write(run_folder, page, values, config=config)
 
 
-def _checked(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _checked(path: Path, page: _Page, read: Any, config: ReportConfig) -> dict[str, Any]:
     """Gather the values of a page; the error names a file that lacks something or belongs to other cases."""
     try:
-        return work()
+        return page.values(path.parent, read, config)
     except InputError:
         raise
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         rule, remedy = "to be what the run wrote beside its other files", "Restore it, or run again."
-        given = f"{folder / name} ({type(error).__name__}: {error})"
-        raise InputError(expected("write_report", name, rule, given, remedy)) from error
+        given = f"{path} ({type(error).__name__}: {error})"
+        raise InputError(expected("write_report", path.name, rule, given, remedy)) from error
 
 
 def _write(folder: Path, page: _Page, values: Mapping[str, Any], *, config: ReportConfig) -> Path:
     """Fill a template with its values and the facts of the run."""
-    content = render(
-        page.template,
-        scripts=page.scripts,
-        linked=config.pictures == "link",
-        title=folder.resolve().name,
-        run=load_run(folder),
-        config_text=config_text(folder / "config.yaml"),
-        **values,
-    )
-    write_bytes(folder / page.name, content)
+    known = {
+        "title": folder.resolve().name,
+        "run": load_run(folder),
+        "config_text": config_text(folder / "config.yaml"),
+    }
+    linked = config.pictures == "link"
+    write_bytes(folder / page.name, render(page.template, scripts=page.scripts, linked=linked, **known, **values))
     return folder / page.name
 
 
@@ -143,7 +139,7 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
         return {"evaluation": None, "explorer": None}
     ids = sorted(each["case"] for each in notes)
     (shown,), left_out = choose_pictures([folder], take_turns(Ranking(case_ids=ids)), config, page=folder)
-    columns = [CaseColumn(key="id", label="case", values=ids, kind="text", group="case", shown=True)]
+    columns = [CaseColumn("id", "case", ids, "text", "case", shown=True)]
     facts = {"kind": "prediction", "sort": "id", "size": "id"}
     explorer = explorer_values(columns, _drawn_spec(notes), shown, config, facts=facts, unshown=left_out)
     return {"evaluation": None, "explorer": explorer}
@@ -152,9 +148,6 @@ def prediction_values(folder: Path, config: ReportConfig) -> dict[str, Any]:
 def _drawn_spec(notes: list[dict[str, Any]]) -> ClassSpec:
     """Rebuild the classes from the notes of the pictures; classes that occur in none are named by their number."""
     found = {int(k): entry for each in notes for k, entry in each["classes"].items()}
-    size = max([1, *found]) + 1
-    return ClassSpec(
-        task=notes[0]["task"],
-        names=tuple(found[k]["name"] if k in found else f"class {k}" for k in range(size)),
-        colours=tuple(tuple(found[k]["colour"]) if k in found else (0, 0, 0) for k in range(size)),
-    )
+    looks = [found.get(k, {"name": f"class {k}", "colour": (0, 0, 0)}) for k in range(max([1, *found]) + 1)]
+    names, colours = tuple(each["name"] for each in looks), tuple(tuple(each["colour"]) for each in looks)
+    return ClassSpec(task=notes[0]["task"], names=names, colours=colours)

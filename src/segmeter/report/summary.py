@@ -113,10 +113,10 @@ def _scores(summary: Mapping[str, Any]) -> Table:
 def _classes(summary: Mapping[str, Any]) -> Table:
     """Lay out scores of each class and group: over the data set, and as mean over cases with its standard deviation."""
     rows = [*figures.classes(summary), *figures.groups(summary)]
-    if len(rows) <= MOST_CLASSES:
-        return Table.of(_CLASSES, rows, strong=())
-    rows.sort(key=lambda row: (row["iou"] is None, row["iou"]))
-    return Table.of(_CLASSES, rows, strong=()).first(MOST_ROWS, f"with higher IoU {_FILES}.")
+    if several := len(rows) > MOST_CLASSES:
+        rows.sort(key=lambda row: (row["iou"] is None, row["iou"]))
+    table = Table.of(_CLASSES, rows, strong=())
+    return table.first(MOST_ROWS, f"with higher IoU {_FILES}.") if several else table
 
 
 def group_table(rows: Sequence[Mapping[str, Any]]) -> Table:

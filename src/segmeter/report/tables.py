@@ -138,14 +138,14 @@ class Table:
     def html(self) -> Markup:
         """Write the table as HTML without style, as notebooks show it."""
         table = self.narrow()
-        kinds = ["text-align: left" if i < table.names else "text-align: right" for i in range(len(table.heads))]
+        sides = ["left" if i < table.names else "right" for i in range(len(table.heads))]
         head = Markup().join(Markup("<th>{}</th>").format(head) for head in table.heads)
         body = Markup()
         for number, row in enumerate(table.rows):
-            tag = Markup("b") if number in table.strong else Markup("span")
-            pairs = zip(kinds, row, strict=True)
-            cells = [Markup('<td style="{}"><{}>{}</{}></td>').format(kind, tag, cell, tag) for kind, cell in pairs]
-            body += Markup("<tr>{}</tr>\n").format(Markup().join(cells))
+            cell = Markup('<td style="text-align: {{}}"><{0}>{{}}</{0}></td>').format(
+                "b" if number in table.strong else "span"
+            )
+            body += Markup("<tr>{}</tr>\n").format(Markup().join(map(cell.format, sides, row)))
         title = Markup("<caption>{}</caption>").format(table.title) if table.title else Markup()
         text = Markup("<table>{}<thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>\n").format(title, head, body)
         return text + (Markup("<p>{}</p>\n").format(table.note) if table.note else Markup())
@@ -199,11 +199,8 @@ class Printer:
 def _widths(table: Table) -> list[int]:
     """Return the width of each column of a table; the words of a head are stacked."""
     words = [max(map(cell_len, printable(head).split() or [""])) for head in table.heads]
-    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(words)
-    return [
-        max([word, *(cell_len(printable(cell)) for cell in column)])
-        for word, column in zip(words, columns, strict=True)
-    ]
+    rows = [[cell_len(printable(cell)) for cell in row] for row in table.rows]
+    return [max(column) for column in zip(words, *rows, strict=True)]
 
 
 def _width(table: Table, *, wrapped: bool) -> int:

@@ -49,30 +49,20 @@ def render(template: str, *, scripts: Sequence[str] = ("sorting",), linked: bool
 
 def content_policy(style: str, script: str, *, linked: bool = False) -> str:
     """Build the policy that allows a page its one style, its one script, and pictures in it or beside it."""
-    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
-    style_hash, script_hash = hashes
-    return (
-        f"default-src 'none'; img-src data:{' file: ' + repr('self') if linked else ''}; "
-        f"style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; base-uri 'none'; form-action 'none'"
-    )
+    digests = (hashlib.sha256(text.encode()).digest() for text in (style, script))
+    own_style, own_script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    beside = " file: 'self'" if linked else ""
+    rules = [f"default-src 'none'; img-src data:{beside}", f"style-src {own_style}", f"script-src {own_script}"]
+    return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
 
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        number=figures.number,
-        interval=figures.interval,
-        facts=_facts,
-        when=_when,
-        signed=figures.signed,
-    )
+    options: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
+    spaces: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FileSystemLoader(_HERE / "templates"), **options, **spaces)
+    filters = {"number": figures.number, "interval": figures.interval, "signed": figures.signed}
+    environment.filters |= filters | {"facts": _facts, "when": _when}
     return environment
 
 
@@ -111,10 +101,9 @@ def _facts(record: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     for name, value in record.items():
         if isinstance(value, Mapping):
             found += _facts(value, f"{prefix}{name}.")
-        elif isinstance(value, list):
-            found.append((f"{prefix}{name}", ", ".join(map(str, value))))
         else:
-            found.append((f"{prefix}{name}", "" if value is None else str(value)))
+            text = ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+            found.append((f"{prefix}{name}", text))
     return found
 
 

@@ -130,6 +130,12 @@ def choose_pictures(
     linked_from = page if config.pictures == "link" else None
     here = [{path.parent.name for path in (folder / FOLDER).glob(f"*/{NOTES}")} for folder in folders]
     found: list[dict[str, Any]] = [{} for _ in folders]
+
+    def take(*pictures: dict[str, Any]) -> bool:
+        nonlocal left
+        left -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures)
+        return left >= 0
+
     for name in order if any(here) else ():
         runs = [number for number, names in enumerate(here) if safe_id(name) in names]
         pictures = {number: _load(layers_path(folders[number], name), linked_from) for number in runs}
@@ -137,21 +143,18 @@ def choose_pictures(
             _drop_shared(pictures[number])
         for picture in pictures.values() if len(folders) > 1 else ():
             picture.pop("planes", None)  # runs are compared by one plane
-        left -= 0 if linked_from else sum(len(json.dumps(picture)) for picture in pictures.values())
-        if left < 0:
-            left_out += [name] if runs else []
-            continue
-        for number, picture in pictures.items():
-            found[number][name] = picture
-    if len(folders) == 1:
-        for name, picture in found[0].items():
-            picture["tiles"] = []
-            for place in sorted(layers_path(folders[0], name).glob("tile-*"), key=lambda path: int(path.name[5:])):
-                tile = _load(place, linked_from)
-                left -= 0 if linked_from else len(json.dumps(tile))
-                if left < 0:
-                    return found, left_out
-                picture["tiles"].append(tile)
+        if take(*pictures.values()):
+            for number, picture in pictures.items():
+                found[number][name] = picture
+        elif runs:
+            left_out.append(name)
+    for name, picture in found[0].items() if len(folders) == 1 else ():
+        picture["tiles"] = []
+        for place in sorted(layers_path(folders[0], name).glob("tile-*"), key=lambda path: int(path.name[5:])):
+            tile = _load(place, linked_from)
+            if not take(tile):
+                return found, left_out
+            picture["tiles"].append(tile)
     return found, left_out
 
 
@@ -169,7 +172,7 @@ def read_notes(place: Path) -> dict[str, Any]:
 def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
     """Load the notes of a case's layers with their files, embedded or linked."""
     notes = read_notes(place)
-    names = ["image.webp", *(each[key] for each in notes["maps"] for key in ("file", "small") if each.get(key))]
+    names = ["image.webp", *_files_of(notes["maps"])]
     names_of_files = notes.pop("files", None)
     if linked_from is not None:
         there = place.resolve()
@@ -185,8 +188,11 @@ def _load(place: Path, linked_from: Path | None) -> dict[str, Any]:
     return notes | {"files": files} | ({"names": names_of_files} if names_of_files else {})
 
 
+def _files_of(maps: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [each[key] for each in maps for key in ("file", "small") if each.get(key)]
+
+
 def _drop_shared(picture: dict[str, Any]) -> None:
-    targets = [each for each in picture["maps"] if each["role"] == "target"]
-    shared = {"image.webp", *(each[key] for each in targets for key in ("file", "small") if each.get(key))}
+    """Leave out the image and the target."""
     picture["maps"] = [each for each in picture["maps"] if each["role"] != "target"]
-    picture["files"] = {name: content for name, content in picture["files"].items() if name not in shared}
+    picture["files"] = {name: picture["files"][name] for name in _files_of(picture["maps"]) if name in picture["files"]}

@@ -127,19 +127,15 @@ def _flat(
 ) -> tuple[DrawnCase, str, dict[str, Any]]:
     """Reduce a volume to one slice, or to that which is worth a picture; also return its title and its notes."""
     notes: dict[str, Any] = {"files": file_names(case.files)}
-    depth = len(case.image) if case.image.ndim == 4 else 0
-    if not depth:
+    if case.image.ndim != 4:
         return case, case_id, notes
-    target, labels = case.target, case.labels
+    target, labels, depth = case.target, case.labels, len(case.image)
     if place is None:
         place = choose_slice(labels if target is None else target, labels, spec)
-    flat = replace(
-        case,
-        image=case.image[place],
-        target=None if target is None else target[..., place, :, :],
-        labels=labels[..., place, :, :],
-        objects=NO_OBJECTS if target is None else slice_objects(case.objects, target, labels, spec, place),
-    )
+    flat = replace(case, image=case.image[place], labels=labels[..., place, :, :], objects=NO_OBJECTS)
+    if target is not None:
+        objects = slice_objects(case.objects, target, labels, spec, place)
+        flat = replace(flat, target=target[..., place, :, :], objects=objects)
     return flat, f"{case_id}, slice {place + 1} of {depth}", notes | {"slice": [place + 1, depth]}
 
 
@@ -223,31 +219,31 @@ class EvaluatedCases:
             A file is missing, damaged, of another size, or not the one that was evaluated.
         """
         index = self.dataset.number_of(case_id)
-        pair = self.dataset.pairs[index]
+        pair, paths = self.dataset.pairs[index], self._label_files(case_id)
         files = {"image": pair.images, "target": pair.masks}
         if self.dataset.is_streamed(self.dataset.header_of(index)):
-            return self._reduced(index, files)
+            return self._reduced(index, paths, files)
         if isinstance(self.dataset, VolumeSet):
-            return self._volume(self.dataset.open_volume(index), files)
+            return self._volume(self.dataset.open_volume(index), paths, files)
         sample = read_case(self.dataset, index)
-        paths = self._label_files(case_id)
-        planes = [self._read(path, instances=False) for path in paths]
-        for path, plane in zip(paths, planes, strict=True):
-            if plane.shape != sample.image.shape[:2]:
-                raise DataError(expected(str(path), "label map", f"to be {sample.image.shape[:2]}", plane.shape))
-        labels = np.stack(planes) if self.dataset.spec.is_multilabel else planes[0]
+        labels = self._labels(paths, sample.image.shape[:2])
         objects = measured_objects(self.metrics, sample.instances, self._instances(case_id))
         return DrawnCase(image=sample.image, target=sample.target, labels=labels, objects=objects, files=files)
 
-    def _volume(self, volume: Volume, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
+    def _volume(self, volume: Volume, paths: Sequence[Path], files: Mapping[str, Sequence[Path]]) -> DrawnCase:
         """Bring the planes of a volume to the front."""
-        maps = [self._read(path, instances=False, flat=False) for path in self._label_files(volume.case_id)]
-        labels, target = np.stack(maps) if self.dataset.spec.is_multilabel else maps[0], volume.target()
-        if labels.shape[-3:] != volume.shape:
-            raise DataError(expected(volume.case_id, "label map", f"to be {volume.shape}", labels.shape[-3:]))
-        first, image = volume.axis - 3, VolumeImage(volume)
+        labels, target, first = self._labels(paths, volume.shape), volume.target(), volume.axis - 3
+        image: Any = VolumeImage(volume)
         moved = None if target is None else np.moveaxis(target, first, -3)
-        return DrawnCase(image=image, target=moved, labels=np.moveaxis(labels, first, -3), files=files)  # type: ignore[arg-type]
+        return DrawnCase(image=image, target=moved, labels=np.moveaxis(labels, first, -3), files=files)
+
+    def _labels(self, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Read the label map of a case of some shape, for multilabel the planes of its classes."""
+        planes = [self._read(path, instances=False, flat=len(shape) == 2) for path in paths]
+        for path, plane in zip(paths, planes, strict=True):
+            if plane.shape != shape:
+                raise DataError(expected(str(path), "label map", f"to be {shape}", plane.shape))
+        return np.stack(planes) if self.dataset.spec.is_multilabel else planes[0]
 
     def _label_files(self, case_id: str) -> list[Path]:
         """Find the label map of a case, for multilabel one per class."""
@@ -268,11 +264,11 @@ class EvaluatedCases:
         path = _with_suffix(self.predictions / "instances" / safe_id(case_id))
         return self._read(path, instances=True) if path.exists() else None
 
-    def _reduced(self, index: int, files: Mapping[str, Sequence[Path]]) -> DrawnCase:
-        spec, case_id = self.dataset.spec, self.dataset.case_ids[index]
+    def _reduced(self, index: int, paths: Sequence[Path], files: Mapping[str, Sequence[Path]]) -> DrawnCase:
+        spec = self.dataset.spec
         reading = Reading(spec=spec, max_pixels=self.dataset.reading.max_pixels, located=False)
         with self.dataset.open_rows(index) as (image, target), ExitStack() as stack:
-            planes = [stack.enter_context(open_map(path, reading)) for path in self._label_files(case_id)]
+            planes = [stack.enter_context(open_map(path, reading)) for path in paths]
             labels = stack_planes(planes) if spec.is_multilabel else planes[0]
             return read_large(image, target, labels, spec, files)
 

@@ -7,6 +7,7 @@ evenly over the grey values: entry i of n has the value i * (255 // (n - 1)). So
 screen's colours shift values by one.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,22 +69,15 @@ class Layers:
         height, width = self.image.shape[:2]
         if max(height, width) <= LONGEST:
             return []
-        windows = [
-            (slice(top, top + TILE), slice(left, left + TILE))
-            for top in range(0, height, TILE)
-            for left in range(0, width, TILE)
-        ]
+        corners = [*itertools.product(range(0, height, TILE), range(0, width, TILE))]
+        windows = {at: (slice(at[0], at[0] + TILE), slice(at[1], at[1] + TILE)) for at in corners}
         if wrong is not None:
-            windows.sort(key=lambda window: -int(wrong[window].sum()))
-        return [
-            replace(
-                self,
-                image=self.image[window],
-                maps=[replace(each, index=each.index[window]) for each in self.maps],
-                facts={"at": (window[0].start, window[1].start)},
-            )
-            for window in windows[:MOST_TILES]
-        ]
+            corners.sort(key=lambda at: -int(wrong[windows[at]].sum()))
+        tiles = []
+        for at in corners[:MOST_TILES]:
+            maps = [replace(each, index=each.index[windows[at]]) for each in self.maps]
+            tiles.append(replace(self, image=self.image[windows[at]], maps=maps, facts={"at": at}))
+        return tiles
 
     @property
     def has_small(self) -> bool:
@@ -98,14 +92,12 @@ class Layers:
         stretching; ``task``; ``classes``: name and colour of those that occur, by number; ``maps``: ``role``, ``file``
         and ``entries`` or ``planes`` of each; and the facts.
         """
-        found = {entry["class"] for each in self.maps for entry in each.entries if "class" in entry}
-        found |= {k for each in self.maps for k in each.planes}
-        maps = [
-            {"role": each.role, "file": each.file}
-            | ({"small": f"small-{each.file}"} if self.has_small else {})
-            | ({"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)})
-            for each in self.maps
-        ]
+        found, maps = set[int](), []
+        for each in self.maps:
+            found |= {*each.planes, *(entry["class"] for entry in each.entries if "class" in entry)}
+            small = {"small": f"small-{each.file}"} if self.has_small else {}
+            values = {"planes": list(each.planes)} if each.planes else {"entries": list(each.entries)}
+            maps.append({"role": each.role, "file": each.file, **small, **values})
         classes = {str(k): {"name": self.spec.names[k], "colour": self.spec.colours[k]} for k in sorted(found)}
         shown: dict[str, Any] = {"shown": self.image.shape[:2], "range": find_range(self.image)}
         shown |= {"task": self.spec.task, "classes": classes, "maps": maps}
@@ -115,10 +107,8 @@ class Layers:
     def files(self) -> dict[str, bytes]:
         """Contents by file name: ``image.webp``, a grey PNG of each map, and smaller ones beside large maps."""
         files = {"image.webp": encode(self.image, "WEBP", quality=QUALITY, method=2)}
-        found = {each.file: each for each in self.maps}
-        if self.has_small:
-            found |= {f"small-{each.file}": each for each in self.reduce(SMALL).maps}
-        for name, each in found.items():
+        small = self.reduce(SMALL).maps if self.has_small else ()
+        for name, each in (*((one.file, one) for one in self.maps), *((f"small-{one.file}", one) for one in small)):
             spread = each.index * np.uint8(255 // max(1, each.size - 1))
             files[name] = encode(spread, "PNG", compress_level=6)
         return files

@@ -161,11 +161,10 @@ def error_map(errors: NDArray[np.uint8], spec: ClassSpec) -> LayerMap:
     names = [f"missed: predicted as {first}", f"false: {first} in the target", "another class"]
     if spec.is_multilabel:
         names = ["missed", "false", "missed and false"]
-    looks = zip((*names, "ignored"), (MISSED, FALSE, WRONG, _IGNORED), strict=True)
-    entries: list[Entry] = [{"name": name, "colour": colour} for name, colour in looks]
-    entries[-1]["hatched"] = True
-    for kind, entry in enumerate(entries, start=1):
-        entry |= {} if (errors == kind).any() else {"absent": True}
+    looks, entries = zip((*names, "ignored"), (MISSED, FALSE, WRONG, _IGNORED), strict=True), list[Entry]()
+    for kind, (name, colour) in enumerate(looks, start=1):
+        more: Entry = {"hatched": True} if kind == IGNORED else {}
+        entries.append({"name": name, "colour": colour, **more, **({} if (errors == kind).any() else {"absent": True})})
     return LayerMap(role="errors", file="errors.png", index=errors, entries=[{"hidden": True}, *entries])
 
 
@@ -175,26 +174,21 @@ def object_maps(objects: Objects, target: NDArray[Any], labels: NDArray[Any], sp
     where = "" if objects.kinds is None else " in the volume"
     words = (f"matched (IoU above {objects.threshold:g}{where})", "missed", "false")
     matched, missed, false = (f"{count} {name}" for count, name in zip(kinds.counts(), words, strict=True))
-    sides = {
-        "target": [(matched, MATCHED, kinds.found), (missed, MISSED, kinds.missed)],
-        "prediction": [(matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)],
-    }
+    lost, hit, extra = (missed, MISSED, kinds.missed), (matched, MATCHED, kinds.matched), (false, FALSE, kinds.spurious)
     filled, edges = list[_Kind](), list[_Kind]()
-    for name, colour, numbers in (sides["prediction"][0], sides["target"][1], sides["prediction"][1]):
+    for name, colour, numbers in (hit, lost, extra):
         filled.append(({"name": name, "colour": colour, "faint": True}, numbers > 0))
         edges.append(({"name": name, "colour": colour, "strong": True}, (numbers > 0) & contours(numbers)))
-    void = _void(_ignored(target, spec))
-    drawn = [outlines(role, kind) for role, kind in sides.items()]
-    return [*drawn, _kind_map("errors", "errors.png", [*filled, void, *edges])]
+    errors = _kind_map("errors", "errors.png", [*filled, _void(_ignored(target, spec)), *edges])
+    return [outlines("target", [(matched, MATCHED, kinds.found), lost]), outlines("prediction", [hit, extra]), errors]
 
 
 def outlines(role: str, kinds: Sequence[tuple[str, Colour, NDArray[Any]]]) -> LayerMap:
     """Make a map of the contour of each object, also where two touch."""
     first, last = kinds[0][2], kinds[-1][2]
-    edge = contours(np.where(last > 0, last, first))
-    drawn: list[_Kind] = [
-        ({"name": name, "colour": colour, "strong": True}, (each > 0) & edge) for name, colour, each in kinds
-    ]
+    edge, drawn = contours(np.where(last > 0, last, first)), list[_Kind]()
+    for name, colour, each in kinds:
+        drawn.append(({"name": name, "colour": colour, "strong": True}, (each > 0) & edge))
     return _kind_map(role, f"{role}-objects.png", drawn)
 
 
@@ -240,12 +234,11 @@ def lighten(image: RGB) -> RGB:
 
 def contours(labels: NDArray[Any]) -> Mask:
     """Find pixels (H, W) with another label above, below, left or right of them."""
-    down, right = labels[1:] != labels[:-1], labels[:, 1:] != labels[:, :-1]
     edge = np.zeros(labels.shape, bool)
-    edge[:-1] |= down
-    edge[1:] |= down
-    edge[:, :-1] |= right
-    edge[:, 1:] |= right
+    for values, found in ((labels, edge), (labels.T, edge.T)):
+        differ = values[1:] != values[:-1]
+        found[:-1] |= differ
+        found[1:] |= differ
     return edge
 
 

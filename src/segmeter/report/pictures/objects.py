@@ -82,14 +82,12 @@ def measured_objects(metrics: MetricsConfig | None, target: Map | None, predicti
     measure = next((one for kind in _MATCHING for one in measures if isinstance(one, kind)), None)
     if measure is None:
         return Objects(target=target, prediction=prediction)
-    numbered = measure.objects == "maps"
-    return Objects(
-        target=target if numbered else None,
-        prediction=prediction if numbered else None,
-        connectivity=measure.connectivity,
-        threshold=_threshold(measure),
-        classes=measure.classes,
-    )
+    numbers = {"target": target, "prediction": prediction} if measure.objects == "maps" else {}
+    if isinstance(measure, AveragePrecisionConfig):
+        threshold = measure.thresholds[0]  # the lowest
+    else:
+        threshold = getattr(measure, "threshold", THRESHOLD)
+    return Objects(**numbers, connectivity=measure.connectivity, threshold=threshold, classes=measure.classes)
 
 
 def slice_objects(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int) -> Objects:
@@ -130,14 +128,12 @@ def find_kinds(objects: Objects, target: Map, labels: Map, spec: ClassSpec) -> O
 
 def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: int | None = None) -> ObjectKinds:
     """Match the objects of whole maps; with `place` only that slice of a volume is kept."""
-    shown = ... if place is None else place
-    void = ~spec.valid(target)
-    shape, first = target[shown].shape, 0
-    found = {name: np.zeros(shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
+    shown, void, first = ... if place is None else place, ~spec.valid(target), 0
+    found = {name: np.zeros(target[shown].shape, np.int64) for name in ("matched", "found", "missed", "spurious")}
+    sides = ((objects.target, target), (objects.prediction, labels))
     for k in _classes(target, labels, spec, objects.classes):
         ours, theirs = (
-            find_objects(np.asarray(values == k), numbers, objects.connectivity or 8)
-            for numbers, values in ((objects.target, target), (objects.prediction, labels))
+            find_objects(np.asarray(side == k), numbers, objects.connectivity or 8) for numbers, side in sides
         )
         match = match_instances(ours, theirs, threshold=objects.threshold, void=void)
         parts = {
@@ -151,13 +147,6 @@ def _match(objects: Objects, target: Map, labels: Map, spec: ClassSpec, place: i
             found[name][kept] = numbers[shown][kept].astype(np.int64) + first
         first += 1 + int(max(ours.max(initial=0), theirs.max(initial=0)))  # objects of two classes have two numbers
     return ObjectKinds(**found)
-
-
-def _threshold(measure: ObjectsConfig) -> float:
-    """Find the IoU above which a measure matches; the lowest of several."""
-    if isinstance(measure, AveragePrecisionConfig):
-        return measure.thresholds[0]
-    return measure.threshold if isinstance(measure, InstancesConfig | EventsConfig | SizesConfig) else THRESHOLD
 
 
 def _classes(target: Map, labels: Map, spec: ClassSpec, names: tuple[str, ...] | None) -> list[int]:

@@ -63,16 +63,11 @@ def write_crops(
     """
     wrong = find_errors(target, labels, spec)
     window = rows, columns = find_crop(wrong)
-    place = {
-        "wrong_pixels": int(wrong.sum()) if wrong_pixels is None else wrong_pixels,
-        "crop_top": corner[0] + rows.start,
-        "crop_left": corner[1] + columns.start,
-        "crop_height": rows.stop - rows.start,
-        "crop_width": columns.stop - columns.start,
-        "crop_wrong_pixels": int(wrong[window].sum()),
-        "step": 1,  # as in runs of 0.1, which took every n-th pixel of large cases
-        "slice": slice_number,
-    }
+    top, left, size = corner[0] + rows.start, corner[1] + columns.start, wrong[window].shape
+    count = int(wrong.sum()) if wrong_pixels is None else wrong_pixels
+    step = 1  # as in runs of 0.1, which took every n-th pixel of large cases
+    known = (count, top, left, *size, int(wrong[window].sum()), step, slice_number)
+    place = dict(zip(_PLACES, known, strict=True))
     path = crops_path(folder, case_id)
     make_folder(path.parent)
     remove(path)
@@ -152,8 +147,7 @@ def _planes(labels: NDArray[Any], spec: ClassSpec) -> Iterator[tuple[str, NDArra
     plain = np.ascontiguousarray(labels, spec.label_dtype)
     if not spec.is_multilabel:
         yield "", plain, spec
-        return
-    for number, name in enumerate(spec.names):
+    for number, name in enumerate(spec.names if spec.is_multilabel else ()):
         yield f"-{class_folder(name)}", plain[number], spec.of_plane(number)
 
 
