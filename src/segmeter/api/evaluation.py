@@ -94,9 +94,8 @@ class Evaluation:
         maps = next((pair[1:] for pair in self.pairs if pair[0] == case_id), None)
         if maps is None:
             known = [row.case_id for row in self.rows]
-            remedy = nearest(case_id, known)
-            if case_id in known:
-                remedy = "Give `evaluate` a list of pairs, not a generator, so that their arrays are kept."
+            kept = "Give `evaluate` a list of pairs, not a generator, so that their arrays are kept."
+            remedy = kept if case_id in known else nearest(case_id, known)
             rule = "to be a case whose maps are kept"
             raise InputError(expected("Evaluation.show", "case_id", rule, repr(case_id), remedy))
         target, labels = (np.asarray(one) for one in maps)
@@ -173,12 +172,10 @@ class Evaluation:
         """
         known_kind("Evaluation.compare", "other", other, Evaluation)
         several = isinstance(names, Sequence) and not isinstance(names, str)
-        two = several and len(names) == 2 and all(isinstance(name, str) and name for name in names)
-        if not two or names[0] == names[1]:
+        if not several or len({name for name in names if isinstance(name, str) and name}) != 2 or len(names) != 2:
             raise InputError(expected("Evaluation.compare", "names", "to be two different names", shown(names)))
-        for name in ("spec", "metrics"):
+        for name, rule in {"spec": "to have the same classes", "metrics": "to be measured alike"}.items():
             if getattr(self, name) != getattr(other, name):
-                rule = "to have the same classes" if name == "spec" else "to be measured alike"
                 raise InputError(expected("Evaluation.compare", "other", rule, getattr(other, name)))
         return compare({names[0]: self.rows, names[1]: other.rows}, self.spec, self.metrics, require=require)
 

@@ -30,48 +30,37 @@ def measure_pairs(
     pairs: Iterable[Case], spec: ClassSpec, config: MetricsConfig, instances: bool
 ) -> tuple[list[CaseRow], Spacings]:
     """Measure case by case, without keeping any map."""
-    measures, rows, places = build_measures(config, spec), list[CaseRow](), Spacings()
-    seen: set[str] = set()
-    for case_id, target, prediction in _checked(pairs):
-        if case_id in seen:
+    measures, rows, places = build_measures(config, spec), dict[str, CaseRow](), Spacings()
+    given: dict[str, Any] = {"spacing": config.spacing, "unit": "", "source": "config"}
+    usual = CaseSpacing(**given if config.spacing is not None else {})
+    for case in _checked(pairs):
+        case_id = case[0]
+        if case_id in rows:
             raise InputError(expected(WHERE, "pairs", "to have each case once", f"{case_id!r} twice"))
-        seen.add(case_id)
-        place = (
-            CaseSpacing() if config.spacing is None else CaseSpacing(spacing=config.spacing, unit="", source="config")
-        )
         try:
-            maps = _maps((case_id, target, prediction), place, spec, instances)
-            place = replace(place, warnings=_doubts(maps))
+            maps = _maps(case, usual, spec, instances)
+            place = replace(usual, warnings=_doubts(maps))
             row = make_row(maps, measures)
         except InputError as error:
             known = (f"{case_id}: ", f"case {case_id}: ")
             named = [line if line.startswith(known) else f"{case_id}: {line}" for line in error.problems]
             raise InputError(named) from None
-        rows.append(replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row)
+        rows[case_id] = replace(row, spacing=place.spacing, unit=place.unit) if place.spacing else row
         places.add(case_id, vars(place))
-    if not seen:
+    if not rows:
         raise InputError(expected(WHERE, "pairs", "to hold at least one case", "none"))
-    return rows, places
+    return [*rows.values()], places
 
 
 def _maps(case: Case, place: CaseSpacing, spec: ClassSpec, instances: bool) -> CaseMaps:
     case_id, target, labels = case
-    numbers: list[NDArray[Any] | None] = [None, None]
+    numbers: dict[str, Any] = {}
     if instances:
         check_maps(WHERE, target, labels, "prediction", kinds="iu", axes=(2, 3))
-        (target, numbers[0]), (labels, numbers[1]) = (
-            split_objects(Path(f"{case_id} ({side})"), one, spec)
-            for side, one in (("target", target), ("prediction", labels))
-        )
-    return CaseMaps(
-        case_id=case_id,
-        target=target,
-        labels=labels,
-        spacing=place.spacing or (1.0,) * (target.ndim - spec.is_multilabel),
-        spec=spec,
-        target_instances=numbers[0],
-        instances=numbers[1],
-    )
+        target, numbers["target_instances"] = split_objects(Path(f"{case_id} (target)"), target, spec)
+        labels, numbers["instances"] = split_objects(Path(f"{case_id} (prediction)"), labels, spec)
+    spacing = place.spacing or (1.0,) * (target.ndim - spec.is_multilabel)
+    return CaseMaps(case_id=case_id, target=target, labels=labels, spacing=spacing, spec=spec, **numbers)
 
 
 def _doubts(maps: CaseMaps) -> tuple[str, ...]:

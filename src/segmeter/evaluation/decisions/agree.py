@@ -1,5 +1,7 @@
 """Compares the masks of several readers in pairs and with their majority. No torch."""
 
+import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -161,26 +163,20 @@ def find_cases(
     found: dict[str, list[Files]] = {name: mask_files(place, name, spec, "", "") for name, place in places.items()}
     problems = [line for name, planes in found.items() for files in planes for line in twice_problems(files, name)]
     every = sorted({stem for planes in found.values() for files in planes for stem in files}, key=safe_id)
-    lacking = {name: [stem for stem in every if not all(stem in files for files in planes)]
-               for name, planes in found.items()}  # fmt: skip
-    left_out = {stem for stems in lacking.values() for stem in stems}
-    if missing == "error":
-        remedy = "missing=leave_out compares the cases that all readers have."
-        problems += [
-            expected("agree", f"reader {name!r}", "to have a mask of every case", f"none of {some(stems)}", remedy)
-            for name, stems in lacking.items()
-            if stems
-        ]
-    elif len(left_out) == len(every):
+    rule, remedy = "to have a mask of every case", "missing=leave_out compares the cases that all readers have."
+    left_out = set[str]()
+    for name, planes in found.items():
+        lacking = [stem for stem in every if not all(stem in files for files in planes)]
+        left_out |= {*lacking}
+        if lacking and missing == "error":
+            problems.append(expected("agree", f"reader {name!r}", rule, f"none of {some(lacking)}", remedy))
+    if missing != "error" and len(left_out) == len(every):
         problems.append(expected("agree", "folders", "to share a case", "none in all of them"))
     if problems:
         raise DataError(problems)
-    cases = {
-        safe_id(stem): [tuple(files[stem][0] for files in planes) for planes in found.values()]
-        for stem in every
-        if stem not in left_out
-    }
-    return cases, sorted(left_out)
+    shared = [stem for stem in every if stem not in left_out]
+    paths = {stem: [tuple(files[stem][0] for files in planes) for planes in found.values()] for stem in shared}
+    return {safe_id(stem): each for stem, each in paths.items()}, sorted(left_out)
 
 
 def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
@@ -197,21 +193,20 @@ def agree(job: AgreeJob, folder: Path) -> tuple[dict[str, Any], pa.Table]:
     DataError
         Files can't be read or don't fit together, one line each.
     """
-    rows: dict[Compared, list[CaseRow]] = {}
-    tied: dict[str, list[float]] = {MAJORITY: [], REST: []}
+    rows, tied = defaultdict[Compared, list[CaseRow]](list), defaultdict[str, list[float]](list)
     for compared, shares in collect(_Comparing(job, folder), [*job.cases.items()], what="comparing"):
         for key, row in compared.items():
-            rows.setdefault(key, []).append(row)
+            rows[key].append(row)
         for kind, share in shares.items():
             tied[kind].append(share)
-    means = {kind: plain(np.mean(each)) if each else None for kind, each in tied.items()}
+    means = {kind: plain(np.mean(tied[kind])) if tied[kind] else None for kind in (MAJORITY, REST)}
     readings = Readings(readers=list(job.readers), models=list(job.models), rows=rows, tied=means)
     boards = lay_out_readings(readings, job.spec, job.metrics)
     tables = []
     for (reference, reader), board in boards.items():
-        ids, names = board.run.case_ids, agreement_scores(board)
+        ids = board.run.case_ids
         columns = {"case_id": ids, "reference": [reference] * len(ids), "reader": [reader] * len(ids)}
-        scores = {name: pa.array(board.values(name), from_pandas=True) for name in names}
+        scores = {name: pa.array(board.values(name), from_pandas=True) for name in agreement_scores(board)}
         tables.append(pa.table(columns | scores))
     places = {name: str(place) for name, place in (*job.readers.items(), *job.models.items())}
     more = {"places": places, "left_out": list(job.left_out), "consensus": list(job.keys.consensus)}
@@ -250,12 +245,12 @@ class _Comparing:
         rows: dict[Compared, CaseRow] = {}
 
         def measure(reference: str, target: NDArray[Any], b: int, a: int | None = None) -> None:
-            objects: dict[str, Any] = {"target_instances": None if a is None else given[a].instances}
-            objects["instances"] = None if a is None else given[b].instances
+            first, second = (None, None) if a is None else (given[a].instances, given[b].instances)
+            objects: dict[str, Any] = {"target_instances": first, "instances": second}
             maps = replace(given[0], target=target, labels=labels[b], spec=spec, kept={}, **objects)
             rows[reference, names[b]] = make_row(maps, self._measures)
 
-        for a, b in ((a, b) for a in range(len(given)) for b in range(len(given)) if a != b):
+        for a, b in itertools.permutations(range(len(given)), 2):
             if min(a, b) < people:
                 measure(names[a], targets[a], b, a)
         if given[0].instances is not None:  # a majority of pixels has no objects

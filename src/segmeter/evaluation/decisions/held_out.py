@@ -1,6 +1,7 @@
 """Opens finished evaluations with their probabilities, and refuses those of cases that a model was trained on."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,10 +95,9 @@ def open_held_out(folder: Path, data: DataConfig, *, unseen: bool = False) -> He
     if dataset.spec.is_multilabel:
         raise ConfigError(expected("suspects", "runs", "to be of a binary or multiclass task", "multilabel"))
     if data.split != "all":
-        try:
+        trained = set[str]()
+        with suppress(DataError):  # a test set without a training set
             trained = set(DATA.build(data, split="train").case_ids)
-        except DataError:  # a test set without a training set
-            trained = set()
         if shared := sorted(trained & set(dataset.case_ids)):
             rule = "to hold no case of the training split"
             raise ConfigError(expected("suspects", "runs", rule, f"{folder} with {some(shared)}", remedy))

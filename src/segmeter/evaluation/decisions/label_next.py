@@ -66,11 +66,8 @@ def _describe(paths: Sequence[Path]) -> tuple[float, FloatArray]:
         raise DataError(expected(str(paths[0]), "probabilities", "to have one size in all runs", "several"))
     mean = np.mean(members, axis=0)
     gain = _entropy(mean) - (float(np.mean([_entropy(each) for each in members])) if len(members) > 1 else 0.0)
-    parts = [np.array_split(rows, _CELLS, axis=2) for rows in np.array_split(mean, _CELLS, axis=1)]
-    place = np.concatenate(
-        [cell.mean(axis=(1, 2)) if cell.size else mean.mean(axis=(1, 2)) for row in parts for cell in row]
-    )
-    return gain, place
+    cells = [cell for rows in np.array_split(mean, _CELLS, axis=1) for cell in np.array_split(rows, _CELLS, axis=2)]
+    return gain, np.concatenate([(cell if cell.size else mean).mean(axis=(1, 2)) for cell in cells])
 
 
 def _entropy(probs: NDArray[Any]) -> float:
@@ -103,12 +100,12 @@ def cover(gains: FloatArray, places: FloatArray) -> tuple[list[int], list[float]
     [0, 2, 1]
     """
     nearest, left = np.full(len(gains), np.inf), np.ones(len(gains), bool)
-    order, distances = list[int](), list[float]()
+    order, distances, weight = list[int](), list[float](), gains
     for _ in range(len(gains)):
-        weight = gains * nearest if order else gains
         chosen = int(np.flatnonzero(left)[np.argmax(weight[left])])
         order.append(chosen)
         distances.append(float(nearest[chosen]))
         left[chosen] = False
         nearest = np.minimum(nearest, np.linalg.norm(places - places[chosen], axis=1))
+        weight = gains * nearest
     return order, distances

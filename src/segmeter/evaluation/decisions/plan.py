@@ -185,7 +185,7 @@ def points_table(plan: Mapping[str, Any]) -> pa.Table:
     """List the points of every curve, one row each."""
     points = []
     for row in plan["rows"]:
-        part = row["slice"] or {}
-        of = {"score": row["score"], "kind": row["kind"], "slice_by": part.get("by"), "slice": part.get("value")}
+        part = row["slice"] or {"by": None, "value": None}
+        of = {"score": row["score"], "kind": row["kind"], "slice_by": part["by"], "slice": part["value"]}
         points += [of | point for point in row["curve"]]
     return pa.Table.from_pylist(points)

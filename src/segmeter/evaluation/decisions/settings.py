@@ -43,8 +43,8 @@ class Setting:
     @property
     def simplicity(self) -> tuple[float, ...]:
         """A sort key: fewer steps first, then a threshold near 0.5, then small values."""
-        texts = (str(value) for key, value in self.values.items() if key != THRESHOLD)
-        sizes = (float(text) for text in texts if text.replace(".", "", 1).isdecimal())
+        texts = [str(value) for key, value in self.values.items() if key != THRESHOLD]
+        sizes = [float(text) for text in texts if text.replace(".", "", 1).isdecimal()]
         return (len(self.steps), round(abs((self.threshold or USUAL) - USUAL), 9), sum(sizes))
 
 
@@ -154,10 +154,9 @@ def _values(text: str) -> list[str]:
 def _check_steps(settings: Sequence[Setting], spec: ClassSpec) -> None:
     """Refuse steps that can't follow each other, or don't fit the task, before the network runs."""
     for steps in {str(one.steps): one.steps for one in settings}.values():
-        for step in steps[:-1]:
-            if step.name in INSTANCE_STEPS:
-                given, remedy = " then ".join(each.name for each in steps), "Steps run in the order of their keys."
-                raise ConfigError(expected("tune", "over", f"to have {step.name} only as the last step", given, remedy))
+        if early := [step.name for step in steps[:-1] if step.name in INSTANCE_STEPS]:
+            given, remedy = " then ".join(each.name for each in steps), "Steps run in the order of their keys."
+            raise ConfigError(expected("tune", "over", f"to have {early[0]} only as the last step", given, remedy))
         build_steps(steps, spec)
 
 
@@ -235,9 +234,8 @@ def _count_sizes(mask: NDArray[np.bool_], target: NDArray[Any], least: Sequence[
     sizes = np.bincount(flat, minlength=count + 1)
     predicted = np.bincount(flat[valid], minlength=count + 1)
     hits = np.bincount(flat[truth], minlength=count + 1)
-    kept = (
-        sizes >= np.array(least)[:, None]
-    ) | mask.all()  # an object that covers the image leaves nothing to fill with
+    kept = sizes >= np.array(least)[:, None]
+    kept |= mask.all()  # an object that covers the image leaves nothing to fill with
     kept[:, 0] = False
     tp, labelled, positive, total = kept @ hits, kept @ predicted, hits.sum(), predicted.sum()
     cells = [total - positive - labelled + tp, labelled - tp, positive - tp, tp]

@@ -87,25 +87,15 @@ def find_in_runs(
     rows = _rank(pa.concat_tables([_SCHEMA.empty_table(), *(each[0] for each in studied)]), _by_kind(hits))
     first = rows.slice(0, _LISTED).to_pylist()
     _write_files(folder, jobs, first, confidence, draw)
-    kinds, chances = rows["kind"].to_numpy(), rows["chance"].to_numpy()
-    result = {
-        "schema": SCHEMA,
-        "n_cases": len(jobs),
-        "classes": list(runs[0].dataset.spec.names),
-        "runs": [str(run.folder) for run in runs],
-        "assumed_share": SHARE,
-        "kinds": {
-            kind: {
-                "found": int((kinds == kind).sum()),
-                "expected": float(chances[kinds == kind].sum()),
-                "planted": len(known),
-                "recovered": sum(known) / len(known) if known else None,
-            }
-            for kind, known in _by_kind(errors).items()
-        },
-        "suspects": [{key: value for key, value in row.items() if key != "run"} for row in first],
-    }
-    return result, rows
+    kinds, chances, told = rows["kind"].to_numpy(), rows["chance"].to_numpy(), dict[str, dict[str, Any]]()
+    for kind, known in _by_kind(errors).items():
+        own = kinds == kind
+        told[kind] = {"found": int(own.sum()), "expected": float(chances[own].sum()), "planted": len(known)}
+        told[kind] |= {"recovered": sum(known) / len(known) if known else None}
+    result = {"schema": SCHEMA, "n_cases": len(jobs), "classes": list(runs[0].dataset.spec.names)}
+    result |= {"runs": [str(run.folder) for run in runs], "assumed_share": SHARE, "kinds": told}
+    listed = [{key: value for key, value in row.items() if key != "run"} for row in first]
+    return result | {"suspects": listed}, rows
 
 
 def _by_kind(pairs: Sequence[tuple[Kind, Any]]) -> dict[Kind, list[Any]]:

@@ -217,7 +217,7 @@ def settings_table(result: Mapping[str, Any]) -> pa.Table:
     """List every setting with its score, one row each."""
     rows = []
     for s, one in enumerate(result["settings"]):
-        numbers = {"score": one["score"], "low": one["ci95"][0], "high": one["ci95"][1], "gain": one["gain"]}
+        numbers = dict(zip(("score", "low", "high", "gain"), (one["score"], *one["ci95"], one["gain"]), strict=True))
         known = {name: None if value is None else float(value) for name, value in numbers.items()}  # "inf" too
         marks = {"share": one["share"], "chosen": s == result["chosen"], "usual": s == result["usual"]}
         rows.append(one["values"] | known | marks)
@@ -226,14 +226,8 @@ def settings_table(result: Mapping[str, Any]) -> pa.Table:
 
 def note_tuned(checkpoints: Sequence[Path], tuned: Path, result: Mapping[str, Any], dataset: Dataset) -> None:
     """Name the file of the chosen setting, and the cases that it was chosen on, beside each checkpoint."""
-    entry = {
-        "schema": 1,
-        "tuned": str(tuned.absolute()),
-        "values": result["settings"][result["chosen"]]["values"],
-        "by": result["by"],
-        "split": result["split"],
-        "cases": list(dataset.case_ids),
-    }
+    entry = {"schema": 1, "tuned": str(tuned.absolute()), "values": result["settings"][result["chosen"]]["values"]}
+    entry |= {"by": result["by"], "split": result["split"], "cases": list(dataset.case_ids)}
     for folder in checkpoints:
         try:
             write_json(folder / CARD, entry)

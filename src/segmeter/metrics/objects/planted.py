@@ -49,20 +49,19 @@ def plant_errors(
     changed, planted = target.copy(), list[Suspect]()
     numbers = None if instances is None else instances.copy()
     regions = number_regions(target, spec.valid(target), spec, instances)
-    swaps = spec.num_classes - int(spec.has_background) > 1
+    kinds = KINDS if spec.num_classes - int(spec.has_background) > 1 else ("extra", "missing", "border")
     for number in range(1, int(regions.max(initial=0)) + 1):
         if rng.random() >= share:
             continue
         mask = regions == number
         if mask.sum() < _LEAST or mask.mean() > 0.25:
             continue
-        kind = KINDS[rng.integers(len(KINDS))] if swaps else ("extra", "missing", "border")[rng.integers(3)]
-        found = _change(changed, mask, int(target[mask][0]), kind, spec, rng)
+        found = _change(changed, mask, int(target[mask][0]), kinds[rng.integers(len(kinds))], spec, rng)
         if found is None:
             continue
         planted.append(found)
         if numbers is not None and instances is not None:
-            own = numbers.max() + 1 if kind == "extra" else instances[mask][0]
+            own = numbers.max() + 1 if found.kind == "extra" else instances[mask][0]
             place = numbers[found.box]
             place[found.mask] = np.where(changed[found.box][found.mask] == 0, 0, own)  # such maps have a background
     return changed, numbers, planted
@@ -74,26 +73,21 @@ def _change(
     """Plant one error where nothing else was changed, or return None if there is no room for it."""
     free = spec.valid(changed)
     around = 0 if spec.has_background else _class_around(changed, mask, spec)
-    if kind == "missing":
-        region, value, suggested = mask & free, around, k
-    elif kind == "class":
-        others = [c for c in range(int(spec.has_background), spec.num_classes) if c != k]
-        region, value, suggested = mask & free, int(rng.choice(others)), k
+    region, value, suggested = mask & free, around, k  # as of a missing object
+    if kind == "class":
+        value = int(rng.choice([c for c in range(int(spec.has_background), spec.num_classes) if c != k]))
     elif kind == "border":
         steps = int(rng.integers(_STEPS[0], _STEPS[1] + 1))
         if rng.random() < 0.5:
-            region, value = mask & ~ndimage.binary_erosion(mask, _EIGHT, iterations=steps) & free, around
+            region &= ~ndimage.binary_erosion(mask, _EIGHT, iterations=steps)
             if 2 * region.sum() > mask.sum():
                 return None  # most of it would be missing
         else:
-            grown = ndimage.binary_dilation(mask, _EIGHT, iterations=steps) & ~mask & free
-            region, value = grown & (changed == around), k
-        suggested = k
-    else:
+            region = ndimage.binary_dilation(mask, _EIGHT, iterations=steps) & ~mask & free & (changed == around)
+            value = k
+    elif kind == "extra":
         placed = _elsewhere(mask, changed, around if spec.has_background else None, rng)
-        if placed is None:
-            return None
-        region, value = placed & free, k
+        region, value = (np.zeros_like(mask) if placed is None else placed & free), k
         suggested = int(np.bincount(changed[region]).argmax()) if region.any() else around
     if region.sum() < _LEAST:
         return None

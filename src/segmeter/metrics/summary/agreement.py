@@ -6,7 +6,8 @@ worse beyond chance stands apart. The contrast of a model among readers answers 
 than they are from each other. Axis letters: N cases, C columns of values, R readers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,14 +159,16 @@ def find_contrasts(given: Readings, values: Mapping[Compared, FloatArray]) -> It
     """Compute the contrast (N,) of each reader, among readers alone, and of each model; none if only two readers are
     left.
     """
-    both = {(a, b): mean_defined(np.stack([values[a, b], values[b, a]], axis=-1))
-            for a in given.names for b in given.readers if a != b}  # fmt: skip
+
+    def mean(columns: Iterable[FloatArray]) -> FloatArray:
+        return mean_defined(np.stack([*columns], axis=-1))
+
     for name in given.names:
         others = [reader for reader in given.readers if reader != name]
-        among = [both[a, b] for place, a in enumerate(others) for b in others[place + 1 :]]
+        own = [mean((values[name, other], values[other, name])) for other in others]
+        among = [mean((values[a, b], values[b, a])) for a, b in itertools.combinations(others, 2)]
         if among:
-            own = mean_defined(np.stack([both[name, other] for other in others], axis=-1))
-            yield name, minus(own, mean_defined(np.stack(among, axis=-1)))
+            yield name, minus(mean(own), mean(among))
 
 
 def _mean(values: FloatArray) -> float:
