@@ -87,17 +87,16 @@ def show_plan(result: Mapping[str, Any]) -> Shown:
     """Lay out the content of plan.json."""
     rows, units = result["rows"], "clusters" if result["cluster"] else "cases"
     tables, charts = list[Table](), list[tuple[str, Chart]]()
-    aims = {"width": f"95 % interval of width {result['width']:g}" if result["width"] else ""}
+    aims = {"width": f"95 % interval of width {result['width']:g}"} if result["width"] else {}
     if result["detect"]:
         aims["power"] = f"difference of {result['detect']:g} told with power {result['power']:g}"
+    heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
+    heads += ["now", "10 more", "from"]
     for aim, words in aims.items():
-        if words:
-            heads = ["score", "of", "slice", "needed", "95 %", *(["cases"] if result["cluster"] else [])]
-            heads += ["now", "10 more", "from"]
-            table = [_plan_line(row, row[aim], clustered=bool(result["cluster"])) for row in rows]
-            spares = [_SPARE.get(head, 0) for head in heads]
-            tables.append(Table(heads=heads, rows=table, names=3, title=f"{words}: {units} needed", spares=spares))
-            charts += _plan_charts(rows, aim, result, units)
+        lines = [_plan_line(row, row[aim], clustered=bool(result["cluster"])) for row in rows]
+        spares = [_SPARE.get(head, 0) for head in heads]
+        tables.append(Table(heads=heads, rows=lines, names=3, title=f"{words}: {units} needed", spares=spares))
+        charts += _plan_charts(rows, aim, result, units)
     return Shown(tables=tables, charts=charts, notes=_plan_notes(rows, units), objections=_PLAN_OBJECTIONS)
 
 
@@ -121,9 +120,8 @@ def _plan_notes(rows: Sequence[Mapping[str, Any]], units: str) -> list[str]:
     """Say why scores have no answer, and how much clusters cost."""
     notes = list[str]()
     for row in rows:
-        named = f"{title(row['score'])} ({_KINDS[row['kind']]})" + (
-            f" in {row['slice']['value']}" if row["slice"] else ""
-        )
+        place = f" in {row['slice']['value']}" if row["slice"] else ""
+        named = f"{title(row['score'])} ({_KINDS[row['kind']]}){place}"
         if row["cannot_tell"]:
             again = f" Ask again with about {row['ask_again']:,} {units}." if row["ask_again"] else ""
             notes.append(f"{named}: this pilot cannot tell: {row['cannot_tell']}.{again}")
@@ -153,15 +151,9 @@ def _plan_charts(
         return []
     asked = result["width"] if aim == "width" else result["power"]
     top = max(p[1] for curve in curves for p in curve.points[2:])
-    chart = Chart(
-        curves=curves,
-        x_label=units,
-        y_label="width of the interval" if aim == "width" else "power",
-        log_x=True,
-        y_range=(0, min(top, 6 * asked)) if aim == "width" else (0, 1),
-        vertical=marks,
-        horizontal={"asked": asked},
-    )
+    label, most = ("width of the interval", min(top, 6 * asked)) if aim == "width" else ("power", 1)
+    both: dict[str, Any] = {"vertical": marks, "horizontal": {"asked": asked}, "y_range": (0, most)}
+    chart = Chart(curves=curves, x_label=units, y_label=label, log_x=True, **both)
     caption = (
         "squares are data sets that were drawn from the pilot, lines follow the root law. The line of the data set "
         "allows for large cases that a pilot seldom holds, and may lie above its squares."
@@ -226,10 +218,8 @@ def _tuning_chart(result: Mapping[str, Any]) -> list[tuple[str, Chart]]:
         held = sorted(lines[name], key=lambda one: float(one["values"][key]))
         told = [one for one in held if name == own and all(isinstance(end, float) for end in one["ci95"])]
         ends = [(float(one["values"][key]), *one["ci95"]) for one in told]
-        points = [(float(one["values"][key]), one["score"]) for one in held]
-        curves.append(
-            Curve(name=name.removeprefix("postprocess."), points=points, dots=points, band=ends, colour=colour)
-        )
+        points, name = [(float(one["values"][key]), one["score"]) for one in held], name.removeprefix("postprocess.")
+        curves.append(Curve(name=name, points=points, dots=points, band=ends, colour=colour))
     marks = {"chosen": float(chosen["values"][key])}
     shown = f"{len(drawn)} of {len(lines)} curves"
     caption = f"{shown}. The band is the 95 % interval of each setting on the curve of the chosen one."

@@ -42,11 +42,9 @@ def verdicts(result: Mapping[str, Any]) -> list[str]:
     if any(name in contrasts for name in result["readers"]):
         told = ", ".join(result["apart"])
         lines.append(f"stands apart: {told}" if told else "no reader stands apart beyond chance")
-    for name in result["models"]:
-        if name in contrasts:
-            one = contrasts[name]
-            text = f"{name} to the readers, minus the readers to each other: {signed(one['mean'])} "
-            lines.append(f"{text}{interval(one['ci95'], 3)} ({_ceiling(one)})")
+    for name in (name for name in result["models"] if name in contrasts):
+        told = f"{signed(contrasts[name]['mean'])} {interval(contrasts[name]['ci95'], 3)}"
+        lines.append(f"{name} to the readers, minus the readers to each other: {told} ({_ceiling(contrasts[name])})")
     return lines
 
 
@@ -94,17 +92,16 @@ def _with_ends(entry: Mapping[str, Any] | None) -> str:
 
 def _matrix(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
     """Lay out the mean score of each pair; the darker, the better the agreement."""
-    names, matrix = _names(result), entry["matrix"]
-    known = [one["mean"] for row in matrix.values() for one in row.values() if isinstance(one["mean"], float)]
-    low, high = min(known, default=0.0), max(known, default=0.0)
+    names = _names(result)
+    cells = [[entry["matrix"][a].get(b) for b in names] for a in names]
+    known = [one["mean"] for row in cells for one in row if one and isinstance(one["mean"], float)]
+    worst, best = min(known, default=0.0), max(known, default=0.0)
+    worst, best = (best, worst) if entry["better"] == "lower" else (worst, best)
 
     def shade(one: Mapping[str, Any] | None) -> int:
-        if one is None or not isinstance(one["mean"], float) or high == low:
-            return -1
-        share = (one["mean"] - low) / (high - low)
-        return round(4 * (1 - share if entry["better"] == "lower" else share))
+        told = one is not None and isinstance(one["mean"], float) and best != worst
+        return round(4 * (one["mean"] - worst) / (best - worst)) if one and told else -1
 
-    cells = [[matrix[a].get(b) for b in names] for a in names]
     rows = [[a, *map(_mean, row)] for a, row in zip(names, cells, strict=True)]
     shades = [[-1, *map(shade, row)] for row in cells]
     return Table(heads=["", *names], rows=rows, title=words, strong=(), shades=shades)
@@ -124,10 +121,6 @@ def _readers(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) ->
 
 
 def _pairs(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> Table:
-    matrix = entry["matrix"]
-    rows = [
-        [a, b, _mean(one), interval(one["ci95"], 3), str(one["n_used"])]
-        for a in _names(result)
-        for b, one in matrix[a].items()
-    ]
+    pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
+    rows = [[a, b, _mean(one), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
     return Table(heads=["reference", "reader", "mean", "95 %", "cases"], rows=rows, names=2, title=words, strong=())
