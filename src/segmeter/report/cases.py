@@ -127,7 +127,7 @@ def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn
     yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
     inner = run.margins.target[0 if spec.is_multilabel else 1 : spec.num_classes]
-    yield CaseColumn("objects", label, np.sum(inner, axis=0, dtype=np.int64), "count", "case")
+    yield CaseColumn("objects", label, np.asarray(np.sum(inner, axis=0, dtype=np.int64)), "count", "case")
     yield CaseColumn("pixels", "pixels", np.where(run.shapes < 0, 1, run.shapes).prod(axis=1), "count", "case")
     if not np.isnan(run.loss).all() or run.loss_terms is not None:
         yield CaseColumn("loss", "loss", run.loss, "number", "scores", better="lower", shown=True)

@@ -149,8 +149,8 @@ def _difference(metric: str, entry: Mapping[str, Any], pair: Mapping[str, Any], 
     address = link(base, new, metric)
     said = Cell(texts[2] + word, "" if difference is None else difference, address)
     of = "data set" if kind == "dataset" else ", ".join(filter(None, ["mean of cases", infinite_cases(pair)]))
-    row = {"score": title(metric), "runs": f"{base}, {new}", "of_base": texts[0], "of_new": texts[1], "changed": said}
-    row |= {"drawn": (difference, *(ends or ())), "ends": texts[3], "of": of, "p": adjusted(pair)}
+    row: dict[str, Any] = {"score": title(metric), "runs": f"{base}, {new}", "of_base": texts[0], "of_new": texts[1]}
+    row |= {"changed": said, "drawn": (difference, *(ends or ())), "ends": texts[3], "of": of, "p": adjusted(pair)}
     links = {"score": address, "n_used": link(base, new, metric, defined=True)}
     return row | {"n_used": pair.get("n_used"), "links": links}
 

@@ -98,10 +98,10 @@ def read_large(
         lines = read_lines(top)
         grid.append([_reduce(_columns(lines, left, edge), step, spec) for left in range(0, width, edge)])
         wrong |= {(top, place * edge): block[-1] for place, block in enumerate(grid[-1])}
-    planes, reduced_target, reduced, errors = (
+    joined: list[Any] = [
         None if grid[0][0][k] is None else np.block([[block[k] for block in row] for row in grid]) for k in range(4)
-    )
-    overview = np.moveaxis(planes, 0, -1)
+    ]
+    overview, reduced_target, reduced, errors = np.moveaxis(joined[0], 0, -1), *joined[1:]
     places = sorted(wrong, key=lambda place: (-wrong[place], place))[:MOST_TILES]
     found = dict[tuple[int, int], Maps]()
     for top in sorted({top for top, _ in places}):

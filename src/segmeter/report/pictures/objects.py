@@ -82,7 +82,7 @@ def measured_objects(metrics: MetricsConfig | None, target: Map | None, predicti
     measure = next((one for kind in _MATCHING for one in measures if isinstance(one, kind)), None)
     if measure is None:
         return Objects(target=target, prediction=prediction)
-    numbers = {"target": target, "prediction": prediction} if measure.objects == "maps" else {}
+    numbers: dict[str, Any] = {"target": target, "prediction": prediction} if measure.objects == "maps" else {}
     if isinstance(measure, AveragePrecisionConfig):
         threshold = measure.thresholds[0]  # the lowest
     else:
