@@ -1,9 +1,12 @@
-"""One flat dict of numbers: complete, and in names that W&B and MLflow take."""
+"""One flat dict of numbers, in names that W&B and MLflow take, and the metrics.json of grand-challenge.org."""
 
+import json
 import math
 
+import numpy as np
 import pytest
 
+import segmeter
 from segmeter.api.adapters.flat import flatten
 from segmeter.errors import InputError
 from tests.api.adapters.drawn import SPEC, evaluation
@@ -58,3 +61,30 @@ def test_a_summary_of_multilabel_is_flat_too():
 def test_what_is_no_summary_is_refused(summary):
     with pytest.raises(InputError, match=r"`summary` to be the content of metrics\.json"):
         flatten(summary)
+
+
+def test_results_and_aggregates_are_ours(tmp_path):
+    found = evaluation(measures=["surface"])
+    found.write_grand_challenge(tmp_path / "metrics.json")
+    content = json.loads((tmp_path / "metrics.json").read_text())
+    assert content["aggregates"]["dataset"]["mean_iou"] == found.summary["dataset"]["mean_iou"]
+    assert content["aggregates"]["per_class"]["car"]["iou_low"] == found.summary["per_class"]["car"]["ci95"]["iou"][0]
+    assert [one["case_id"] for one in content["results"]] == [f"case{i}" for i in range(7)]
+    assert content["results"][2]["iou_car"] == found.cases["iou_car"][2].as_py()
+    assert "confusion" not in content["results"][0]
+
+
+def test_it_is_strict_json(tmp_path):
+    """A miss is infinite, which JSON has no number for; undefined is null."""
+    target = np.zeros((6, 6), np.uint8)
+    target[1:3, 1:3] = 2
+    found = segmeter.evaluate([("a", target, np.zeros_like(target))], classes=SPEC, measures=["surface"])
+    found.write_grand_challenge(tmp_path / "metrics.json")
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    content = json.loads((tmp_path / "metrics.json").read_text(), parse_constant=refuse)
+    assert content["results"][0]["extra_hd95/car"] == "inf"
+    assert content["results"][0]["iou_road"] is None
+    assert content["aggregates"]["measures"]["hd95"]["car"]["mean"] == "inf"

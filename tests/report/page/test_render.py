@@ -1,4 +1,4 @@
-"""Pages: what they may load, in what order their scripts stand, and that all that is given is escaped."""
+"""Pages: what they may load, how their scripts stand, that all is escaped, and files that are missing or damaged."""
 
 import base64
 import hashlib
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import segmeter.report.page as room
+from segmeter.records import read_json_lines
 from segmeter.report.page import comparison, evaluation, training
-from segmeter.report.page.render import content_policy, render
+from segmeter.report.page.render import config_text, content_policy, if_there, load_json, render
 
 SCRIPTS = Path(room.__file__).parent / "scripts"
 
@@ -43,3 +44,18 @@ def test_no_script_makes_markup_or_code_of_text(path):
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|fetch\(|XMLHttp", path.read_text()
     )
+
+
+def test_what_is_there_is_read(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 2}\n{"a"')
+    (tmp_path / "config.yaml").write_bytes(b"a: \xff")
+    assert load_json(tmp_path / "a.json") == {"a": 1}
+    assert if_there(read_json_lines, tmp_path / "a.jsonl") == [{"a": 1}, {"a": 2}]  # the last line was cut off
+    assert config_text(tmp_path / "config.yaml") == "a: \ufffd"
+
+
+def test_what_is_missing_is_none(tmp_path):
+    assert load_json(tmp_path / "a.json") is None
+    assert if_there(read_json_lines, tmp_path / "a.jsonl") is None
+    assert config_text(tmp_path / "config.yaml") == ""

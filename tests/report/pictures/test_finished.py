@@ -1,4 +1,4 @@
-"""The pictures of a finished run: whose they are, what they show, and what happens to older ones."""
+"""The pictures of a finished run: which cases and slices they show, and what happens to older ones."""
 
 import json
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.drawn import DrawnCase
-from segmeter.report.pictures.finished import draw_run
+from segmeter.report.pictures.finished import choose_slice, draw_run
 from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.objects import Objects
 from tests.metrics.build import class_spec
@@ -77,3 +78,29 @@ def test_every_case_that_cannot_be_read_has_its_line(tmp_path):
         draw_run(tmp_path, RANKING, read, CONFIG.replace(overlays=-1), SPEC)
     assert error.value.problems == ("a.png: is damaged.", "c.png: is damaged.")
     assert names_in(tmp_path / "overlays") == ["b.png", "d.png"]
+
+
+TASKS = {
+    task: ClassSpec(task=task, names=("a", "b"), colours=((0, 0, 0), (9, 9, 9)), ignore_index=255)
+    for task in ("binary", "multilabel")
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_slice_with_the_most_wrong_pixels_is_chosen(task):
+    lead = (2,) if task == "multilabel" else ()
+    target = np.zeros((*lead, 6, 4, 4), np.uint8)
+    labels = target.copy()
+    labels[..., 1, 0, :2] = 1
+    labels[..., 4, 0, :3] = 1
+    assert choose_slice(target, labels, TASKS[task]) == 4
+    target[..., 4, 0, :3] = 255
+    assert choose_slice(target, labels, TASKS[task]) == 1, "ignored pixels are not wrong"
+
+
+def test_without_errors_it_is_the_slice_with_the_most_objects_nearest_to_the_middle():
+    target = np.zeros((7, 4, 4), np.uint8)
+    target[[0, 5], :2] = 1
+    assert choose_slice(target, target, TASKS["binary"]) == 5
+    target[:] = 0
+    assert choose_slice(target, target, TASKS["binary"]) == 3
