@@ -5,6 +5,7 @@ A column of the page is a table column, a filter, a histogram and an axis, so th
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -63,8 +64,8 @@ def case_columns(
         Receives the confusion matrix of every case, if it is not None.
     """
     spec = board.spec
-    statuses = np.stack([class_statuses(board.run.margins.totals(k)) for k in range(spec.num_classes)], axis=1)
-    support = np.stack([target.astype(np.int64) for target in board.run.margins.target[: spec.num_classes]], axis=1)
+    margins = board.run.totals(spec.names)
+    statuses, support = class_statuses(margins), margins.target
     return [
         CaseColumn(key=ID, label="case", values=board.run.case_ids, kind="text", group="case", shown=True),
         *_scores(board, summary),
@@ -134,7 +135,7 @@ def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> list[C
         for name in part.column_names:
             if name.startswith(CHANGED):
                 whole = found.setdefault(name, np.full(len(rows), _NOT_COUNTED))
-                whole[done:stop] = whole_numbers(part, name)
+                whole[done:stop] = whole_numbers(part[name])
             elif name.startswith(SCORE) and not decode_key(name.removeprefix(SCORE)):
                 found.setdefault(name, np.full(len(rows), np.nan))[done:stop] = floats_of(part[name])
         done = stop
@@ -261,7 +262,7 @@ def slice_columns(
         labels: list[str] = []
         with suppress(SegmeterError):
             config = board.config.replace(slices=table, slice_by=(name,))
-            labels = list(slice_labels(board.run, board.spec, config)[name])
+            labels = list(slice_labels(replace(board, config=config))[name])
         if not labels or hash_labels(board.run.case_ids, labels) != known:
             lost.append(name)
             continue
