@@ -28,11 +28,11 @@ from harness import Row, Work, compare, demand, publish, race, with_one_thread
 from record import RESULTS, circumstances
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.pixels.error_types import error_types
-from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
+from segmeter.metrics.pixels.overlap import ClassTotals, aggregate, class_totals
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.summary.scoreboard import build_scoreboards
 from segmeter.metrics.summary.slices import summarise_slices
@@ -165,7 +165,9 @@ def alone(work: str, spent: Any, at_most_ms: float) -> Row:
 
 
 def dataset_miou(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return score_totals(ClassTotals.from_columns(sums)).mean_iou[:, None]
+    margins = ClassTotals.from_columns(sums)
+    classes = range(margins.tp.shape[-1])
+    return aggregate("mean_iou", margins, task="multiclass", classes=classes)[:, None]
 
 
 def ball(radius: int, centre: tuple[int, int, int], side: int = 192) -> NDArray[np.bool_]:
@@ -323,7 +325,7 @@ def sliced(classes: int, table: Path) -> tuple[list[CaseRow], list[str], Callabl
     config = MetricsConfig(slices=str(table), slice_by=("scanner",))
 
     def call() -> dict[str, Any]:
-        run = lay_out_run(rows, spec, class_regions(spec, config.groups))
+        run = lay_out_run(rows, spec, config.groups)
         return summarise_slices(build_scoreboards({"run": run}, spec, config)[0]["run"])
 
     return rows, names, call

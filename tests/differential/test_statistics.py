@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.pixels.overlap import ClassTotals, class_totals, score_totals
+from segmeter.metrics.pixels.overlap import ClassTotals, aggregate, class_totals
 from segmeter.metrics.statistics.bootstrap import bootstrap
 from segmeter.metrics.statistics.columns import mean_columns, mean_of_columns
 from segmeter.metrics.statistics.paired_tests import sign_flip, wilcoxon
@@ -47,7 +47,8 @@ def test_interval_of_the_dataset_score_of_scipy():
     columns = class_totals(counts).columns()
 
     def score(sums):
-        return score_totals(ClassTotals.from_columns(sums)).mean_iou[:, None]
+        margins = ClassTotals.from_columns(sums)
+        return aggregate("mean_iou", margins, task="multiclass", classes=range(5))[:, None]
 
     ours = bootstrap(columns, score, resamples=5000)
     theirs = stats.bootstrap(

@@ -4,9 +4,10 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.metrics.cases.table import CaseRow, MeasureColumn, decode_key, encode_key
-from segmeter.metrics.cases.typed import class_regions, lay_out_run, region_margins
+from segmeter.metrics.cases.typed import class_regions, region_margins
 from segmeter.metrics.config.conventions import CONVENTIONS
 from segmeter.metrics.summary.conventions import DEFAULT, figures_under
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 
 NAMES = ("sky", "road", "car", "tree", "pole")
 
@@ -30,14 +31,9 @@ def named(columns):
     return {encode_key(column.key): column.value for column in columns}
 
 
-def laid_out(rows, spec, config):
-    """The cases of a run as columns."""
-    return lay_out_run(rows, spec, class_regions(spec, config.groups))
-
-
 def score_under(convention, rows, spec, config=DEFAULT):
     """The headline under a convention."""
-    return figures_under(CONVENTIONS[convention], laid_out(rows, spec, config), spec, config)[0]
+    return figures_under(CONVENTIONS[convention], build_scoreboard(rows, spec, config))[0]
 
 
 def random_rows(n_cases, num_classes=3, *, seed=0, task="multiclass", **fields):

@@ -6,6 +6,7 @@ A column of the page is a table column, a filter, a histogram and an axis, so th
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,9 @@ def case_columns(
     cells
         Receives the confusion matrix of every case, if it is not None.
     """
-    spec, margins, words = board.spec, board.run.margins, [*STATUS_WORDS.values()]
+    spec, words = board.spec, [*STATUS_WORDS.values()]
+    margins = board.run.totals(spec.names)
+    statuses = class_statuses(margins)
 
     def by_class(key: str, kind: Kind, group: str, values: Callable[[int], Any], **more: Any) -> Iterator[CaseColumn]:
         begin = f"{more['short']} of " if key != "status" else ""
@@ -76,10 +79,10 @@ def case_columns(
         return by_class(metric, "score", group, lambda k: board.values(f"{metric}/{spec.names[k]}"), **more)
 
     def status(k: int) -> list[str]:
-        return [words[place] for place in class_statuses(margins.totals(k))]
+        return [words[place] for place in statuses[:, k]]
 
     def support(k: int) -> NDArray[np.int64]:
-        return margins.target[k].astype(np.int64)
+        return margins.target[:, k].astype(np.int64)
 
     return [
         CaseColumn(ID, "case", board.run.case_ids, "text", "case", shown=True),
@@ -126,8 +129,8 @@ def _facts(board: Scoreboard, summary: Mapping[str, Any]) -> Iterator[CaseColumn
     ]
     yield CaseColumn("size", "size", sizes, "text", "case", shown=True)
     label = "target pixels" if spec.is_multilabel else f"target pixels other than {spec.names[0]}"
-    inner = run.margins.target[0 if spec.is_multilabel else 1 : spec.num_classes]
-    yield CaseColumn("objects", label, np.asarray(np.sum(inner, axis=0, dtype=np.int64)), "count", "case")
+    inner = run.margins.target[:, 0 if spec.is_multilabel else 1 : spec.num_classes]
+    yield CaseColumn("objects", label, inner.sum(axis=1, dtype=np.int64), "count", "case")
     yield CaseColumn("pixels", "pixels", np.where(run.shapes < 0, 1, run.shapes).prod(axis=1), "count", "case")
     if not np.isnan(run.loss).all() or run.loss_terms is not None:
         yield CaseColumn("loss", "loss", run.loss, "number", "scores", better="lower", shown=True)
@@ -149,7 +152,7 @@ def _stored(rows: CaseTable, spec: ClassSpec, cells: CellLists | None) -> Iterat
             found["invalid"].append(counts[..., -1].sum(axis=-1))
         for name in part.column_names:
             if name.startswith(CHANGED):
-                found[name].append(whole_numbers(part, name))
+                found[name].append(whole_numbers(part[name]))
             elif name.startswith(SCORE) and not decode_key(name.removeprefix(SCORE)):
                 found[name].append(floats_of(part[name]))
     for name, parts in found.items():
@@ -220,7 +223,7 @@ def slice_columns(
         labels: list[str] = []
         with suppress(SegmeterError):
             config = board.config.replace(slices=table, slice_by=(name,))
-            labels = list(slice_labels(board.run, board.spec, config)[name])
+            labels = list(slice_labels(replace(board, config=config))[name])
         if labels and hash_labels(board.run.case_ids, labels) == known:
             order = tuple(order_labels(labels))
             columns.append(CaseColumn(slice_key(name), name, labels, "choice", "slices", order=order))

@@ -10,7 +10,7 @@ from segmeter.errors import InputError
 from segmeter.metrics.statistics import columns
 from segmeter.metrics.statistics import paired_tests as module
 from segmeter.metrics.statistics.columns import to_grid
-from segmeter.metrics.statistics.paired_tests import exchanged, holm, sign_flip, sign_flips, wilcoxon
+from segmeter.metrics.statistics.paired_tests import exchanged, holm, sign_flip, wilcoxon
 
 NAN = np.nan
 
@@ -150,19 +150,18 @@ def test_refusals(call, message):
 def test_sign_flips_are_one_product_with_all_signs(compiled, monkeypatch):
     """Mutation seen to fail: signs of a byte in the order of its bits' values."""
     rng = np.random.default_rng(0)
-    first, second = rng.random((101, 3)), rng.random((101, 3)) + np.array([0, 0.05, 0.1])
-    second[5, 1], second[6, 2] = np.nan, np.inf
+    first, second = rng.random((101, 2)), rng.random((101, 2)) + np.array([0, 0.05])
+    second[5, 1] = np.nan
     monkeypatch.setattr(module, "_WORDS", 16)
     monkeypatch.setattr(module, "_MANY_BYTES", 0 if compiled else 1 << 60)
-    found = sign_flips(zip(first.T, second.T, strict=True), resamples=500, seed=3)
-    assert np.isnan(found[2])
     for column in range(2):
+        found = sign_flip(first[:, column], second[:, column], resamples=500, seed=3)
         used = ~np.isnan(second[:, column])
         difference = to_grid((first - second)[used, column])
         words = np.random.PCG64(3).random_raw(500 * 2).astype("<u8").view(np.uint8).reshape(500, -1)
         signs = 2.0 * np.unpackbits(words, axis=1)[:, : len(difference)] - 1
         hits = (np.abs(signs @ difference) >= abs(difference.sum()) * (1 - 1e-12)).sum()
-        assert found[column] == (hits + 1) / 501
+        assert found.p_value == (hits + 1) / 501
 
 
 def test_exchanging_readers_gives_the_share_of_all_assignments_and_ranks_stand_in_for_infinity() -> None:

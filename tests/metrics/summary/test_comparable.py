@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from segmeter.errors import InputError
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.comparable import check_same_cases
 from segmeter.metrics.summary.compare import compare_runs
@@ -16,7 +16,7 @@ QUICK = MetricsConfig(bootstrap=300)
 
 def laid_out(runs):
     spec = class_spec()
-    return {name: lay_out_run(rows, spec, class_regions(spec, {})) for name, rows in runs.items()}
+    return {name: lay_out_run(rows, spec, {}) for name, rows in runs.items()}
 
 
 def test_targets_with_as_many_pixels_of_each_class_are_told_apart():

@@ -14,9 +14,10 @@ from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures, measure_case
 from segmeter.metrics.pixels.confusion import confusion_matrix
 from segmeter.metrics.summary.conventions import figures_under, score_maps_under
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.summarise import summarise
 from tests.differential.peers import load, quiet
-from tests.metrics.build import case_row, class_spec, laid_out, score_under
+from tests.metrics.build import case_row, class_spec, score_under
 from tests.metrics.config.test_conventions import assert_figures, label_maps
 
 NAN, INF = math.nan, math.inf
@@ -114,9 +115,9 @@ def test_misses_are_counted_where_a_convention_leaves_them_out(missed):
     off = dot((4, 1)), dot((4, 5))
     cases = pixel_cases(*[(off[0], dot()) if i < missed else off for i in range(10)])
     config = MetricsConfig(bootstrap=0, measures=(SurfaceConfig(surface="both"),))
-    run = laid_out([measured(maps, config) for maps in cases], cases[0].spec, config)
-    monai, monai_left_out = figures_under(CONVENTIONS["monai"], run, cases[0].spec, config)
-    ours, left_out = figures_under(OURS, run, cases[0].spec, config)
+    board = build_scoreboard([measured(maps, config) for maps in cases], cases[0].spec, config)
+    monai, monai_left_out = figures_under(CONVENTIONS["monai"], board)
+    ours, left_out = figures_under(OURS, board)
     assert monai_left_out["hd95"] == missed
     assert left_out["hd95"] == 0
     assert monai["hd95"] == 4 if missed < 10 else math.isnan(monai["hd95"])

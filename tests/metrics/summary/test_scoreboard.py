@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.statistics.columns import mean_of_columns
 from segmeter.metrics.summary.scoreboard import build_scoreboards
@@ -14,8 +14,7 @@ CONFIG = MetricsConfig(bootstrap=0, groups={"solid": ("road", "car")})
 
 
 def boards_of(runs, config=CONFIG):
-    regions = class_regions(class_spec(), config.groups)
-    laid_out = {name: lay_out_run(rows, class_spec(), regions) for name, rows in runs.items()}
+    laid_out = {name: lay_out_run(rows, class_spec(), config.groups) for name, rows in runs.items()}
     return build_scoreboards(laid_out, class_spec(), config)
 
 

@@ -12,13 +12,14 @@ import pytest
 from segmeter.errors import InputError
 from segmeter.metrics.config.measures import ContentConfig
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.slice_labels import check_case_ids, cut, hash_labels, order_labels, slice_labels
-from tests.metrics.build import case_row, laid_out
+from tests.metrics.build import case_row
 from tests.metrics.summary.test_slices import ROWS, SPEC, WARDS, by_ward
 
 
 def labels_of(rows, config):
-    return slice_labels(laid_out(rows, SPEC, config), SPEC, config)
+    return slice_labels(build_scoreboard(rows, SPEC, config))
 
 
 @pytest.fixture

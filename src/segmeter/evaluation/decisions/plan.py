@@ -156,9 +156,9 @@ def _sizes(boards: Sequence[Scoreboard], name: str) -> FloatArray:
         if name in board.further and added:
             held = [np.abs(column) for column in added]
         elif metric == "pixel_accuracy":
-            held = [board.run.margins.totals(0).total]
+            held = [board.run.totals(board.regions[0]).total]
         else:
-            margins = [board.run.margins.totals(board.regions.index(one)) for one in counted]
+            margins = [board.run.totals(one) for one in counted]
             held = [one.target + one.predicted - one.tp for one in margins]
         found += [divide(column, np.full(len(column), column.sum())) for column in held if column.sum() > 0]
     return np.mean(found, axis=0) if found else np.zeros(len(boards[0].run.case_ids))

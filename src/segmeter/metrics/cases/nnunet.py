@@ -1,9 +1,7 @@
 """Writes the summary.json that nnU-Net reads, and reads those that it wrote. Works without nnU-Net."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.records import MOST_OF_CASES, read_json
 
 _COUNTS = ("FP", "TP", "FN", "TN", "n_pred", "n_ref")
+_EXACT = 2.0**53  # float64 holds every whole number up to it
 _REMEDY = "Give the summary.json of nnUNetv2_evaluate_folder, or a run's folder."
 
 
@@ -58,11 +57,14 @@ def write_summary(
         The task is multilabel, there is no row, a region names no class, or the folder of the file does not exist.
     """
     target = known_file("write_summary", "path", path)
-    chosen = _chosen(tuple(range(1, spec.num_classes)) if regions is None else regions)
+    try:
+        chosen = tuple(map(as_region, range(1, spec.num_classes) if regions is None else regions))
+    except (TypeError, ValueError):
+        rule = "to be a list of labels and tuples of labels"
+        raise InputError(expected("write_summary", "regions", rule, shown(regions))) from None
     if spec.is_multilabel or not rows:
-        raise InputError(
-            expected("write_summary", "rows", "to be one or more of maps with one class per pixel", "none")
-        )
+        rule = "to be one or more of maps with one class per pixel"
+        raise InputError(expected("write_summary", "rows", rule, "none"))
     foreign = [region for region in chosen if not all(0 <= label < spec.num_classes for label in members_of(region))]
     if foreign or not chosen:
         rule = f"to hold labels 0 to {spec.num_classes - 1}"
@@ -85,14 +87,6 @@ def write_summary(
     content = {"foreground_mean": overall, "mean": means, "metric_per_case": cases}
     with atomic_write(target) as file:
         file.write(json.dumps(content, indent=4, sort_keys=True).encode())
-
-
-def _chosen(regions: Any) -> tuple[Region, ...]:
-    if isinstance(regions, Sequence) and not isinstance(regions, str | bytes):
-        with suppress(TypeError, ValueError):
-            return tuple(as_region(region) for region in regions)
-    rule = "to be a list of labels and tuples of labels"
-    raise InputError(expected("write_summary", "regions", rule, shown(regions)))
 
 
 def _measure(counts: NDArray[np.int64], members: tuple[int, ...]) -> dict[str, float | int]:
@@ -136,17 +130,13 @@ def _read_case(case: Mapping[str, Any], names: Sequence[str]) -> CaseRow:
     """Read one case; ValueError if its counts contradict each other."""
     if set(case["metrics"]) != set(names):
         raise ValueError(f"labels {', '.join(case['metrics'])} in one case and {', '.join(names)} in the first one")
-    found = [{name: _whole(case["metrics"][each][name]) for name in _COUNTS} for each in names]
-    pixels = {one["TP"] + one["FP"] + one["FN"] + one["TN"] for one in found}
-    apart = any(one["n_pred"] != one["TP"] + one["FP"] or one["n_ref"] != one["TP"] + one["FN"] for one in found)
-    case_id = stem_of(Path(case["reference_file"]))
-    if len(pixels) != 1 or apart:
+    found = np.array([[case["metrics"][name][count] for count in _COUNTS] for name in names], np.float64)
+    wrong = found[(found != np.floor(found)) | (found < 0) | (found > _EXACT)]
+    if wrong.size:
+        raise ValueError(f"{wrong[0]:g} pixels")
+    fp, tp, fn, tn, n_pred, n_ref = found.astype(np.int64).T
+    pixels, case_id = tp + fp + fn + tn, stem_of(Path(case["reference_file"]))
+    if (pixels != pixels[0]).any() or (n_pred != tp + fp).any() or (n_ref != tp + fn).any():
         raise ValueError(f"counts of case {case_id!r} that do not go together")
-    counts = np.array([[[one["TN"], one["FP"]], [one["FN"], one["TP"]]] for one in found], np.int64)
-    return CaseRow(case_id=case_id, height=1, width=pixels.pop(), counts=counts)
-
-
-def _whole(value: float) -> int:
-    if not math.isfinite(value) or value != int(value) or value < 0:
-        raise ValueError(f"{value} pixels")
-    return int(value)
+    counts = np.stack([tn, fp, fn, tp], axis=1).reshape(-1, 2, 2)
+    return CaseRow(case_id=case_id, height=1, width=int(pixels[0]), counts=counts)

@@ -2,10 +2,9 @@
 
 import itertools
 import json
-import math
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from segmeter.checks import expected, known_path
 from segmeter.classes import ClassSpec
 from segmeter.errors import DataError
 from segmeter.files import FORMULA, atomic_write, csv_bytes
+from segmeter.metrics.arrays import IntArray
 from segmeter.metrics.cases.nnunet import is_nnunet, read_summary
 from segmeter.metrics.cases.objects import NAME as OBJECTS_FILE
 from segmeter.metrics.cases.objects import open_objects, write_objects
@@ -27,6 +27,7 @@ from segmeter.metrics.cases.table import (
     CHANGED,
     FIXED,
     HASHES,
+    NO_ROWS,
     SCORE,
     TERMS,
     CaseRow,
@@ -34,13 +35,12 @@ from segmeter.metrics.cases.table import (
     as_table,
     order_rows,
 )
-from segmeter.metrics.cases.typed import STATUSES, class_regions, class_statuses, region_margins
-from segmeter.metrics.pixels.overlap import aggregate
+from segmeter.metrics.cases.typed import STATUSES, class_statuses
+from segmeter.metrics.pixels.overlap import aggregate, class_totals
 from segmeter.schema import as_plain
 
 FORMAT = 1  # of cases.parquet; a reader refuses a newer one
 _KEPT = ("case_id", "height", "width", "depth", "spacing", "unit", "loss", "confusion", *TERMS, *HASHES)
-NO_ROWS = pa.table({"case_id": pa.array([], pa.string()), "confusion": pa.array([], pa.large_list(pa.int64()))})
 _REMEDY = "Give a run's folder or its cases.parquet."
 
 
@@ -74,7 +74,8 @@ class Batches:
 
 def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
     """Lay out the rows as the table that `write_cases` writes, with the same errors."""
-    return pa.concat_tables(wide for wide, _ in _wide_tables(order_rows("case_table", rows, spec), spec))
+    ordered = order_rows("case_table", rows, spec)
+    return pa.concat_tables(map(_layout(ordered, spec), ordered.parts()))
 
 
 def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
@@ -105,18 +106,19 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
         A case occurs twice, or counts do not fit `spec`.
     """
     folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
-    tables = _wide_tables(ordered, spec)
-    (first, part), held = next(tables), list[pa.Table]()
+    lay_out, objects = _layout(ordered, spec), list[pa.Table]()
+    schema = lay_out(NO_ROWS).schema
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
-        shown = [name for name in first.column_names if name != "confusion"]
+        shown = [name for name in schema.names if name != "confusion"]
         text.write(csv_bytes([shown]))
-        texts = [field.name for field in first.schema if field.type == pa.string()]  # numbers hardly repeat
-        with pq.ParquetWriter(parquet, first.schema, compression="zstd", use_dictionary=texts) as writer:
-            for table, kept in itertools.chain([(first, part)], tables):
+        texts = [field.name for field in schema if field.type == pa.string()]  # numbers hardly repeat
+        with pq.ParquetWriter(parquet, schema, compression="zstd", use_dictionary=texts) as writer:
+            for part in ordered.parts():
+                table = lay_out(part)
                 writer.write_table(table)
                 pc_csv.write_csv(_as_text(table.select(shown)), text, pc_csv.WriteOptions(include_header=False))
-                held += [kept.select(["case_id", "unit", "objects"])] if "objects" in kept.column_names else []
-    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, held) else []))
+                objects += [part.select(["case_id", "unit", "objects"])] if "objects" in part.column_names else []
+    return ("cases.parquet", "cases.csv", *([OBJECTS_FILE] if write_objects(folder, objects) else []))
 
 
 def _as_text(table: pa.Table) -> pa.Table:
@@ -132,48 +134,40 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _wide_tables(rows: CaseTable, spec: ClassSpec) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Lay out some thousand rows at a time, each beside its columns; without rows, one empty table with the columns."""
-    names = dict.fromkeys(("case_id",))
+def _layout(rows: CaseTable, spec: ClassSpec) -> Callable[[pa.Table], pa.Table]:
+    """Return a function that turns each part of the rows into a part of the file, all with the same columns."""
+    schema, held = NO_ROWS.schema, set[str]()
     for part in rows.parts():
-        optional = [name for name in (*TERMS, *HASHES) if name in part.column_names]
-        names |= dict.fromkeys(name for name in optional if part[name].null_count < len(part))
-        names |= dict.fromkeys(name for name in part.column_names if name.startswith((CHANGED, SCORE)))
+        schema = pa.unify_schemas([schema, part.schema])
+        held |= {name for name in (*TERMS, *HASHES) if part[name].null_count < len(part)}
+    names = [name for name in (*TERMS, *HASHES) if name in held]
+    names += [name for start in (CHANGED, SCORE) for name in schema.names if name.startswith(start)]
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
-    for part in rows.parts() if len(rows) else [NO_ROWS]:
-        yield _wide(part.combine_chunks(), spec, names).replace_schema_metadata({"segmeter": note}), part
+
+    def lay_out(part: pa.Table) -> pa.Table:
+        complete = pa.concat_tables([schema.empty_table(), part], promote_options="default").combine_chunks()
+        counts = rows.counts(complete).reshape(-1, *spec.counts_shape)
+        return pa.table(_columns(complete, counts, spec, names)).replace_schema_metadata({"segmeter": note})
+
+    return lay_out
 
 
-def _wide(kept: pa.Table, spec: ClassSpec, names: Collection[str]) -> pa.Table:
-    """Lay out the columns of a part: its own, those of `names`, and the scores that follow from its counts."""
-    cells = math.prod(spec.counts_shape)
-    flat = np.asarray(kept["confusion"].combine_chunks().flatten(), np.int64)
-    counts = flat.reshape(len(kept), *spec.counts_shape)
-    margins = region_margins(counts, spec, list(class_regions(spec, {}).values()))
-    columns = {name: _kept(kept, name) for name in ("case_id", *FIXED) if name not in (*TERMS, *HASHES)}
-    every = range(spec.num_classes)
+def _columns(part: pa.Table, counts: IntArray, spec: ClassSpec, names: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of a part of the file: the rows' own, and the scores that follow from the counts."""
+    margins = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
+    columns = {name: part[name] for name in ("case_id", *FIXED) if name not in (*TERMS, *HASHES)}
     for name in ("mean_iou", "mean_dice", "pixel_accuracy"):
-        columns[name] = _floats(aggregate(name, margins, task=spec.task, classes=every))
+        columns[name] = _floats(aggregate(name, margins, task=spec.task, classes=range(spec.num_classes)))
     columns |= {"invalid": pa.array(counts[:, :, -1].sum(axis=1))} if spec.count_invalid else {}
-    fp, fn = margins.predicted - margins.tp, margins.target - margins.tp
-    for prefix, values in {"tp": margins.tp, "fp": fp, "fn": fn, "support": margins.target}.items():
-        columns |= {f"{prefix}_{name}": pa.array(values[:, k], pa.int64()) for k, name in enumerate(spec.names)}
+    totals = (margins.tp, margins.predicted - margins.tp, margins.target - margins.tp, margins.target)
+    texts, statuses = pa.array(STATUSES), class_statuses(margins)
+    for prefix, values in zip(("tp", "fp", "fn", "support"), totals, strict=True):
+        columns |= {f"{prefix}_{name}": pa.array(values[:, k]) for k, name in enumerate(spec.names)}
     for prefix in ("iou", "dice"):
         ratios = margins.ratio(prefix)
         columns |= {f"{prefix}_{name}": _floats(ratios[:, k]) for k, name in enumerate(spec.names)}
-    texts, statuses = pa.array(STATUSES, pa.string()), class_statuses(margins)
     columns |= {f"status_{name}": texts.take(pa.array(statuses[:, k])) for k, name in enumerate(spec.names)}
-    columns |= {name: _kept(kept, name) for name in (*TERMS, *HASHES) if name in names}
-    for start, kind in ((CHANGED, pa.int64()), (SCORE, pa.float64())):
-        columns |= {name: _kept(kept, name, kind) for name in names if name.startswith(start)}
-    ends = pa.array(np.arange(len(kept) + 1) * cells)
-    return pa.table(columns | {"confusion": pa.LargeListArray.from_arrays(ends, pa.array(flat))})
-
-
-def _kept(table: pa.Table, name: str, kind: pa.DataType | None = None) -> pa.Array:
-    """Return a column of a part, or nulls if it has none."""
-    known = kind or FIXED.get(name, pa.string())  # Parquet names the parts of lists differently: other bytes
-    return table[name].cast(known) if name in table.column_names else pa.nulls(len(table), known)
+    return columns | {name: part[name] for name in (*names, "confusion")}
 
 
 def _floats(values: Any) -> pa.Array:
@@ -217,7 +211,7 @@ def open_cases(paths: Sequence[str | Path], *, objects: bool = False) -> CaseTab
     shape = opened[0].counts_shape
     if len(opened) == 1 and all(one <= other for one, other in itertools.pairwise(opened[0].case_ids)):
         return opened[0]
-    table = pa.concat_tables([one.read(0, len(one)) for one in opened], promote_options="default")
+    table = pa.concat_tables([NO_ROWS, *(one.read(0, len(one)) for one in opened)], promote_options="default")
     del opened
     return CaseTable.in_memory(table.take(pc.sort_indices(table["case_id"].cast(pa.binary()))), shape)
 
@@ -229,24 +223,15 @@ def _open(given: str | Path, *, objects: bool) -> CaseTable:
     file = pq.ParquetFile(path)
 
     def load(groups: range) -> pa.Table:
-        with _as_data_error(path):
+        with _as_data_error("read_cases", path):
             table = file.read_row_groups(list(groups), columns=kept)
+        table = pa.concat_tables([NO_ROWS, table], promote_options="default")  # older files lack some columns
         return table.append_column("objects", listed(table["case_id"].to_pylist())) if listed else table
 
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-    with _as_data_error(path):
+    with _as_data_error("read_cases", path):
         ids = file.read(columns=["case_id"])["case_id"].to_pylist()
     return CaseTable(ids, Batches(sizes, load).read, spec.counts_shape)
-
-
-@contextmanager
-def _as_data_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            expected("read_cases", "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)
-        ) from error
 
 
 def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]]:
@@ -255,12 +240,18 @@ def _describe(where: str, given: str | Path) -> tuple[Path, ClassSpec, list[str]
     path = path / "cases.parquet" if path.is_dir() else path
     if not path.is_file():
         raise DataError(expected(where, "path", "to be a file", path, _REMEDY))
-    try:
+    with _as_data_error(where, path):
         schema = pq.read_schema(path)
         note = json.loads((schema.metadata or {})[b"segmeter"])
-    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
-        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error
     if note["format"] > FORMAT:
         rule = f"to be of format {FORMAT} or older"
         raise DataError(expected(where, "path", rule, f"{note['format']} in {path}", "Update segmeter."))
-    return path, ClassSpec(**note["spec"]), list(schema.names)
+    return path, ClassSpec(**note["spec"]), schema.names
+
+
+@contextmanager
+def _as_data_error(where: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, ValueError, RecursionError) as error:
+        raise DataError(expected(where, "path", "to be a cases.parquet", f"{path} ({error})", _REMEDY)) from error

@@ -43,6 +43,8 @@ FIXED = {
     **dict.fromkeys(TERMS, pa.list_(pa.float64())),
     **dict.fromkeys(HASHES, pa.int64()),
 }
+LARGE = ("confusion", "objects")  # columns that do not fit into memory for all cases at once
+NO_ROWS = pa.schema([("case_id", pa.string()), *FIXED.items(), ("confusion", pa.large_list(pa.int64()))]).empty_table()
 
 
 class MeasureColumn(NamedTuple):
@@ -191,6 +193,8 @@ def columns_of_rows(rows: Sequence[CaseRow]) -> pa.Table:
 class CaseTable(Sequence[CaseRow]):
     """Rows of cases, kept as columns and read on demand. Threads may share it.
 
+    It has the columns of `NO_ROWS`, and others of which some rows may have none.
+
     Parameters
     ----------
     case_ids
@@ -235,7 +239,9 @@ class CaseTable(Sequence[CaseRow]):
             yield from self._rows(part)
 
     def parts(self) -> Iterator[pa.Table]:
-        """Yield the columns of some thousand rows at a time, fewer with many classes."""
+        """Yield the columns of some thousand rows at a time, fewer with many classes; without rows, no row."""
+        if not self:
+            yield NO_ROWS
         rows = max(1, min(BLOCK, CELLS // max(1, math.prod(self.counts_shape))))
         for start in range(0, len(self), rows):
             yield self.read(start, min(start + rows, len(self)))
@@ -259,11 +265,9 @@ def floats_of(column: pa.ChunkedArray) -> FloatArray:
     return np.asarray(column.cast(pa.float64()), np.float64)
 
 
-def whole_numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Return the numbers of a column that older files lack; null is `UNKNOWN`."""
-    if name not in table.column_names:
-        return np.full(len(table), UNKNOWN)
-    return np.asarray(pc.fill_null(table[name], UNKNOWN), np.int64)
+def whole_numbers(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the whole numbers of a column; null is `UNKNOWN`."""
+    return np.asarray(pc.fill_null(column, UNKNOWN), np.int64)
 
 
 def read_edges(spacing: Sequence[float] | None, unit: str | None) -> Edges:
@@ -271,13 +275,8 @@ def read_edges(spacing: Sequence[float] | None, unit: str | None) -> Edges:
     return (tuple(spacing), unit or "") if spacing else (None, "")
 
 
-def read_terms(sums: Sequence[float] | None, denominators: Sequence[float] | None) -> tuple[tuple[float, float], ...]:
-    """Return the terms of a case's loss from its columns."""
-    return tuple(zip(sums, denominators, strict=True)) if sums and denominators else ()
-
-
 def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
-    """Make a row from its columns, some of which older files lack."""
+    """Make a row from its columns."""
     changed, measured, extra = dict[str, int](), list[MeasureColumn](), dict[str, float]()
     for name, value in values.items():
         score, number = name.removeprefix(SCORE), np.nan if value is None else value
@@ -289,11 +288,10 @@ def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
             measured.append(MeasureColumn(key[0], key[1], number, key[2]))
         else:
             extra[score] = number
-    spacing, unit = read_edges(values.get("spacing"), values.get("unit"))
-    terms, loss = read_terms(*map(values.get, TERMS)), values.get("loss")
-    plain: dict[str, Any] = {name: values.get(name) for name in ("case_id", "height", "width", "depth", *HASHES)}
+    spacing, unit = read_edges(values["spacing"], values["unit"])
+    terms, loss = tuple(zip(*(values[name] or () for name in TERMS), strict=True)), values["loss"]
     return CaseRow(
-        **plain,
+        **{name: values[name] for name in ("case_id", "height", "width", "depth", *HASHES)},
         counts=counts,
         loss=np.nan if loss is None and terms else loss,  # an undefined loss is null, but has terms
         loss_terms=terms,
@@ -308,8 +306,10 @@ def _row(values: Mapping[str, Any], counts: NDArray[np.int64]) -> CaseRow:
 
 def as_table(rows: Sequence[CaseRow]) -> CaseTable:
     """Lay out rows in memory; a table stays as it is."""
-    if isinstance(rows, CaseTable) or not rows:
-        return rows if isinstance(rows, CaseTable) else CaseTable([], lambda start, stop: pa.table({}), ())
+    if isinstance(rows, CaseTable):
+        return rows
+    if not rows:
+        return CaseTable.in_memory(NO_ROWS, ())
     parts = [columns_of_rows(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)]
     return CaseTable.in_memory(pa.concat_tables(parts, promote_options="default"), rows[0].counts.shape)
 

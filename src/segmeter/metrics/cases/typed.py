@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from segmeter.classes import ClassSpec
-from segmeter.metrics.arrays import FloatArray
+from segmeter.metrics.arrays import FloatArray, IntArray
 from segmeter.metrics.cases.table import (
     HASHES,
+    LARGE,
     SCORE,
     TERMS,
     CaseRow,
@@ -21,44 +23,13 @@ from segmeter.metrics.cases.table import (
     decode_key,
     floats_of,
     read_edges,
-    read_terms,
     whole_numbers,
 )
 from segmeter.metrics.pixels.overlap import ClassTotals, class_totals
 
 STATUSES = ("ok", "both_empty", "prediction_empty", "target_empty")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Margins:
-    """The margins of R regions in N cases, in 32 bits where they fit.
-
-    Parameters
-    ----------
-    columns
-        Those of `ClassTotals.columns`: 4 R arrays (N,). Regions of one map share the array of their totals.
-    """
-
-    columns: list[NDArray[np.integer]]
-
-    @property
-    def target(self) -> list[NDArray[np.integer]]:
-        """Pixels of each region in the targets, (N,) each."""
-        regions = len(self.columns) // 4
-        return self.columns[regions : 2 * regions]
-
-    def totals(self, region: int) -> ClassTotals:
-        """Return the margins (N,) of one region, int64."""
-        return self.of([region]).map(lambda part: part[:, 0])
-
-    def of(self, regions: Sequence[int], cases: slice = slice(None)) -> ClassTotals:
-        """Return the margins (n, R) of some regions in some cases, int64."""
-        each = len(self.columns) // 4
-        chosen = [self.columns[part * each + region][cases] for part in range(4) for region in regions]
-        found = np.empty((len(self.columns[0][cases]), len(chosen)), np.int64)
-        for place, column in enumerate(chosen):
-            found[:, place] = column
-        return ClassTotals.from_columns(found)
+_MOST = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +40,11 @@ class RunColumns:
     ----------
     case_ids
         In the order of the rows.
-    margins
-        Of R regions.
+    regions
+        Every class, then the groups of classes; R names.
+    margins : (N, R) each
+        The totals of the regions, in 32 bits where they fit; `totals` widens them. Regions of one map share the memory
+        of their total.
     shapes : (N, 3), int64
         Depth, height and width; the depth of an image is `UNKNOWN`.
     hashes : (N, 2), int64
@@ -90,73 +64,71 @@ class RunColumns:
     """
 
     case_ids: list[str]
-    margins: Margins
-    shapes: NDArray[np.int64]
-    hashes: NDArray[np.int64]
+    regions: list[str]
+    margins: ClassTotals
+    shapes: IntArray
+    hashes: IntArray
     spacings: list[Edges]
     spacing: NDArray[np.int32]
     measured: dict[ColumnKey, FloatArray]
-    counts: NDArray[np.int64]
+    counts: IntArray
     loss: FloatArray
     loss_terms: FloatArray | None
 
+    def totals(self, regions: str | Sequence[str], cases: slice = slice(None)) -> ClassTotals:
+        """Return the margins of some regions (n, R) in some cases, or of a single one (n,), int64."""
+        index = self.regions.index
+        places: Any = index(regions) if isinstance(regions, str) else [index(one) for one in regions]
+        return self.margins.map(lambda part: part[cases, places].astype(np.int64, order="C"))
 
-def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, regions: Mapping[str, Sequence[int]]) -> RunColumns:
-    """Lay out one case or more, in their order, with the margins of regions, each a class or several."""
-    table, members = as_table(rows), list(regions.values())
-    spacings, total = dict[Edges, int](), np.zeros(spec.counts_shape, np.int64)
-    margins = [_narrow_columns(region_margins(np.empty((0, *spec.counts_shape), np.int64), spec, members), spec)]
-    case_ids, measured = list[str](), dict[ColumnKey, FloatArray]()
-    columns = [(np.empty(0, np.int32), np.empty((0, 5), np.int64), np.empty(0))]
-    lengths, loss_terms = set[int](), list[FloatArray]()
-    for part in map(pa.Table.combine_chunks, table.parts()):
-        counts, done = table.counts(part), len(case_ids)
+
+def lay_out_run(rows: Sequence[CaseRow], spec: ClassSpec, groups: Mapping[str, Sequence[str]]) -> RunColumns:
+    """Lay out cases in their order, with the margins of every class and group of classes."""
+    table, regions = as_table(rows), class_regions(spec, groups)
+    spacings, spacing = dict[Edges, int](), list[int]()
+    total, margins, others = np.zeros(spec.counts_shape, np.int64), list[list[IntArray]](), list[pa.Table]()
+    for part in table.parts():
+        counts = table.counts(part).reshape(-1, *spec.counts_shape)
         total += counts.sum(axis=0)
-        margins.append(_narrow_columns(region_margins(counts, spec, members), spec))
-        case_ids += part["case_id"].to_pylist()
-        terms = [read_terms(*each) for each in zip(*(_listed(part, name) for name in TERMS), strict=True)]
-        lengths |= set(map(len, terms))
-        if len(lengths) == 1:
-            loss_terms.append(np.array(terms))
-        edges = map(read_edges, _listed(part, "spacing"), _listed(part, "unit"))
-        spacing = np.array([spacings.setdefault(each, len(spacings)) for each in edges], np.int32)
-        integers = [whole_numbers(part, name) for name in ("depth", "height", "width", *HASHES)]
-        columns.append((spacing, np.stack(integers, axis=1), floats_of(part["loss"])))
-        for name in part.column_names:
-            if name.startswith(SCORE) and (key := decode_key(name.removeprefix(SCORE))):
-                whole = measured.setdefault(key, np.full(len(rows), np.nan))
-                whole[done : len(case_ids)] = floats_of(part[name])
-    spacing, whole_columns, loss = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    held, joined = [list(parts) for parts in zip(*margins, strict=True)], list[NDArray[np.integer]]()
-    margins.clear()
-    while held:  # column by column, so that no more than one is in memory twice
-        joined.append(np.concatenate(held.pop(0)))
+        margins.append(_narrow(region_margins(counts, spec, list(regions.values())), spec))
+        edges = map(read_edges, part["spacing"].to_pylist(), part["unit"].to_pylist())
+        spacing += [spacings.setdefault(each, len(spacings)) for each in edges]
+        others.append(part.select([name for name in part.column_names if name not in LARGE]))
+    columns = pa.concat_tables(others, promote_options="default")
+    keys = {name: decode_key(name.removeprefix(SCORE)) for name in columns.column_names if name.startswith(SCORE)}
     return RunColumns(
-        case_ids=case_ids,
-        margins=Margins(columns=joined + joined[-1:] * (4 * len(members) - len(joined))),
-        shapes=whole_columns[:, :3],
-        hashes=whole_columns[:, 3:],
+        case_ids=table.case_ids,
+        regions=list(regions),
+        margins=_join(margins, len(regions)),
+        shapes=np.stack([whole_numbers(columns[name]) for name in ("depth", "height", "width")], axis=1),
+        hashes=np.stack([whole_numbers(columns[name]) for name in HASHES], axis=1),
         spacings=list(spacings),
-        spacing=spacing,
-        measured=measured,
+        spacing=np.array(spacing, np.int32),
+        measured={key: floats_of(columns[name]) for name, key in keys.items() if key},
         counts=total,
-        loss=loss,
-        loss_terms=np.concatenate(loss_terms) if len(lengths) == 1 and lengths != {0} else None,
+        loss=floats_of(columns["loss"]),
+        loss_terms=_read_terms(*(columns[name].combine_chunks() for name in TERMS)),
     )
 
 
-def _listed(part: pa.Table, name: str) -> list[Any]:
-    """Return the values of a column that older files lack."""
-    return part[name].to_pylist() if name in part.column_names else [None] * len(part)
+def _narrow(margins: ClassTotals, spec: ClassSpec) -> list[IntArray]:
+    """Return the four parts (R, n) of margins, in 32 bits where they fit; one total (1, n) if all regions share it."""
+    parts = [*margins[:3], margins.total if spec.is_multilabel else margins.total[:, :1]]
+    return [np.ascontiguousarray(one.T, np.int32 if one.max(initial=0) <= _MOST else np.int64) for one in parts]
 
 
-def _narrow_columns(margins: ClassTotals, spec: ClassSpec) -> list[NDArray[np.integer]]:
-    """Split margins into columns, in 32 bits where they fit; regions of one map share the column of their totals."""
-    columns = list(margins.columns().T)
-    if not spec.is_multilabel:
-        del columns[3 * len(columns) // 4 + 1 :]
-    most = np.iinfo(np.int32).max
-    return [one.astype(np.int32 if one.max(initial=0) <= most else np.int64) for one in columns]
+def _join(margins: list[list[IntArray]], regions: int) -> ClassTotals:
+    """Join what `_narrow` returns, part by part, so that no more than one part is in memory twice."""
+    joined = [np.concatenate([parts.pop(0) for parts in margins], axis=1).T for _ in range(4)]
+    return ClassTotals(*(np.broadcast_to(one, (len(one), regions)) for one in joined))
+
+
+def _read_terms(sums: pa.Array, denominators: pa.Array) -> FloatArray | None:
+    """Return the terms (N, P, 2) of the cases' losses; None where a case has none, or another number of them."""
+    lengths = pc.unique(pc.list_value_length(sums)).to_pylist()
+    if len(lengths) != 1 or not lengths[0]:
+        return None
+    return np.stack([np.asarray(one.flatten()).reshape(-1, lengths[0]) for one in (sums, denominators)], axis=2)
 
 
 def region_margins(counts: NDArray[np.int64], spec: ClassSpec, members: Sequence[Sequence[int]]) -> ClassTotals:

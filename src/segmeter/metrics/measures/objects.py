@@ -1,6 +1,7 @@
 """Measures the objects of a case: matches, average precision, partitions, scores by size, events, and content."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -42,26 +43,30 @@ def numbered_objects(
     Predicted objects keep their void pixels: these decide which objects lie mostly in void, and do not split an object
     in two.
     """
-    target, labels = maps.planes(region)
+    parts = object_planes(maps, region, config)
+    target, labels = (reduce(np.maximum, planes) for planes in parts)
     box = union_box(target == 1, labels)
     void = target[box] == 2
-    if config.objects == "by_class":
-        parts = [maps.planes(Region(name=region.name, members=(member,))) for member in region.members]
-        ours, theirs = [part[0][box] == 1 for part in parts], [part[1][box] == 1 for part in parts]
-        return number_in_turn(ours, config), number_in_turn(theirs, config), void if void.any() else None
     given = (maps.target_instances, maps.instances) if config.objects == "maps" else (None, None)
     first, second = (
-        find_objects(plane[box] == 1, None if numbers is None else numbers[box], config.connectivity)
-        for plane, numbers in zip((target, labels), given, strict=True)
+        number_in_turn([part[box] == 1 for part in planes], None if numbers is None else numbers[box], config)
+        for planes, numbers in zip(parts, given, strict=True)
     )
     return first, second, void if void.any() else None
 
 
-def number_in_turn(masks: Sequence[BoolArray], config: ObjectsConfig) -> NDArray[Any]:
+def object_planes(maps: CaseMaps, region: Region, config: ObjectsConfig) -> list[tuple[NDArray[np.uint8], ...]]:
+    """Return the planes of target and labels whose objects are numbered one after the other: one, or one per class."""
+    members = [(one,) for one in region.members] if config.objects == "by_class" else [region.members]
+    planes = [maps.planes(Region(name=region.name, members=held)) for held in members]
+    return list(zip(*planes, strict=True))
+
+
+def number_in_turn(masks: Sequence[BoolArray], instances: NDArray[Any] | None, config: ObjectsConfig) -> NDArray[Any]:
     """Number the objects of disjoint masks one after the other, with distinct numbers."""
-    numbered = find_objects(masks[0], None, config.connectivity)
+    numbered = find_objects(masks[0], instances, config.connectivity)
     for mask in masks[1:]:
-        more = find_objects(mask, None, config.connectivity)
+        more = find_objects(mask, instances, config.connectivity)
         numbered = np.where(more > 0, more + numbered.max(initial=0), numbered)
     return numbered
 
@@ -201,12 +206,9 @@ class InstanceIou(RegionMeasure):
     def case(self, maps: CaseMaps, region: Region) -> tuple[Numbers, Numbers]:
         """Return the found shares of all objects together, the number of objects, their pixels, and false positives."""
         target, labels = maps.planes(region)
-        if self.config.objects == "by_class":
-            members = (Region(name=region.name, members=(member,)) for member in region.members)
-            numbers = number_in_turn([maps.planes(member)[0] == 1 for member in members], self.config)
-        else:
-            given = maps.target_instances if self.config.objects == "maps" else None
-            numbers = find_objects(target == 1, given, self.config.connectivity)
+        given = maps.target_instances if self.config.objects == "maps" else None
+        planes = object_planes(maps, region, self.config)[0]
+        numbers = number_in_turn([plane == 1 for plane in planes], given, self.config)
         held = numbers != 0  # few pixels, which are sorted
         ids, place = np.unique(numbers[held], return_inverse=True)
         sizes, found = np.bincount(place), np.bincount(place, weights=labels[held] == 1)

@@ -166,7 +166,14 @@ def overlap_scores(
     """
     known_name("overlap_scores", "task", task, TASKS)
     margins = class_totals(_as_counts(counts), task=task, count_invalid=count_invalid)
-    return score_totals(margins, task=task, classes=classes)
+    chosen = _chosen(classes, margins.tp.shape[-1])
+    ratios = {name: margins.ratio(name) for name in RATIOS}
+    return OverlapScores(
+        **ratios,
+        **{name: aggregate(name, margins, task=task, classes=chosen) for name in AGGREGATES},
+        support=margins.target,
+        n_undefined=np.isnan(np.take(ratios["iou"], chosen, axis=-1)).sum(axis=-1),
+    )
 
 
 def _as_counts(counts: Any) -> NDArray[np.int64]:
@@ -200,20 +207,6 @@ def class_totals(counts: NDArray[Any], *, task: Task = "multiclass", count_inval
     tp = np.diagonal(counts, axis1=-2, axis2=-1)
     predicted = counts.sum(axis=-2)[..., : tp.shape[-1]]
     return ClassTotals(tp, target, predicted, total)
-
-
-def score_totals(
-    margins: ClassTotals, *, task: Task = "multiclass", classes: Sequence[int] | None = None
-) -> OverlapScores:
-    """Compute every score from margins."""
-    chosen = _chosen(classes, margins.tp.shape[-1])
-    ratios = {name: margins.ratio(name) for name in RATIOS}
-    return OverlapScores(
-        **ratios,
-        **{name: aggregate(name, margins, task=task, classes=chosen) for name in AGGREGATES},
-        support=margins.target,
-        n_undefined=np.isnan(np.take(ratios["iou"], chosen, axis=-1)).sum(axis=-1),
-    )
 
 
 def aggregate(name: str, margins: ClassTotals, *, task: Task, classes: Sequence[int] | IntArray) -> FloatArray:

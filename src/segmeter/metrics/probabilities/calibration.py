@@ -149,15 +149,9 @@ class Calibration:
         if task == "binary":
             target, probs = arrays.without_channel(target, probs), arrays.without_channel(probs, target)
         probs = _check_probs(target, probs, task, num_classes)
-        values = num_classes if task == "multiclass" else 2
-        known, *_ = arrays.known_labels(
-            "calibration",
-            target,
-            np.zeros(target.shape, np.uint8),
-            num_classes=values,
-            ignore_index=ignore_index,
-            axes=(),
-        )
+        values, labels = num_classes if task == "multiclass" else 2, np.zeros(target.shape, np.uint8)
+        options: dict[str, Any] = {"num_classes": values, "ignore_index": ignore_index, "axes": ()}
+        known, *_ = arrays.known_labels("calibration", target, labels, **options)
         pixels = known.reshape(len(probs), -1) if task == "multilabel" else known.reshape(1, -1)
         flat, image = probs.reshape(len(probs), -1), np.zeros(len(self.sums))
         for start in range(0, flat.shape[1], _CHUNK):

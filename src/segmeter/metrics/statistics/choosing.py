@@ -117,12 +117,13 @@ def choose(
         alone = _finite(drawn[:, picked] - drawn[:, base] - gains[picked])  # errors of the chosen setting's gain
         errors = _finite(drawn[rows, picks] - drawn[:, base] - gains[picks])  # of the gain of what each one chooses
         own = _finite(drawn[rows, picks] - points[picks])  # of the chosen setting's score
-    wide = _widening(n_units)
+    n = max(n_units, 2)  # from the spread of resamples to that of Student's intervals
+    wide = float(np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975) / ndtri(0.975))
     low = gains[picked] - wide * max(np.quantile(alone, 0.975), np.quantile(errors, 0.975))
     high = gains[picked] - wide * np.quantile(alone, 0.025)
     known = n_units >= MIN_UNITS
     ends = points[picked] - wide * np.quantile(own, [0.975, 0.025])
-    unseen = sign * _mean(_cross_validate(held[order], statistic, sign))
+    unseen = sign * float(_finite(_cross_validate(held[order], statistic, sign)).mean())
     shares = np.zeros(len(points))
     shares[order] = np.bincount(picks, minlength=len(points)) / len(drawn)
     score_low, score_high = sorted(sign * ends) if known else (np.nan, np.nan)
@@ -148,11 +149,6 @@ def _cross_validate(held: FloatArray, statistic: Statistic, sign: float) -> Floa
     return np.asarray(statistic(held[picks, rows, columns].sum(axis=1)))[:, 0]
 
 
-def _mean(values: FloatArray) -> float:
-    """Average the finite values; NaN if there are none."""
-    return float(_finite(values).mean())
-
-
 def _within(value: float, low: float, high: float) -> float:
     return float(np.fmin(np.fmax(value, low), high)) if np.isfinite(value) else np.nan
 
@@ -161,12 +157,6 @@ def _finite(values: FloatArray) -> FloatArray:
     """Return the finite values, or one NaN if there are none."""
     kept = values[np.isfinite(values)]
     return kept if len(kept) else np.array([np.nan])
-
-
-def _widening(n_units: int) -> float:
-    """Return the factor from the spread of resamples to that of Student's intervals."""
-    n = max(n_units, 2)
-    return float(np.sqrt(n / (n - 1)) * stdtrit(n - 1, 0.975) / ndtri(0.975))
 
 
 def _defined(values: FloatArray) -> FloatArray:

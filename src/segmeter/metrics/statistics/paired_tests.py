@@ -1,7 +1,6 @@
 """Tests the paired values of two models, adjusts p-values for several tests, and ranks several models."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -93,16 +92,6 @@ def sign_flip(
         )
     p_value, exact = _flip(differences, resamples=resamples, seed=seed)
     return PairedTest(p_value=p_value, n_used=differences.size, n_undefined=n_undefined, exact=exact)
-
-
-def sign_flips(
-    pairs: Iterable[tuple[FloatArray, FloatArray]], *, resamples: int = 10_000, seed: int = 0
-) -> list[float]:
-    """Compute the p-value of `sign_flip` for each pair of arrays (N,); NaN if a difference is infinite."""
-    differences = (_differences("sign_flips", *pair)[0] for pair in pairs)
-    return [
-        _flip(each, resamples=resamples, seed=seed)[0] if np.isfinite(each).all() else math.nan for each in differences
-    ]
 
 
 def _flip(differences: FloatArray, *, resamples: int, seed: int) -> tuple[float, bool]:

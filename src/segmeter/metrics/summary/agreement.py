@@ -17,7 +17,7 @@ from pydantic import Field
 from segmeter.classes import ClassSpec
 from segmeter.metrics.arrays import FloatArray, mean_defined, minus, say
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import class_regions, lay_out_run
+from segmeter.metrics.cases.typed import lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled
@@ -85,8 +85,7 @@ class Readings:
 
 def lay_out_readings(given: Readings, spec: ClassSpec, config: MetricsConfig) -> dict[Compared, Scoreboard]:
     """Lay out the scores of every comparison, as they were measured by `spec` and `config`."""
-    regions = class_regions(spec, config.groups)
-    runs = {f"{a}\0{b}": lay_out_run(rows, spec, regions) for (a, b), rows in given.rows.items()}
+    runs = {f"{a}\0{b}": lay_out_run(rows, spec, config.groups) for (a, b), rows in given.rows.items()}
     boards, _ = build_scoreboards(runs, spec, config)
     return dict(zip(given.rows, boards.values(), strict=True))
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from segmeter.checks import expected, shorten
 from segmeter.errors import InputError
@@ -31,8 +30,15 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
     InputError
         With the cases that are missing from each run, or the cases whose targets differ.
     """
-    _check_ids({name: run.case_ids for name, run in runs.items()})
+    ids = {name: run.case_ids for name, run in runs.items()}
     (first, one), *others = runs.items()
+    if not one.case_ids or any(mine != one.case_ids for mine in ids.values()):  # otherwise no run needs a set
+        every, problems = set().union(*ids.values()), list[str]()
+        for name, mine in ids.items():
+            if missing := sorted(every - set(mine)):
+                given = f"{len(missing)} missing from {name!r}: {shorten(missing, most=_LISTED)}"
+                problems.append(expected("compare", "runs", "to have the same cases", given))
+        raise InputError(problems or [expected("compare", "runs", "to hold a case", "none")])
     problems, unverified = [], []
     for name, other in others:
         if differences := _differences(one, other):
@@ -46,38 +52,21 @@ def check_same_cases(runs: Mapping[str, RunColumns]) -> None:
         _LOG.warning(_UNVERIFIED, first, ", ".join(unverified))
 
 
-def _check_ids(ids: Mapping[str, list[str]]) -> None:
-    first = next(iter(ids.values()))
-    if first and all(mine == first for mine in ids.values()):  # otherwise each run would need a set of its own
-        return
-    every = set().union(*ids.values())
-    problems = [] if every else [expected("compare", "runs", "to hold a case", "none")]
-    for name, mine in ids.items():
-        if missing := sorted(every - set(mine)):
-            given = f"{len(missing)} missing from {name!r}: {shorten(missing, most=_LISTED)}"
-            problems.append(expected("compare", "runs", "to have the same cases", given))
-    raise InputError(problems)
-
-
 def _differences(one: RunColumns, other: RunColumns) -> list[str]:
     """Describe the cases whose targets are known to differ."""
     ours, theirs = (np.where((run.shapes == 1) & [True, False, False], UNKNOWN, run.shapes) for run in (one, other))
     shapes = (ours != theirs).any(axis=1)  # a volume of depth 1 is an image
     known = (one.hashes != UNKNOWN) & (other.hashes != UNKNOWN)
     labels, objects = ((one.hashes != other.hashes) & known).T
-    for mine, its in zip(one.margins.target, other.margins.target, strict=True):
-        labels = labels | (mine != its)
+    labels = labels | (one.margins.target != other.margins.target).any(axis=1)
     found = []
     for place in np.flatnonzero(shapes | labels | objects).tolist():
         what = "labels" if labels[place] else "objects"
         if shapes[place]:
-            what = f"shape {_shape(ours[place])} and {_shape(theirs[place])}"
+            sizes = (" x ".join(str(edge) for edge in run[place].tolist() if edge != UNKNOWN) for run in (ours, theirs))
+            what = f"shape {' and '.join(sizes)}"
         found.append(f"{one.case_ids[place]} ({what})")
     return found
-
-
-def _shape(shape: NDArray[np.int64]) -> str:
-    return " x ".join(str(edge) for edge in shape.tolist() if edge != UNKNOWN)
 
 
 def check_same_spacing(runs: Mapping[str, RunColumns], names: Sequence[str]) -> None:

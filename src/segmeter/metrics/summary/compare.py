@@ -1,6 +1,6 @@
 """Compares runs on the same cases pair by pair: differences (new minus base), tests, and a ranking of all runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -12,7 +12,7 @@ from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError, InputError
 from segmeter.metrics.arrays import FloatArray, IntArray, minus, plain, say
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
+from segmeter.metrics.cases.typed import RunColumns, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import (
     Requirement,
@@ -25,17 +25,15 @@ from segmeter.metrics.config.scores import (
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.clusters import sum_by
 from segmeter.metrics.statistics.columns import (
-    Columns,
     join_means,
     mean_columns,
     mean_of_columns,
     minus_means,
-    split_means,
 )
-from segmeter.metrics.statistics.paired_tests import add_adjusted, rank_values, sign_flips, wilcoxon
+from segmeter.metrics.statistics.paired_tests import add_adjusted, rank_values, sign_flip, wilcoxon
 from segmeter.metrics.summary.comparable import check_same_cases, check_same_spacing
 from segmeter.metrics.summary.gates import decide, expand_requirements
-from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboards, side_by_side
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 from segmeter.metrics.summary.slices import compare_slices
 from segmeter.metrics.summary.summarise import DEFAULT
@@ -155,41 +153,25 @@ def lay_out(
     required = parse_requirements(require)
     if required:
         _check_gate(len(runs), config)
-    regions, columns = class_regions(spec, config.groups), dict[str, RunColumns]()
+    columns = dict[str, RunColumns]()
     for name in runs:  # one run after the other, so that the rows of two are never in memory together
-        one = lay_out_run(order_rows("compare", runs[name], spec), spec, regions)
+        one = lay_out_run(order_rows("compare", runs[name], spec), spec, config.groups)
         first = next(iter(columns.values()), one)
         columns[name] = replace(one, case_ids=first.case_ids) if one.case_ids == first.case_ids else one
     check_same_cases(columns)
     boards, not_shared = build_scoreboards(columns, spec, config)
     board = next(iter(boards.values()))
     check_same_spacing(columns, board.names)
-    labels = slice_labels(board.run, spec, config)
+    labels = slice_labels(board)
     required = expand_requirements(required, board, {by: order_labels(each) for by, each in labels.items()})
     return LaidOut(boards=boards, not_shared=not_shared, labels=labels, required=required)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Drawn:
-    """The scores of one run: of all cases, then of each resample.
-
-    Parameters
-    ----------
-    whole : (1 + B, D)
-        Scores of the data set.
-    means : (1 + B, V, 2)
-        Shares of infinite values, and means over cases of the others.
-    """
-
-    whole: FloatArray
-    means: FloatArray
 
 
 def compare_laid_out(given: LaidOut) -> dict[str, Any]:
     """Compute the statistics and the result of `compare_runs`."""
     boards, labels = given.boards, given.labels
     first = next(iter(boards.values()))
-    pairs, drawn = list[dict[str, dict[str, Any]]](), dict[str, _Drawn]()
+    pairs, drawn = list[dict[str, dict[str, Any]]](), dict[str, FloatArray]()
     for base, new in combinations(boards, 2):
         compared, scores = _compare_pair(boards[base], boards[new], (base, new))
         pairs.append(compared)
@@ -231,7 +213,7 @@ def _check_gate(runs: int, config: MetricsConfig) -> None:
 
 def _compare_pair(
     old: Scoreboard, now: Scoreboard, names: tuple[str, str]
-) -> tuple[dict[str, dict[str, Any]], dict[str, _Drawn]]:
+) -> tuple[dict[str, dict[str, Any]], dict[str, FloatArray]]:
     """Find the differences of two runs by metric, with intervals and tests, all from one set of resamples.
 
     Returns
@@ -239,49 +221,40 @@ def _compare_pair(
     dict
         Metric to its differences.
     dict
-        Run to its scores of all cases, then of the resamples.
+        Run to its scores (1 + B, D + 2 V) of all cases, then of the resamples: those of the data set, means over cases
+        without infinite values, and the shares of these.
     """
-    boards, n_whole, n_means = (old, now), len(old.whole), len(old.per_case)
-    paired = old.means(old.per_case, now), now.means(old.per_case, old)
-    columns = [*(board.columns for board in boards), *paired, *(board.means(old.per_case) for board in boards)]
-    ends = np.cumsum([part.width for part in columns])[:-1]
+    keys, n_whole = old.keys, len(old.whole)
+    means = keys[n_whole:]
+    paired = old.choose(keys, now), now.choose(keys, old)
+    columns, scores = side_by_side(*paired, old.choose(means), now.choose(means))
 
     def score(sums: FloatArray) -> FloatArray:
         """Turn sums (R, C) into differences (D + V), then the base's scores and the new run's, (D + 2 V) each."""
-        parts = [np.ascontiguousarray(part) for part in np.split(sums, ends, axis=1)]
-        whole = [board.score(part, old.whole) for board, part in zip(boards, parts, strict=False)]
-        compared, own = [split_means(part) for part in parts[2:4]], [split_means(part) for part in parts[4:]]
-        differences = minus(whole[1], whole[0]), minus_means(compared[1], compared[0])
-        return np.concatenate([*differences, whole[0], *own[0], whole[1], *own[1]], axis=1)
+        *compared, base_means, new_means = scores(sums)
+        parts = [minus_means(compared[1], compared[0])]
+        for both, own in zip(compared, (base_means, new_means), strict=True):
+            parts += [both[1, :, :n_whole], own[1], own[0]]
+        return np.concatenate(parts, axis=1)
 
-    drawn = old.resample(Columns.join(*columns), score, test=True)
+    drawn = old.resample(columns, score, test=True)
     found: dict[str, dict[str, Any]] = {name: {"base": names[0], "new": names[1]} for name in old.names}
     for d, metric in enumerate(old.whole):
         found[metric] |= _difference("dataset", metric, drawn, d) | {"dataset_p": plain(drawn.p_of_zero[d])}
-    flips = sign_flips(_paired_units(old, now), resamples=old.config.bootstrap, seed=old.config.seed)
-    ranked = (wilcoxon(*pair).p_value for pair in _paired_units(old, now))
-    for i, (metric, flip, p_value) in enumerate(zip(old.per_case, flips, ranked, strict=True)):
+    for i, metric in enumerate(old.per_case):
         values = old.values(metric), now.values(metric)
-        lost = int((np.isnan(values[0]) | np.isnan(values[1])).sum())
+        undefined = np.isnan(values[0]) | np.isnan(values[1])
+        pair = [values_of_units(np.where(undefined, np.nan, each), old.clusters) for each in values]
         infinite = [int(np.isinf(each).sum()) for each in values] if may_be_infinite(metric) else []
         found[metric] |= _difference("per_case", metric, drawn, n_whole + i)
-        found[metric] |= {"wilcoxon_p": p_value, "sign_flip_p": plain(flip)}
-        found[metric] |= {"n_used": len(values[0]) - lost, "n_undefined": lost}
+        found[metric] |= {"wilcoxon_p": wilcoxon(*pair).p_value, "sign_flip_p": None}
+        if not np.isinf(minus(*pair)).any():  # it compares means
+            config = old.config
+            found[metric]["sign_flip_p"] = sign_flip(*pair, resamples=config.bootstrap, seed=config.seed).p_value
+        found[metric] |= {"n_used": int((~undefined).sum()), "n_undefined": int(undefined.sum())}
         found[metric] |= {"n_infinite": dict(zip(("base", "new"), infinite, strict=True))} if any(infinite) else {}
-    scores = np.concatenate([drawn.estimate[None], drawn.replicates])[:, n_whole + n_means :]
-    return found, {
-        run: _Drawn(whole=part[:, :n_whole], means=np.stack(np.split(part[:, n_whole:], 2, axis=1), axis=2))
-        for run, part in zip(names, np.split(scores, 2, axis=1), strict=True)
-    }
-
-
-def _paired_units(one: Scoreboard, other: Scoreboard) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield the values of both runs for each score, where both are defined: per case, or as means per cluster."""
-    for name in one.per_case:
-        values = one.values(name), other.values(name)
-        undefined = np.isnan(values[0]) | np.isnan(values[1])
-        ours, theirs = (values_of_units(np.where(undefined, np.nan, each), one.clusters) for each in values)
-        yield ours, theirs
+    every = np.concatenate([drawn.estimate[None], drawn.replicates])[:, len(keys) :]
+    return found, dict(zip(names, np.split(every, 2, axis=1), strict=True))
 
 
 def values_of_units(values: FloatArray, clusters: IntArray | None) -> FloatArray:
@@ -307,18 +280,20 @@ def _entry(
     boards: Mapping[str, Scoreboard],
     metric: str,
     pairs: Sequence[dict[str, dict[str, Any]]],
-    drawn: Mapping[str, _Drawn],
+    drawn: Mapping[str, FloatArray],
 ) -> dict[str, Any]:
     """Make the part of the result for one metric."""
     board, entry = next(iter(boards.values())), dict[str, Any]()
+    n_whole, n_means = len(board.whole), len(board.per_case)
     if metric in board.per_case:
-        scores = np.stack([drawn[run].means[:, board.per_case.index(metric)] for run in boards], axis=1)
+        mean = n_whole + board.per_case.index(metric)
+        scores = np.stack([drawn[run][:, [n_means + mean, mean]] for run in boards], axis=1)
         means = join_means(scores[0].T)
         entry["per_case"] = {run: say(mean) for run, mean in zip(boards, means, strict=True)}
         if np.isinf(means).any():
             entry["infinite"] = {run: int(np.isinf(each.values(metric)).sum()) for run, each in boards.items()}
     if metric in board.whole:
-        scores = np.stack([drawn[run].whole[:, [board.whole.index(metric)]] for run in boards], axis=1)
+        scores = np.stack([drawn[run][:, [board.whole.index(metric)]] for run in boards], axis=1)
         entry["dataset"] = {run: say(score) for run, score in zip(boards, scores[0, :, 0], strict=True)}
     better = find_direction(metric)
     entry |= {"pairs": [pair[metric] for pair in pairs], "better": better, "ranking": None}

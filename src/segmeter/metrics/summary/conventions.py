@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, known_name, real_numbers, shown
-from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import FloatArray, divide, mean_defined, say
-from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
 from segmeter.metrics.config.conventions import ALL, CONVENTIONS, OURS, Convention, Figure, differences
 from segmeter.metrics.config.measures import SurfaceConfig
 from segmeter.metrics.config.metrics import MetricsConfig
@@ -21,6 +19,7 @@ from segmeter.metrics.config.scores import SUFFIXES
 from segmeter.metrics.measures.protocol import CaseMaps, build_measures
 from segmeter.metrics.measures.row import make_row
 from segmeter.metrics.pixels.overlap import ClassTotals
+from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard
 
 DEFAULT = MetricsConfig()
 
@@ -72,11 +71,11 @@ def score_maps_under(
     measure = SurfaceConfig(tolerances=real_numbers(where, "tolerances", tolerances), surface="both")
     config = MetricsConfig(measures=(measure,), groups=dict(groups or {}))
     measures = build_measures(config, spec)
-    run = lay_out_run([make_row(maps, measures) for maps in given], spec, class_regions(spec, config.groups))
-    return figures_under(CONVENTIONS[convention], run, spec, config)[0]
+    board = build_scoreboard([make_row(maps, measures) for maps in given], spec, config)
+    return figures_under(CONVENTIONS[convention], board)[0]
 
 
-def compare_conventions(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
+def compare_conventions(board: Scoreboard) -> dict[str, Any]:
     """Write the conventions' part of metrics.json: ours and the requested one, or all.
 
     Returns
@@ -85,37 +84,50 @@ def compare_conventions(run: RunColumns, spec: ClassSpec, config: MetricsConfig)
         ``convention``, ``convention_hash``; unless it is ours, ``headline`` and ``conventions``, a list of entries
         ``name, version, hash, tool, figures, differs, left_out, refused``.
     """
-    chosen = OURS if config.convention == ALL else CONVENTIONS[config.convention]
+    wanted = board.config.convention
+    chosen = OURS if wanted == ALL else CONVENTIONS[wanted]
     facts: dict[str, Any] = {"convention": chosen.name, "convention_hash": chosen.hash}
-    if config.convention == OURS.name:
+    if wanted == OURS.name:
         return facts
-    shown = list(CONVENTIONS.values()) if config.convention == ALL else [OURS, chosen]
-    entries = [_entry(convention, run, spec, config) for convention in shown]
-    headline = next(entry["figures"] for entry in entries if entry["name"] == chosen.name)
-    return facts | {"headline": headline, "conventions": entries}
+    listed = list(CONVENTIONS.values()) if wanted == ALL else [OURS, chosen]
+    entries = {convention.name: _entry(convention, board) for convention in listed}
+    return facts | {"headline": entries[chosen.name]["figures"], "conventions": list(entries.values())}
 
 
-def figures_under(
-    convention: Convention, run: RunColumns, spec: ClassSpec, config: MetricsConfig = DEFAULT
-) -> tuple[dict[str, float], dict[str, int]]:
+def _entry(convention: Convention, board: Scoreboard) -> dict[str, Any]:
+    figures, left_out = figures_under(convention, board)
+    surfaces = any(not name.startswith("mean_") for name in figures)
+    groups, background = bool(board.config.groups), board.config.background
+    return {
+        "name": convention.name,
+        "version": convention.version,
+        "hash": convention.hash,
+        "tool": convention.tool,
+        "figures": {name: say(value) for name, value in figures.items()},
+        "differs": differences(convention, surfaces=surfaces, groups=groups, background=background),
+        "left_out": {name: count for name, count in left_out.items() if count},
+        "refused": list(convention.refused),
+    }
+
+
+def figures_under(convention: Convention, board: Scoreboard) -> tuple[dict[str, float], dict[str, int]]:
     """Compute the headline metrics under a convention, and how many values each mean leaves out.
 
     Pairs of case and class with exactly one empty mask can be left out. Metrics that the tool lacks are missing.
     """
-    values: dict[str, float] = {}
-    left_out: dict[str, int] = {}
-    background = config.background if convention.background is None else convention.background
-    cases = _margins(run, spec, config, _regions(convention, spec, config, background=background))
+    values, left_out, run = dict[str, float](), dict[str, int](), board.run
+    background = board.config.background if convention.background is None else convention.background
+    cases = run.totals(_regions(convention, board, background=background))
     for figure in ("iou", "dice"):
         if figure in convention.figures:
             scores = _overlap(convention, figure, cases)
             values[f"mean_{figure}"] = _aggregate(convention, figure, cases, scores)
             left_out[f"mean_{figure}"] = int((_one_empty(cases) & np.isnan(scores)).sum())
     background = True if convention.surface_background is None else convention.surface_background
-    wanted = _regions(convention, spec, config, background=background)
-    for name, figure, column in _surface_columns(convention, run):
+    wanted = _regions(convention, board, background=background)
+    for name, figure, column in _surface_columns(convention, board):
         known = [region for region in wanted if (column, region, False) in run.measured]
-        margins, distances = _margins(run, spec, config, known), np.empty((len(run.case_ids), len(known)))
+        margins, distances = run.totals(known), np.empty((len(run.case_ids), len(known)))
         for place, region in enumerate(known):
             distances[:, place] = run.measured[column, region, False]
         if figure != "nsd":
@@ -128,32 +140,12 @@ def figures_under(
     return values, left_out
 
 
-def _entry(convention: Convention, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, Any]:
-    figures, left_out = figures_under(convention, run, spec, config)
-    surfaces = any(not name.startswith("mean_") for name in figures)
-    return {
-        "name": convention.name,
-        "version": convention.version,
-        "hash": convention.hash,
-        "tool": convention.tool,
-        "figures": {name: say(value) for name, value in figures.items()},
-        "differs": differences(convention, surfaces=surfaces, groups=bool(config.groups), background=config.background),
-        "left_out": {name: count for name, count in left_out.items() if count},
-        "refused": list(convention.refused),
-    }
-
-
-def _regions(convention: Convention, spec: ClassSpec, config: MetricsConfig, *, background: bool) -> list[str]:
+def _regions(convention: Convention, board: Scoreboard, *, background: bool) -> list[str]:
     """Return the regions that the means run over."""
-    if convention.groups and config.groups and not spec.is_multilabel:
-        return list(config.groups)
+    spec, groups = board.spec, board.config.groups
+    if convention.groups and groups and not spec.is_multilabel:
+        return list(groups)
     return list(spec.names if background or spec.is_multilabel else spec.names[1:])
-
-
-def _margins(run: RunColumns, spec: ClassSpec, config: MetricsConfig, regions: Sequence[str]) -> ClassTotals:
-    """Return the margins (N, R) of some regions."""
-    every = list(class_regions(spec, config.groups))
-    return run.margins.of([every.index(region) for region in regions])
 
 
 def _overlap(convention: Convention, figure: Figure, margins: ClassTotals) -> FloatArray:
@@ -188,14 +180,14 @@ def _mean(scores: FloatArray, weights: NDArray[Any] | None) -> float:
     return float(divide((np.nan_to_num(scores) * weights).sum(), weights[~np.isnan(scores)].sum()))
 
 
-def _surface_columns(convention: Convention, run: RunColumns) -> list[tuple[str, Figure, str]]:
+def _surface_columns(convention: Convention, board: Scoreboard) -> list[tuple[str, Figure, str]]:
     """List name and kind of each headline metric, with the measured column that it is computed from."""
     suffix = SUFFIXES[convention.surface]
     hd95 = "hd95_pooled" if convention.hd95 == "pooled" else "hd95"
     assd = "masd" if convention.assd == "mean" else "assd"
     nsd = "nsd_mean" if convention.nsd == "mean" else "nsd"
     wanted: list[tuple[str, Figure, str]] = [("hd95", "hd95", f"{hd95}{suffix}"), ("assd", "assd", f"{assd}{suffix}")]
-    kept = dict.fromkeys(metric for metric, _, summed in run.measured if not summed)
+    kept = dict.fromkeys(metric for metric, _, summed in board.run.measured if not summed)
     ending = [metric.partition("@") for metric in kept]
     wanted += [(f"nsd@{t}", "nsd", f"{name}@{t}") for name, at, t in ending if at and name == f"{nsd}{suffix}"]
     return [item for item in wanted if item[1] in convention.figures and item[2] in kept]

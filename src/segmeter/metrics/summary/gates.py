@@ -24,6 +24,7 @@ from segmeter.metrics.summary.scoreboard import Scoreboard
 Outcome = Literal["pass", "regression", "unknown"]
 
 ALL = "*"  # each class and group, or each slice
+_NO_SLICES = "Set metrics.slice_by."
 WORST_FIRST: tuple[Outcome, ...] = ("regression", "unknown", "pass")
 
 
@@ -47,19 +48,30 @@ def expand_requirements(
     ConfigError
         With a line for each that names no score or slice, runs against its score's direction, or is out of its range.
     """
-    found: dict[Requirement, None] = {}
-    problems: list[str] = []
+    found, problems = dict[Requirement, None](), list[str]()
+
+    def refuse(rule: str, given: str, remedy: str = "") -> None:
+        problems.append(expected("compare", "require", rule, repr(given), remedy))
+
     for one in requirements:
-        names = board.per_case if one.per_case else board.names
+        names, parts = board.per_case if one.per_case else board.names, [one.slice]
         metrics = _metrics(one.metric, names)
         if not metrics:
-            known = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
+            rule = "to name a score of all runs" + (" that has values per case" if one.per_case else "")
             short = [name.removesuffix(f"/{MEAN}") for name in names]  # as `_metrics` reads it
-            problems.append(expected("compare", "require", known, repr(one.metric), nearest(one.metric, short)))
-        wanted = [replace(one, slice=part) for part in _slices(one, slices, problems)]
+            refuse(rule, one.metric, nearest(one.metric, short))
+        if one.slice is not None:
+            by, value = one.slice
+            labels = slices.get(by, ())
+            parts = [(by, label) for label in labels if value in (ALL, label)]
+            if by not in slices:
+                refuse("to name a column of metrics.slice_by", by, nearest(by, slices) if slices else _NO_SLICES)
+            elif value not in (ALL, *labels):
+                refuse(f"to name a value of {by}", value, nearest(value, labels))
         for metric in metrics:
-            problems += _bound_problems(one, metric)
-            found |= dict.fromkeys(replace(each, metric=metric) for each in wanted)
+            if rule := _misfit(one, metric):
+                refuse(rule, str(one))
+            found |= dict.fromkeys(replace(one, slice=part, metric=metric) for part in parts)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return list(found)
@@ -73,35 +85,16 @@ def _metrics(metric: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name == f"{metric}/{MEAN}"]
 
 
-def _slices(one: Requirement, slices: Mapping[str, Sequence[str]], problems: list[str]) -> list[tuple[str, str] | None]:
-    if one.slice is None:
-        return [None]
-    by, value = one.slice
-    if by not in slices:
-        known = nearest(by, slices) if slices else "Set metrics.slice_by."
-        problems.append(expected("compare", "require", "to name a column of metrics.slice_by", repr(by), known))
-        return []
-    if value != ALL and value not in slices[by]:
-        problems.append(
-            expected("compare", "require", f"to name a value of {by}", repr(value), nearest(value, slices[by]))
-        )
-        return []
-    return [(by, label) for label in (slices[by] if value == ALL else [value])]
-
-
-def _bound_problems(one: Requirement, metric: str) -> list[str]:
-    """Describe a bound on the wrong side, which every regression passes, or one that no score can reach."""
+def _misfit(one: Requirement, metric: str) -> str:
+    """Return the rule that a bound breaks: on the wrong side, where every regression passes, or out of reach."""
     facts = find_facts(metric)
     if facts is None:
-        return []
+        return ""
     if facts.better != ("higher" if one.at_least else "lower"):
-        sign = ">=" if facts.better == "higher" else "<="
-        rule = f"to be {metric} {sign} ..., as {facts.better} is better"
-    elif not one.factor and not 0 <= one.offset <= facts.highest:
-        rule = f"to bound {metric} by {'0 or more' if np.isinf(facts.highest) else f'0 to {facts.highest:g}'}"
-    else:
-        return []
-    return [expected("compare", "require", rule, repr(str(one)))]
+        return f"to be {metric} {'>=' if facts.better == 'higher' else '<='} ..., as {facts.better} is better"
+    if not one.factor and not 0 <= one.offset <= facts.highest:
+        return f"to bound {metric} by {'0 or more' if np.isinf(facts.highest) else f'0 to {facts.highest:g}'}"
+    return ""
 
 
 def decide(

@@ -210,19 +210,19 @@ def _curve(
     points: Mapping[int, tuple[float | None, float | None]],
 ) -> list[Point]:
     """List points of the root law from 5 units to twice those needed, and of the data sets drawn from the pilot."""
-    known = pilot.n_units
     last = max([50, *(2 * one.units for one in needed if one is not None and one.units), *points])
-    sizes = sorted({*np.geomspace(5, last, _CURVE).astype(int).tolist(), *points})
-    return [
-        Point(
-            units=n,
-            width=pilot.width_of(n),
-            width_ci95=None
-            if known is None
-            else [pilot.width_of(n, pilot.sigma_low), pilot.width_of(n, pilot.sigma_high)],
-            power=None if aims.detect is None else pilot.power_of(aims.detect, n),
-            drawn_width=points.get(n, (None, None))[0],
-            drawn_power=points.get(n, (None, None))[1],
+    spreads = [] if pilot.n_units is None else [pilot.sigma_low, pilot.sigma_high]
+    curve = []
+    for n in sorted({*np.geomspace(5, last, _CURVE).astype(int).tolist(), *points}):
+        drawn_width, drawn_power = points.get(n, (None, None))
+        curve.append(
+            Point(
+                units=n,
+                width=pilot.width_of(n),
+                width_ci95=[pilot.width_of(n, sigma) for sigma in spreads] or None,
+                power=None if aims.detect is None else pilot.power_of(aims.detect, n),
+                drawn_width=drawn_width,
+                drawn_power=drawn_power,
+            )
         )
-        for n in sizes
-    ]
+    return curve

@@ -4,10 +4,10 @@ No other module calls the bootstrap. Axis letters: N cases, C columns that are a
 and V scores.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +15,25 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.metrics.arrays import FloatArray, IntArray, divide, mean_defined
+from segmeter.metrics.arrays import FloatArray, IntArray, mean_defined
 from segmeter.metrics.cases.table import CaseRow
-from segmeter.metrics.cases.typed import RunColumns, class_regions, lay_out_run
+from segmeter.metrics.cases.typed import RunColumns, lay_out_run
 from segmeter.metrics.config.metrics import MetricsConfig, choose_headline, headline_of, mean_classes
 from segmeter.metrics.config.scores import CONTENT, MEAN, find_direction, is_number
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, Name, build_measures
 from segmeter.metrics.measures.row import make_row
-from segmeter.metrics.pixels.overlap import AGGREGATES, RATIOS, ClassTotals, aggregate
+from segmeter.metrics.pixels.overlap import AGGREGATES, ClassTotals, aggregate
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic, bootstrap_columns
 from segmeter.metrics.statistics.clusters import cluster_labels
-from segmeter.metrics.statistics.columns import Columns, lazy_means, mean_of_columns
+from segmeter.metrics.statistics.columns import Columns, join_means, lazy_means, split_means
 
 PER_CASE = ("mean_iou", "mean_dice", "pixel_accuracy")
 PER_REGION = ("iou", "dice", "precision", "recall")
+
+Key = tuple[Literal["dataset", "per_case"], str]  # a score of the data set, or the mean over cases, and its name
+# Columns (N, C), and a function from their sums (R, C) to S scores (2, R, S): the share of infinite values, which is 0
+# for a score of the data set, and the score without them
+Chosen = tuple[Columns, Callable[[FloatArray], FloatArray]]
 
 _CASES = 1 << 12  # that are scored at a time
 _PROBE = 16  # edge of the empty map that tells which scores measures give, pixels
@@ -45,7 +50,7 @@ class Scoreboard:
     Parameters
     ----------
     run
-        N cases, ordered by id, with the margins of `class_regions`.
+        N cases, ordered by id.
     spec, config
         Those by which the run was measured.
     measured
@@ -63,10 +68,10 @@ class Scoreboard:
     sums: Mapping[Name, FloatArray]
     measures: tuple[Measure, ...]
 
-    @cached_property
+    @property
     def regions(self) -> list[str]:
         """Every class, then the groups."""
-        return list(class_regions(self.spec, self.config.groups))
+        return self.run.regions
 
     @cached_property
     def counted(self) -> list[str]:
@@ -89,6 +94,15 @@ class Scoreboard:
         own = [f"{name}/{region}" for name in PER_REGION for region in self.regions]
         measured = ("/".join(name) for name in self.measured if name[0] not in CONTENT)
         return list(dict.fromkeys([*PER_CASE, *own, *measured]))
+
+    @property
+    def keys(self) -> list[Key]:
+        """The scores of the data set, then the means over cases, that are compared."""
+        return [*(("dataset", name) for name in self.whole), *(("per_case", name) for name in self.per_case)]
+
+    def key(self, name: str) -> Key:
+        """Return a score of the data set where there is one of this name, else the mean over cases."""
+        return ("dataset" if name in self.whole else "per_case", name)
 
     @property
     def names(self) -> list[str]:
@@ -127,12 +141,12 @@ class Scoreboard:
             return np.asarray(self._overall[PER_CASE.index(name)])
         if (metric, region) in self.measured:
             return self.measured[metric, region]
-        return divide(*RATIOS[metric](self.run.margins.totals(self.regions.index(region))))
+        return self.run.totals(region).ratio(metric)
 
     @cached_property
     def columns(self) -> Columns:
         """Columns (N, C) whose sums give the scores of the data set: margins of regions, then sums of measures."""
-        held = [*self.run.margins.columns, *self.sums.values()]
+        held = [*(part[:, k] for part in self.run.margins for k in range(len(self.regions))), *self.sums.values()]
         dtype: np.dtype[Any] = np.dtype(np.float64 if self.sums else np.int64)
         return Columns(
             count=len(self.run.case_ids),
@@ -173,6 +187,19 @@ class Scoreboard:
 
         return lazy_means(len(self.run.case_ids), len(names), defined)
 
+    def choose(self, keys: Sequence[Key], other: "Scoreboard | None" = None) -> Chosen:
+        """Choose S scores, those of the data set and means over the cases that have a value, in `other` too."""
+        whole, means = ([name for kind, name in keys if kind == wanted] for wanted in ("dataset", "per_case"))
+        listed = [*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]
+        order, width = [listed.index(key) for key in keys], self.columns.width if whole else 0
+
+        def parts(sums: FloatArray) -> FloatArray:
+            scores = self.score(sums[:, :width], whole)
+            found = np.concatenate([[np.zeros_like(scores), scores], split_means(sums[:, width:])], axis=2)
+            return found[:, :, order]
+
+        return Columns.join(*([self.columns] if whole else []), self.means(means, other)), parts
+
     def resample(
         self, columns: Columns | NDArray[Any], statistic: Statistic, *, test: bool = False, units: bool = False
     ) -> Resampled:
@@ -196,18 +223,13 @@ class Scoreboard:
             test=test,
         )
 
-    def intervals(self, whole: Sequence[str], means: Sequence[str]) -> dict[tuple[str, str], tuple[float, float]]:
-        """Find the intervals' ends of ("dataset", score) and ("per_case", score), all from one set of resamples."""
+    def intervals(self, keys: Sequence[Key]) -> dict[Key, tuple[float, float]]:
+        """Find the intervals' ends of scores, all from one set of resamples."""
         if not self.config.bootstrap:
             return {}
-        width = self.columns.width
-
-        def statistic(sums: FloatArray) -> FloatArray:
-            return np.concatenate([self.score(sums[:, :width], whole), mean_of_columns(sums[:, width:])], axis=1)
-
-        found = self.resample(Columns.join(self.columns, self.means(means)), statistic)
-        names = [*(("dataset", name) for name in whole), *(("per_case", name) for name in means)]
-        return dict(zip(names, zip(found.low, found.high, strict=True), strict=True))
+        columns, parts = self.choose(keys)
+        found = self.resample(columns, lambda sums: join_means(parts(sums)))
+        return dict(zip(keys, zip(found.low, found.high, strict=True), strict=True))
 
     @cached_property
     def _overall(self) -> FloatArray:
@@ -215,7 +237,7 @@ class Scoreboard:
         found, classes = np.empty((len(PER_CASE), len(self.run.case_ids))), mean_classes(self.config, self.spec)
         for start in range(0, found.shape[1], _CASES):
             part = slice(start, start + _CASES)
-            margins = self.run.margins.of(range(self.spec.num_classes), part)
+            margins = self.run.totals(self.spec.names, part)
             found[:, part] = [aggregate(name, margins, task=self.spec.task, classes=classes) for name in PER_CASE]
         return found
 
@@ -227,6 +249,17 @@ class Scoreboard:
         return _with_means(found, self.counted)
 
 
+def side_by_side(*chosen: Chosen) -> tuple[Columns, Callable[[FloatArray], list[FloatArray]]]:
+    """Join the columns of several choices. The function turns their sums into the scores of each choice."""
+    ends = np.cumsum([columns.width for columns, _ in chosen])[:-1]
+
+    def scores(sums: FloatArray) -> list[FloatArray]:
+        split = np.split(sums, ends, axis=1)
+        return [parts(np.ascontiguousarray(own)) for (_, parts), own in zip(chosen, split, strict=True)]
+
+    return Columns.join(*(columns for columns, _ in chosen)), scores
+
+
 def build_scoreboards(
     runs: Mapping[str, RunColumns], spec: ClassSpec, config: MetricsConfig
 ) -> tuple[dict[str, Scoreboard], list[str]]:
@@ -235,7 +268,7 @@ def build_scoreboards(
     Parameters
     ----------
     runs
-        Name of a run to its cases, ordered by id, with the margins of `class_regions`.
+        Name of a run to its cases, ordered by id.
     spec
         The classes of all runs.
     config
@@ -263,8 +296,7 @@ def build_scoreboards(
 
 def build_scoreboard(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig) -> Scoreboard:
     """Lay out the scores of a run from its rows, which are ordered by case id."""
-    run = lay_out_run(rows, spec, class_regions(spec, config.groups))
-    return build_scoreboards({"run": run}, spec, config)[0]["run"]
+    return build_scoreboards({"run": lay_out_run(rows, spec, config.groups)}, spec, config)[0]["run"]
 
 
 def known_scores(config: MetricsConfig, spec: ClassSpec) -> Scoreboard:

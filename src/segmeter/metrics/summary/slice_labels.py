@@ -15,7 +15,7 @@ from segmeter.errors import DataError, InputError
 from segmeter.files import sha256_file
 from segmeter.metrics.arrays import FloatArray, divide
 from segmeter.metrics.cases.table import encode_key
-from segmeter.metrics.cases.typed import RunColumns, class_regions
+from segmeter.metrics.cases.typed import RunColumns
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.config.scores import BRIGHTNESS, CONTENT, OF_A_CLASS
 from segmeter.metrics.statistics.clusters import (
@@ -26,6 +26,7 @@ from segmeter.metrics.statistics.clusters import (
     table_of,
     take_cases,
 )
+from segmeter.metrics.summary.scoreboard import Scoreboard
 
 SHARE = "share"
 NOTHING = "none"  # the label of a case without a value
@@ -59,23 +60,17 @@ def check_case_ids(config: MetricsConfig, spec: ClassSpec, case_ids: Sequence[st
             raise InputError(expected("metrics", "slice_by", rule, repr(by), "Add content to metrics.measures."))
 
 
-def slice_labels(run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> dict[str, list[str]]:
-    """Name the slice of each case, by each of ``config.slice_by``.
-
-    Parameters
-    ----------
-    run
-        The cases, with the margins of `class_regions`.
-    spec, config
-        As the run was measured by.
+def slice_labels(board: Scoreboard) -> dict[str, list[str]]:
+    """Name the slice of each case of a run, by each of ``config.slice_by``.
 
     Raises
     ------
     InputError
         A table can't be read, or lacks a case or a column; or the cases lack the measure of a slice.
     """
+    config, case_ids = board.config, board.run.case_ids
     return {
-        by: cut(_content(by, run, spec, config)) if _is_content(by, config, spec) else _told(by, config, run.case_ids)
+        by: cut(_content(by, board.run)) if _is_content(by, config, board.spec) else _told(by, config, case_ids)
         for by in config.slice_by
     }
 
@@ -212,11 +207,11 @@ def _as_number(text: str) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def _content(by: str, run: RunColumns, spec: ClassSpec, config: MetricsConfig) -> FloatArray:
+def _content(by: str, run: RunColumns) -> FloatArray:
     """Return the values for slices by content: a class's share of the counted pixels, or a value of "content"."""
     metric, _, region = by.partition("/")
     if metric == SHARE:
-        margins = run.margins.totals(list(class_regions(spec, config.groups)).index(region))
+        margins = run.totals(region)
         return divide(margins.target, margins.total)
     by = "/".join(BRIGHTNESS) if by == BRIGHTNESS[0] else by
     measured = {encode_key(key): values for key, values in run.measured.items()}

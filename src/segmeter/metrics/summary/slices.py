@@ -14,14 +14,12 @@ from segmeter.metrics.config.metrics import has_one_object
 from segmeter.metrics.config.scores import find_direction, is_overall, name_change
 from segmeter.metrics.statistics.bootstrap import Resampled
 from segmeter.metrics.statistics.clusters import MIN_UNITS
-from segmeter.metrics.statistics.columns import Columns, join_means, minus_means, split_means
+from segmeter.metrics.statistics.columns import Columns, join_means, minus_means
 from segmeter.metrics.statistics.paired_tests import add_adjusted
-from segmeter.metrics.summary.scoreboard import Scoreboard
+from segmeter.metrics.summary.scoreboard import Scoreboard, side_by_side
 from segmeter.metrics.summary.slice_labels import hash_labels, order_labels, slice_labels
 
 MOST_UNITS = 1000  # more cases are resampled in this many random groups, see `_units`
-
-_Parts = Callable[[FloatArray], FloatArray]
 
 
 def summarise_slices(board: Scoreboard) -> dict[str, Any]:
@@ -45,7 +43,7 @@ def summarise_slices(board: Scoreboard) -> dict[str, Any]:
     InputError
         As `slice_labels`.
     """
-    labels = slice_labels(board.run, board.spec, board.config)
+    labels = slice_labels(board)
     names = headlines(board)
     found = {by: _by(board, names, each) for by, each in labels.items()}
     _adjust(found)
@@ -68,20 +66,18 @@ def compare_slices(base: Scoreboard, new: Scoreboard, labels: Mapping[str, Seque
         or None), ``ci95, p, p_holm``, adjusted over all slices and scores.
     """
     names = headlines(base)
-    columns, parts = _columns(base, names, new)
-    other, _ = _columns(new, names, base)
+    keys = [base.key(name) for name in names]
+    columns, scores = side_by_side(base.choose(keys, new), new.choose(keys, base))
 
     def difference(sums: FloatArray) -> FloatArray:
-        """Turn sums (R, S, 2 C) into differences (R, S, H)."""
-        count, slices, width = sums.shape
-        flat = sums.reshape(count * slices, 2, width // 2)
-        old, now = (parts(np.ascontiguousarray(flat[:, side])) for side in range(2))
-        return minus_means(now, old).reshape(count, slices, -1)
+        """Turn sums (R, S, C) into differences (R, S, H)."""
+        old, now = scores(sums.reshape(-1, sums.shape[2]))
+        return minus_means(now, old).reshape(*sums.shape[:2], -1)
 
     found: dict[str, dict[str, Any]] = {}
     for by, each in labels.items():
         slices, index = _index(each)
-        sums = sum_slices(Columns.join(columns, other), _units(base, len(each)), index)
+        sums = sum_slices(columns, _units(base, len(each)), index)
         drawn = base.resample(sums, difference, test=True, units=True)
 
         def describe(i: int, h: int, drawn: Resampled = drawn) -> dict[str, Any]:
@@ -127,7 +123,7 @@ def _index(labels: Sequence[str]) -> tuple[list[str], IntArray]:
 def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Score the slices by one column."""
     slices, index = _index(labels)
-    columns, parts = _columns(board, names)
+    columns, parts = board.choose([board.key(name) for name in names])
     units, half = _units(board, len(labels)), len(names)
     sums, resampled = sum_slices(columns, units, index), board.config.bootstrap > 0
     if resampled:
@@ -154,24 +150,6 @@ def _by(board: Scoreboard, names: list[str], labels: Sequence[str]) -> dict[str,
         }
 
     return _entries(slices, index, names, describe)
-
-
-def _columns(board: Scoreboard, names: list[str], other: Scoreboard | None = None) -> tuple[Columns, _Parts]:
-    """Return columns (N, C) of the named scores, and a function from sums (R, C) to these scores as in `split_means`.
-
-    Means over cases use only the cases whose values are defined, in `other` too. The share of infinite values of a
-    score of the data set is 0.
-    """
-    whole = [name for name in names if name in board.whole]
-    means = [name for name in names if name not in board.whole]
-    order, split = np.argsort([names.index(name) for name in [*whole, *means]]), board.columns.width
-
-    def parts(sums: FloatArray) -> FloatArray:
-        scores = board.score(sums[:, :split], whole)
-        found = np.concatenate([[np.zeros_like(scores), scores], split_means(sums[:, split:])], axis=2)
-        return found[:, :, order]
-
-    return Columns.join(board.columns, board.means(means, other)), parts
 
 
 def sum_slices(columns: Columns, units: IntArray, index: IntArray) -> FloatArray:
@@ -204,7 +182,7 @@ def _units(board: Scoreboard, n_cases: int) -> IntArray:
     return group[units]
 
 
-def _with_differences(parts: _Parts, sums: FloatArray) -> FloatArray:
+def _with_differences(parts: Callable[[FloatArray], FloatArray], sums: FloatArray) -> FloatArray:
     """Turn sums (R, S, C) into scores of each slice and their differences from all other cases: (R, S, 2 H)."""
     count, slices, width = sums.shape
     rest = sums.sum(axis=1, keepdims=True) - sums

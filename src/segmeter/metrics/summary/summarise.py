@@ -1,7 +1,7 @@
 """Summarises the cases of a run as metrics.json (schema 1)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from segmeter.metrics.statistics.clusters import effective_units, sum_by, warn_o
 from segmeter.metrics.statistics.columns import count_pools
 from segmeter.metrics.summary.conventions import DEFAULT as DEFAULT
 from segmeter.metrics.summary.conventions import compare_conventions
-from segmeter.metrics.summary.scoreboard import PER_CASE, Scoreboard, build_scoreboard
+from segmeter.metrics.summary.scoreboard import PER_CASE, Key, Scoreboard, build_scoreboard
 from segmeter.metrics.summary.slices import summarise_slices
 
 SCHEMA = 1
 
 _RESAMPLED = ("iou", "dice")  # scores of a class and group with intervals
 
-Ends = Mapping[tuple[str, str], tuple[float, float]]
+Ends = Mapping[Key, tuple[float, float]]
 
 
 def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = DEFAULT) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     further = board.further if config.measures else []
     whole = [*AGGREGATES, *(f"{name}/{region}" for name in RATIOS for region in board.regions)]
     resampled = [name for name in whole if name.partition("/")[0] in (*AGGREGATES, *_RESAMPLED)]
-    ends = board.intervals([*resampled, *further], [*averaged, *measured])
+    keys: list[Key] = [("dataset", name) for name in (*resampled, *further)]
+    ends = board.intervals([*keys, *(("per_case", name) for name in (*averaged, *measured))])
     whole += further
     dataset = dict(zip(whole, board.score(board.columns.sums()[None], whole)[0], strict=True))
     undefined = int(sum(np.isnan(dataset[f"iou/{region}"]) for region in board.counted))
@@ -94,11 +95,11 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
             "ci95": {name: _say(ends, "dataset", f"{name}/{region}") for name in _RESAMPLED},
             "per_case": {name: means[f"{name}/{region}"] for name in _RESAMPLED},
         }
-        for region, target in zip(board.regions, run.margins.target, strict=True)
+        for region, target in zip(board.regions, run.margins.target.T, strict=True)
     }
     return {
         "schema": SCHEMA,
-        **compare_conventions(run, spec, config),
+        **compare_conventions(board),
         "headline_score": board.headline,
         **spec.meaning,
         "n_cases": len(rows),
@@ -118,7 +119,7 @@ def summarise(rows: Sequence[CaseRow], spec: ClassSpec, config: MetricsConfig = 
     }
 
 
-def _say(ends: Ends, kind: str, name: str) -> list[float | str | None] | None:
+def _say(ends: Ends, kind: Literal["dataset", "per_case"], name: str) -> list[float | str | None] | None:
     found = ends.get((kind, name))
     return None if found is None else [say(end) for end in found]
 
@@ -138,8 +139,8 @@ def _describe(values: FloatArray) -> dict[str, Any]:
 
 def _measured(board: Scoreboard, dataset: Mapping[str, float], ends: Ends) -> dict[str, Any]:
     """Return the results of the measures, with the settings that a comparison of runs needs."""
-    margins = [board.run.margins.totals(k) for k in range(len(board.regions))]
-    failed = {name: (one.target > 0) != (one.predicted > 0) for name, one in zip(board.regions, margins, strict=True)}
+    apart = (board.run.margins.target > 0) != (board.run.margins.predicted > 0)
+    failed = dict(zip(board.regions, apart.T, strict=True))
     among = [failed[region] for region in {region for _, region in board.measured} & set(board.counted)]
     failed[MEAN] = np.any(among, axis=0) if among else np.zeros(len(board.run.case_ids), bool)
     measures: dict[str, dict[str, dict[str, Any]]] = {}
@@ -200,8 +201,8 @@ def _describe_loss(run: RunColumns) -> dict[str, Any]:
 def count_effective(board: Scoreboard) -> dict[str, float | None]:
     """Compute Kish's effective number of units of each class and group, from its union in each case or cluster."""
     found: dict[str, float | None] = {}
-    for k, region in enumerate(board.regions):
-        one = board.run.margins.totals(k)
+    for region in board.regions:
+        one = board.run.totals(region)
         union: IntArray = one.target + one.predicted - one.tp
         if board.clusters is not None:
             union = sum_by(board.clusters, board.n_units, union)

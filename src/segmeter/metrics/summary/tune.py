@@ -1,7 +1,6 @@
 """Makes the content of tune.json: every setting with its score, and the chosen one corrected for the choice."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from segmeter.metrics.arrays import FloatArray, minus, plain, say
 from segmeter.metrics.config.scores import find_direction
 from segmeter.metrics.statistics.bootstrap import Resampled, Statistic
 from segmeter.metrics.statistics.choosing import choose, fold_sums
-from segmeter.metrics.statistics.columns import mean_of_columns
+from segmeter.metrics.statistics.columns import join_means
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
 SCHEMA = 1
@@ -103,7 +102,6 @@ def tune_boards(
         The cases have no score of that name.
     """
     found, held, statistic, board = _resampled(boards, by)
-    whole = by in board.whole
     better = find_direction(by) or "higher"
     estimates = np.array([one.estimate[0] for one in found])
     order = {key: rank for rank, key in enumerate(sorted(set(simplicity)))}
@@ -134,7 +132,7 @@ def tune_boards(
     ]
     return Tuned(
         by=by,
-        kind="dataset" if whole else "per_case",
+        kind=board.key(by)[0],
         better=better,
         split=split,
         n_cases=len(board.run.case_ids),
@@ -155,9 +153,11 @@ def _resampled(
     for board in boards:  # with the run's seed, each resample draws the same cases for all settings
         if by not in board.names:
             raise InputError(expected("tune", "by", "to be a score of the cases", repr(by), nearest(by, board.names)))
-        whole = by in board.whole
-        columns = board.columns if whole else board.means([by])
-        statistic: Statistic = partial(board.score, names=[by]) if whole else mean_of_columns
+        columns, parts = board.choose([board.key(by)])
+
+        def statistic(sums: FloatArray, parts: Statistic = parts) -> FloatArray:
+            return join_means(parts(sums))
+
         found.append(board.resample(columns, statistic))
         held.append(fold_sums(columns, board.config.seed, board.clusters))
     return found, held, statistic, board
