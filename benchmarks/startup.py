@@ -1,13 +1,19 @@
 """Times a second start on a large data set: finding, pairing and checking its files against the cache of verified ones.
 
     python benchmarks/startup.py [cases, 100000]
+    python benchmarks/startup.py --commands      # only what short commands take, into the same record
 
 Makes that many images and masks of 32 x 32 in a temporary folder (8 KB of disk a case). Then it opens the splits
 "train" and "val" as a training does, each time in a new process. The first time reads every file; five more follow.
 CPU seconds of all threads, without the imports. Writes benchmarks/results/startup.json.
+
+The commands are an import, the help, and `score` of 8 pairs of 40 x 50 without its page. Each runs in a new process,
+once to compile and read from the disk, and then nine times: CPU seconds of the process and of those that it starts.
 """
 
+import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +29,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.verification.report import open_splits
 
 CASES, STARTS, SIDE = 100_000, 5, 32
+PAIRS, RUNS = 8, 9  # of `score`, and of each short command
 BAR = 5.0  # CPU seconds of a second start
 
 
@@ -53,9 +60,44 @@ def start_anew(root: Path) -> float:
     return float(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
+def time_commands(root: Path) -> dict[str, dict[str, float]]:
+    """CPU seconds of short commands, each warm and in a new process."""
+    for seed, side in enumerate(("predictions", "references")):
+        (root / side).mkdir()
+        masks = np.random.default_rng(seed).integers(0, 3, (PAIRS, 40, 50), np.uint8)
+        for number, mask in enumerate(masks):
+            Image.fromarray(mask).save(root / side / f"{number}.png")
+    masks_of = [f"{side}={root / side}" for side in ("predictions", "references")]
+    scored = ["score", *masks_of, "data.num_classes=3", "report.html=false", f"run.root={root / 'runs'}"]
+    timed = {
+        "import segmeter": (["-c", "import segmeter"], 0.1),
+        "segmeter --help": (["-m", "segmeter", "--help"], 0.1),
+        f"segmeter score of {PAIRS} pairs": (["-m", "segmeter", *scored], 1.5),
+    }
+    found = {}
+    for name, (arguments, bar) in timed.items():
+        _, *seconds = [_cpu_of(arguments) for _ in range(1 + RUNS)]
+        found[name] = {"median_cpu_s": statistics.median(seconds), "least_cpu_s": min(seconds), "aim_cpu_s": bar}
+        print(f"{name}: CPU s, median {found[name]['median_cpu_s']:.3f}, least {min(seconds):.3f}; aim {bar:g}")
+    return found
+
+
+def _cpu_of(arguments: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--start"]:
         print(start(Path(sys.argv[2])))
+        return
+    target = RESULTS / "startup.json"
+    known = json.loads(target.read_text()) if target.is_file() else {}
+    if sys.argv[1:2] == ["--commands"]:
+        with tempfile.TemporaryDirectory() as folder:
+            write_record(target, known | {"commands": circumstances() | time_commands(Path(folder))})
         return
     cases = int(sys.argv[1]) if len(sys.argv) > 1 else CASES
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +108,8 @@ def main() -> None:
         f"{cases} cases, CPU s: first start {first:.1f}, later {', '.join(f'{cpu:.2f}' for cpu in later)}; aim {BAR:g}"
     )
     figures = {"first_cpu_s": first, "later_cpu_s": later, "median_later_cpu_s": median, "aim_cpu_s": BAR}
-    write_record(RESULTS / "startup.json", circumstances() | {"cases": cases} | figures)
+    kept = {key: value for key, value in known.items() if key == "commands"}
+    write_record(target, circumstances() | {"cases": cases} | figures | kept)
 
 
 if __name__ == "__main__":

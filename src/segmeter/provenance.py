@@ -64,13 +64,11 @@ def _processor() -> str:
 
 def source() -> dict[str, str | bool | None]:
     """Return the commit of the working folder's repository and whether it has changes; None outside a repository."""
-    commit = _git("rev-parse", "HEAD")
-    return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")) if commit else None}
-
-
-def _git(*arguments: str) -> str | None:
+    command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": None, "dirty": None}
+    named = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
+    commit = named if named.isalnum() else None  # "(initial)" before the first one
+    return {"commit": commit, "dirty": any(line[0] != "#" for line in lines) if commit else None}

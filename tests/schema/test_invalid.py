@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from segmeter.schema import Config, Given, rule
-from segmeter.schema.invalid import RuleError, problems_by_key, required
+from segmeter.schema.invalid import RuleError, problems_by_key
 
 
 class Small(Config):
@@ -64,4 +64,11 @@ def test_the_place_of_known_keys_is_added_to_an_unknown_one():
 
 
 def test_a_key_without_default_is_required():
-    assert required("checkpoint", "eval") == "eval: `checkpoint` is required. Set checkpoint=VALUE."
+    class Needed(Config):
+        checkpoint: str
+        """Which."""
+
+    with pytest.raises(ValidationError) as caught:
+        Needed.model_validate({})
+    lines = problems_by_key(caught.value, Needed, {}, where="eval")
+    assert lines == {"checkpoint": ["eval: `checkpoint` is required. Set checkpoint=VALUE."]}

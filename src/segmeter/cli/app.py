@@ -149,13 +149,12 @@ def check(command: str, request: Request) -> list[tuple[Composed, Any]]:
     """
     problems: list[str] = []
     jobs = compose_jobs(request, problems)
-    checked = [
-        (job, convert(ROOTS[command], job, command=command, problems=problems))
-        for job in jobs
-        if job.config is not None
-    ]
+    checked = [(job, convert(ROOTS[command], job, command=command, problems=problems)) for job in jobs]
+    # a value that couldn't be read has consequences, which would blame a value that nobody gave
+    unread = [re.escape(found[1]) for line in problems if (found := _UNREAD.match(line))]
+    echo = re.compile(rf"config: (expected )?`({'|'.join(unread)})\b")
     if problems:
-        raise ConfigError(_without_echoes(list(dict.fromkeys(problems))))
+        raise ConfigError([line for line in dict.fromkeys(problems) if not (unread and echo.match(line))])
     return checked
 
 
@@ -176,23 +175,17 @@ def print_schema(arguments: Sequence[str]) -> None:
     sys.stdout.write(json.dumps(json_schema(asked[0]), indent=1, ensure_ascii=False) + "\n")
 
 
-def _without_echoes(problems: list[str]) -> list[str]:
-    """Leave out consequences of a value that couldn't be read: they would blame a value that nobody gave."""
-    keys = [re.escape(found[1]) for line in problems if (found := _UNREAD.match(line))]
-    echo = re.compile(rf"config: (expected )?`({'|'.join(keys)})\b")
-    return [line for line in problems if not keys or not echo.match(line)]
-
-
 def _show(command: str, request: Request, args: argparse.Namespace) -> None:
     """Print the configuration; of a sweep, the last job's. Required keys may still be unset."""
     from segmeter.cli.config.reference import yaml_text
 
     problems: list[str] = []
-    for job in compose_jobs(request, problems):
-        problems += unknown_keys(ROOTS[command], job, command=command)
-        if command == "train" and job.config is not None:  # as a run would choose them
-            filled = fill_recipe(job.values, job)
-            job.config.update({key: value for key, value in filled.items() if value != job.values[key]})
+    jobs = compose_jobs(request, problems)
+    problems += [line for job in jobs for line in unknown_keys(ROOTS[command], job, command=command)]
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    sys.stdout.write(yaml_text(ROOTS[command], job.container(resolve=args.resolve), part=args.package))
+    job = jobs[-1]
+    filled = fill_recipe(job.values, job) if command == "train" else {}  # as a run would choose them
+    chosen = {key: value for key, value in filled.items() if value != job.values[key]}
+    shown = (job.values if args.resolve else job.raw) | chosen
+    sys.stdout.write(yaml_text(ROOTS[command], shown, part=args.package))

@@ -18,31 +18,7 @@ from segmeter.errors import ConfigError
 INDEX = Path(__file__).with_name("completion.json")  # written by hatch_build.py
 _RUNS = ("checkpoint", "runs", "resume", "run")  # keys whose values are run folders
 
-# bash passes, and expects back, only the part of a word after its last "=" or ":"
-_BASH = """_segmeter() {
-  local IFS=$'\\n' word="${COMP_LINE:0:COMP_POINT}"
-  word="${word##* }"
-  COMPREPLY=( $(COMP_LINE="$COMP_LINE" COMP_POINT="$COMP_POINT" "$1" -sc query=bash) )
-  if [[ "$COMP_WORDBREAKS" == *=* ]]; then
-    local before="${word%"${word##*[=:]}"}"
-    COMPREPLY=( "${COMPREPLY[@]#"$before"}" )
-  fi
-}
-complete -o nospace -o default -F _segmeter segmeter
-"""
-_ZSH = """(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
-_segmeter() {
-  local -a found
-  found=(${(f)"$(COMP_LINE="${(j: :)words[1,CURRENT-1]} $PREFIX" segmeter -sc query=zsh)"})
-  compadd -S '' -- $found
-}
-compdef _segmeter segmeter
-"""
-_INSTALL = {
-    "bash": _BASH,
-    "zsh": _ZSH,
-    "fish": "complete -c segmeter -f -a '(env COMP_LINE=(commandline -cp) segmeter -sc query=fish)'\n",
-}
+SHELLS = ("bash", "zsh", "fish")  # shell.NAME beside this module holds what each runs
 
 
 def complete(arguments: Sequence[str]) -> None:
@@ -54,11 +30,11 @@ def complete(arguments: Sequence[str]) -> None:
         The request is another one, or the shell is unknown.
     """
     wanted, _, shell = (arguments[0] if len(arguments) == 1 else "").partition("=")
-    if wanted not in ("install", "query") or shell not in _INSTALL:
+    if wanted not in ("install", "query") or shell not in SHELLS:
         given = " ".join(arguments)
-        raise ConfigError(f"completion: expected `-sc install=SHELL` with one of {', '.join(_INSTALL)}, got {given!r}.")
+        raise ConfigError(f"completion: expected `-sc install=SHELL` with one of {', '.join(SHELLS)}, got {given!r}.")
     if wanted == "install":
-        sys.stdout.write(_INSTALL[shell])
+        sys.stdout.write(Path(__file__).with_name(f"shell.{shell}").read_text("utf-8"))
     else:
         line = os.environ.get("COMP_LINE", "")
         line = line[: int(os.environ.get("COMP_POINT") or len(line))]
@@ -77,14 +53,18 @@ def suggestions(line: str) -> list[str]:
     if command in PLAIN:
         return _starting(_plain(command), start) or ([] if command in ("doctor", "schema") else _paths(start))
     known = _index(words)[command]
-    _add_own(known, words)
+    for flag, folder in pairwise(words):  # options of the user's own
+        for path in sorted(Path(folder).expanduser().glob("*/*.yaml")) if flag in ("--config-dir", "-cd") else ():
+            if path.parent.name in known["groups"]:
+                known["groups"][path.parent.name]["options"].append(path.stem)
+    chosen = dict(word.split("=", 1) for word in words if "=" in word)
     if start.startswith("-"):
         return _starting([flag.split(" ")[0].rstrip(",") for flag in FLAGS], start)
     if {"--help", "-h"} & set(words):
         return _starting(known["groups"], start)
     if "=" in start:
-        return _values(command, known, words, start)
-    return _keys(known, words, start)
+        return _values(command, known, chosen, start)
+    return _keys(known, chosen, start)
 
 
 def _plain(command: str) -> Iterable[str]:
@@ -129,18 +109,8 @@ def completion_index() -> dict[str, Any]:
     }
 
 
-def _add_own(known: dict[str, Any], words: Sequence[str]) -> None:
-    """Add the options of the user's own folder of YAML files."""
-    for flag, folder in pairwise(words):
-        if flag in ("--config-dir", "-cd"):
-            for path in sorted(Path(folder).expanduser().glob("*/*.yaml")):
-                if path.parent.name in known["groups"]:
-                    known["groups"][path.parent.name]["options"].append(path.stem)
-
-
-def _keys(known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
+def _keys(known: dict[str, Any], chosen: dict[str, str], start: str) -> list[str]:
     """Complete groups as `loss=` and `loss.`, and keys one level at a time."""
-    chosen = dict(word.split("=", 1) for word in words if "=" in word)
     found = [f"{group}=" for group in known["groups"]]
     for key in (*known["keys"], *_group_keys(known, chosen, start.partition(".")[0])):
         rest = key.removeprefix(start[: start.rfind(".") + 1])
@@ -161,22 +131,18 @@ def _group_keys(known: dict[str, Any], chosen: dict[str, str], group: str) -> di
     return {f"{group}.{key}": kind for keys in schemas for key, kind in keys.items()}
 
 
-def _values(command: str, known: dict[str, Any], words: Sequence[str], start: str) -> list[str]:
+def _values(command: str, known: dict[str, Any], chosen: dict[str, str], start: str) -> list[str]:
     key, _, value = start.partition("=")
     if key in known["groups"]:
         return [f"{key}={name}" for name in _starting(sorted(known["groups"][key]["options"]), value)]
-    chosen = dict(word.split("=", 1) for word in words if "=" in word)
     kind = {**known["keys"], **_group_keys(known, chosen, key.partition(".")[0])}.get(key, [])
     begun = value[: max(value.rfind("["), value.rfind(",")) + 1]  # complete items of a list
     item = value[len(begun) :]
-    found: list[str] = []
     if key in _RUNS:
         folders = _runs(Path(chosen.get("run.root", "runs")), command if key == "resume" else "")
         found = _starting([*folders, *(["auto"] if key == "resume" else [])], item) or _paths(item)
-    elif kind == "path":
-        found = _paths(item)
     else:
-        found = _starting(kind, item)
+        found = _paths(item) if kind == "path" else _starting(kind, item)
     return [f"{key}={begun}{name}" for name in found]
 
 

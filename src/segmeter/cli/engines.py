@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.messages import describe
@@ -34,6 +34,8 @@ LEAVE_S = 60  # seconds that they have to exit after a failure or signal, before
 _RETRIES = 3  # of a job whose Dask worker is lost
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LOST = "its process ended without a result, as it does when it is killed or memory runs out."
+
+Task = Any  # a picklable job: `task.job` is what was requested, and `task()` runs it and returns an `Outcome`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +75,6 @@ class Outcome:
         return cls(job=job, problems=(_LOST + more,), exit_code=EXIT_FAULT)
 
 
-class Task(Protocol):
-    """A job that any process can call. It never raises: errors are returned in the outcome."""
-
-    @property
-    def job(self) -> Job:
-        """The job as it was requested."""
-
-    def __call__(self) -> Outcome:
-        """Run it."""
-
-
 def joint(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the outcome of a job of several processes: the failure nearest to its cause, else the one with a value."""
     failed = sorted((each for each in outcomes if each.exit_code), key=lambda each: each.follows)
@@ -109,10 +100,11 @@ def in_processes(tasks: Sequence[Task], count: int, *, threads: int | None = Non
         if number not in workers:
             workers[number] = ProcessPoolExecutor(1, context, _begin, (threads,))
         try:
-            return workers[number].submit(task).result()
+            outcome: Outcome = workers[number].submit(task).result()
         except BrokenProcessPool:
             workers.pop(number).shutdown()
-            return Outcome.lost(task.job)
+            outcome = Outcome.lost(task.job)
+        return outcome
 
     with ThreadPoolExecutor(min(count, len(tasks)), thread_name_prefix="jobs") as pool:
         waiting = [pool.submit(run, task) for task in tasks]
@@ -197,7 +189,15 @@ def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
     distributed = needed("distributed", extra="dask")
     options = {"n_workers": launch.workers, "threads_per_worker": 1, "dashboard_address": None}
     cluster = distributed.LocalCluster(**options) if launch.address is None else None
-    with _client(distributed, cluster or launch.address) as client:
+    remedy = "Give that of a running scheduler, such as tcp://host:8786, or launch.address=null to start workers here."
+    try:
+        connected = distributed.Client(cluster or launch.address)
+    except (OSError, ValueError) as error:
+        rule, given = "to be the address of a Dask scheduler that answers", " ".join(str(error).split())
+        raise ConfigError(
+            expected("config", "launch.address", rule, f"{launch.address!r} ({given})", remedy)
+        ) from error
+    with connected as client:
         futures = client.map(operator.call, tasks, retries=_RETRIES, pure=False)
         try:
             for future, task in zip(futures, tasks, strict=True):
@@ -212,16 +212,6 @@ def by_dask(tasks: Sequence[Task], launch: DaskConfig) -> Iterator[Outcome]:
                 cluster.close()
 
 
-def _client(distributed: Any, address: Any) -> Any:
-    remedy = "Give that of a running scheduler, such as tcp://host:8786, or launch.address=null to start workers here."
-    rule = "to be the address of a Dask scheduler that answers"
-    try:
-        return distributed.Client(address)
-    except (OSError, ValueError) as error:
-        given = f"{address!r} ({' '.join(str(error).split())})"
-        raise ConfigError(expected("config", "launch.address", rule, given, remedy)) from error
-
-
 def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Iterator[Outcome]:
     """Submit tasks to SLURM, or to submitit's stand-ins `local` and `debug`, and wait for each in turn.
 
@@ -233,12 +223,18 @@ def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Ite
         submitit is not installed, there is no SLURM here, SLURM rejects the job, or several processes are requested
         for a job that can't share its work.
     """
-    _check_alone(tasks, launch)
+    alone = [each.job.command for each in tasks if each.job.command != "train"]
+    if launch.nodes * launch.tasks_per_node > 1 and (alone or launch.cluster == "debug"):
+        rule = f"to be 1 for {alone[0] if alone else 'the cluster debug'}: only a training shares its work over tasks"
+        given = f"nodes={launch.nodes}, tasks_per_node={launch.tasks_per_node}"
+        remedy = "Use launch=processes or shard=1/2."
+        raise ConfigError(expected("config", "nodes, tasks_per_node", rule, given, remedy))
     if launch.cluster == "slurm" and shutil.which("srun") is None:
         remedy = "Start it on a machine of the cluster; launch.cluster=local needs no SLURM."
         raise ConfigError(expected("config", "launch", "to have SLURM's srun and sbatch on the PATH", "none", remedy))
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = "USR1"  # what a training saves itself at; read when submitit is imported
     submitit = needed("submitit", extra="slurm")
+    faults = submitit.core.utils
     shared = ("timeout_min", "nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "mem_gb")
     options = {key: getattr(launch, key) for key in shared} | {"name": name}
     first = {}
@@ -250,32 +246,19 @@ def by_submitit(tasks: Sequence[Task], launch: SlurmConfig, *, name: str) -> Ite
     try:
         with executor.batch():
             handles = [executor.submit(task) for task in tasks]
-    except (submitit.core.utils.FailedJobError, FileNotFoundError) as error:
+    except (faults.FailedJobError, FileNotFoundError) as error:
         answer = " ".join(str(error).split())
         raise ConfigError(expected("config", "launch", "to be a job that SLURM takes", answer)) from error
+
+    def collect(part: Any, job: Job) -> Outcome:
+        try:
+            outcome: Outcome = part.result()
+        except (faults.UncompletedJobError, faults.FailedJobError):
+            return Outcome.lost(job, f" Its log is {part.paths.stderr}.")
+        return outcome
+
     for handle, task in zip(handles, tasks, strict=True):
-        yield joint([_collect(handle.task(number), task.job) for number in range(handle.num_tasks)])
-
-
-def _collect(part: Any, job: Job) -> Outcome:
-    """Wait for one process of a job that submitit runs."""
-    from submitit.core.utils import FailedJobError, UncompletedJobError
-
-    try:
-        outcome: Outcome = part.result()
-    except (UncompletedJobError, FailedJobError):
-        return Outcome.lost(job, f" Its log is {part.paths.stderr}.")
-    return outcome
-
-
-def _check_alone(tasks: Sequence[Task], launch: SlurmConfig) -> None:
-    """Refuse several processes if each of them would do the whole job in the same folder."""
-    alone = [each.job.command for each in tasks if each.job.command != "train"]
-    if launch.nodes * launch.tasks_per_node > 1 and (alone or launch.cluster == "debug"):
-        rule = f"to be 1 for {alone[0] if alone else 'the cluster debug'}: only a training shares its work over tasks"
-        given = f"nodes={launch.nodes}, tasks_per_node={launch.tasks_per_node}"
-        remedy = "Use launch=processes or shard=1/2."
-        raise ConfigError(expected("config", "nodes, tasks_per_node", rule, given, remedy))
+        yield joint([collect(handle.task(number), task.job) for number in range(handle.num_tasks)])
 
 
 def needed(package: str, *, extra: str) -> Any:

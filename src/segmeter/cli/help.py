@@ -2,7 +2,7 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from segmeter.checks import close_name, nearest
@@ -10,15 +10,7 @@ from segmeter.cli.app import plugins_of
 from segmeter.cli.commands import COMMANDS, FLAGS, PLAIN, USAGE, read_arguments
 from segmeter.cli.config.groups import CONFIGS, PRESETS, TRAINED, groups_of, load_plugins
 from segmeter.cli.config.hydra_rules import check_files
-from segmeter.cli.config.reference import (
-    Key,
-    keys_of,
-    option,
-    options_of,
-    own_keys,
-    parts_of,
-    preset_summary,
-)
+from segmeter.cli.config.reference import Key, keys_of, option, options_of, own_keys, parts_of, preset_summary
 from segmeter.errors import ConfigError
 from segmeter.schema.declared import node_of
 
@@ -29,63 +21,7 @@ TRAINED_SUMMARY = (
 )
 
 
-PLUGINS = """\
-plugins: components of your own. Write my_losses.py into the folder where you
-run segmeter:
-
-  import torch
-  from pydantic import Field
-  from torch.nn.functional import one_hot
-  from segmeter.losses.config import LOSSES
-  from segmeter.schema import Config
-
-  @LOSSES.register("brier", builder="my_losses:build")
-  class BrierConfig(Config, title="loss"):
-      \"\"\"Error of the probabilities.\"\"\"
-
-      name: str = "brier"
-      power: float = Field(2.0, gt=0)
-      \"\"\"Exponent of the error.\"\"\"
-
-  class Brier(torch.nn.Module):
-      def __init__(self, power):
-          super().__init__()
-          self.power = power
-
-      def forward(self, logits, target):
-          classes = logits.shape[1]
-          valid = (target >= 0) & (target < classes)  # not ignored
-          truth = one_hot(target.long().where(valid, 0), classes).movedim(-1, 1)
-          error = (logits.softmax(1) - truth).abs() ** self.power
-          return error.sum(1)[valid].mean()
-
-  def build(config, *, spec, class_counts):
-      return Brier(config.power)
-
-and name it: segmeter train plugins=[my_losses] loss=brier loss.power=1.5
-
-Registries, and how their builders are called (spec has the task, classes and
-ignored value):
-  segmeter.losses.config.LOSSES
-      build(config, *, spec, class_counts) -> module (logits, target) -> loss
-  segmeter.models.config.MODELS
-      build(config, *, spec, in_channels) -> module (images) -> logits
-  segmeter.training.config.OPTIMIZERS
-      build(config, *, model) -> torch optimizer
-  segmeter.training.config.SCHEDULES
-      build(config) -> function (progress, 0 to 1) -> factor on the rate
-  segmeter.training.config.LOGGERS
-      build(config, *, folder, step, settings)
-          -> segmeter.training.loggers.Logger
-  segmeter.postprocess.config.STEPS
-      build(config, *, spec) -> function (labels) -> labels
-  segmeter.metrics.config.measures.MEASURES
-      build(config, *, spec, regions) -> function (maps) -> measure columns
-  segmeter.data.config.DATA
-      build(config, *, split) -> segmeter.data.Dataset
-An installed package can use an entry point whose group starts with
-"segmeter." instead of plugins=.
-"""
+PLUGINS = Path(__file__).with_name("plugins.txt")  # an example of a component, and how builders are called
 
 
 def help_text(command: str, arguments: Sequence[str] = ()) -> str:
@@ -103,28 +39,26 @@ def help_text(command: str, arguments: Sequence[str] = ()) -> str:
     ConfigError
         The command has no such group, or the group no such option.
     """
+    head = _wrapped(f"segmeter {command}: {COMMANDS[command]}.", "", "  ")
+    head += ["", "usage:", *_wrapped(USAGE[command], "  ", "      ")]
     if command in PLAIN:
-        return "\n".join(_head(command)) + "\n"
+        return "\n".join(head) + "\n"
     args = read_arguments(command, arguments)
     chosen = dict(word.split("=", 1) for word in args.overrides if "=" in word)
     load_plugins(plugins_of(args.overrides))
-    folders = [CONFIGS, *([Path(args.config_dir)] if args.config_dir else [])]
-    for folder in folders[1:]:
+    own = [Path(args.config_dir)] if args.config_dir else []
+    for folder in own:
         check_files(folder)
+    folders = [CONFIGS, *own]
     asked = [word for word in args.overrides if "=" not in word]
     if asked == ["plugins"]:
-        return PLUGINS
+        return PLUGINS.read_text("utf-8")
     lines = [line for name in asked for line in _one_group(command, name, chosen, folders)]
     if not asked:
-        keys = [line for key in own_keys(command) for line in _key(key)]
         flags = [each for flag, said in FLAGS.items() for each in _wrapped(said, f"  {flag:<20} ", " " * 23)]
-        lines = [*_head(command), *_groups(command, folders), "", "keys:", *keys, "", "flags:", *flags]
+        lines = [*head, *_groups(command, folders), "", "keys:", *_keys(own_keys(command)), "", "flags:"]
+        lines += flags
     return "\n".join(lines) + "\n"
-
-
-def _head(command: str) -> list[str]:
-    summary = _wrapped(f"segmeter {command}: {COMMANDS[command]}.", "", "  ")
-    return [*summary, "", "usage:", *_wrapped(USAGE[command], "  ", "      ")]
 
 
 def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
@@ -137,10 +71,11 @@ def _groups(command: str, folders: Sequence[Path]) -> Iterator[str]:
         yield from _wrapped(", ".join(named), f"  {group:<12} ", " " * 15)
 
 
-def _key(key: Key, indent: str = "  ") -> Iterator[str]:
-    yield f"{indent}{key.path} = {key.default}"
-    yield from _wrapped(key.node.meaning, f"{indent}    ", f"{indent}    ")
-    yield from _wrapped(f"[{key.range}]", f"{indent}    ", f"{indent}    ")
+def _keys(keys: Iterable[Key]) -> Iterator[str]:
+    for key in keys:
+        yield f"  {key.path} = {key.default}"
+        for text in (key.node.meaning, f"[{key.range}]"):
+            yield from _wrapped(text, "      ", "      ")
 
 
 def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequence[Path]) -> Iterator[str]:
@@ -164,15 +99,12 @@ def _one_group(command: str, group: str, chosen: dict[str, str], folders: Sequen
     schema, values = option(group, name, folders)
     said = TRAINED_SUMMARY if name == TRAINED else node_of(schema).meaning
     yield from ("", *_wrapped(f"{group}={name}: {said}", "", "  "), "")
-    for key in keys_of(node_of(schema), values, f"{group}."):
-        yield from _key(key)
+    yield from _keys(keys_of(node_of(schema), values, f"{group}."))
     for key_name, choice in parts_of(schema):
         for member in choice.names():
             if inner := choice.schema_of(member):
                 text = f"in {group}.{key_name}, {{name: {member}, ...}}: {node_of(inner).meaning}"
-                yield from ("", *_wrapped(text, "", "  "))
-                for key in keys_of(node_of(inner), {}):
-                    yield from _key(key)
+                yield from ("", *_wrapped(text, "", "  "), *_keys(keys_of(node_of(inner), {})))
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import cycle
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from segmeter.checks import expected
 from segmeter.cli.commands import find_command
@@ -30,7 +30,6 @@ from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
 from segmeter.training.signals import StopSignals
 
-AnyShipped = TypeVar("AnyShipped", bound="Shipped")
 Jobs = Sequence[tuple[Any, Job]]
 _SHARDS = "shards"
 
@@ -61,6 +60,10 @@ class Shipped:
         sys.path.extend(part for part in self.path if part not in sys.path)
         with shown_warnings(), StopSignals(raises=True):
             try:
+                folder = self.job.folder
+                begun = folder is not None and folder.parent.name == _SHARDS and folder.is_dir()
+                if folder and begun and not (folder / NAME).is_file():
+                    remove(folder)  # a shard that a lost worker left without a finished case can't be resumed
                 load_plugins(self.plugins)
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
@@ -114,9 +117,8 @@ def run_job(config: Any, job: Job) -> float | None:
     launch = getattr(config, "launch", LocalConfig())
     folds = getattr(config, "folds", None) is not None  # each of their trainings is launched
     if folds or isinstance(launch, LocalConfig | JoblibConfig):  # joblib only matters for the jobs of a sweep
-        value: float | None = find_command(job.command)(config, job)
-        return value
-    here, job = config.replace(launch=LocalConfig()), replace(job, launch=as_plain(launch))
+        return _run_here(config, job)
+    here, job = _sent(config, job)
     if isinstance(launch, SlurmConfig):
         (outcome,) = _by_slurm([(here, _settled(here, job))], launch)
         return _value(outcome)
@@ -125,6 +127,16 @@ def run_job(config: Any, job: Job) -> float | None:
     if isinstance(launch, DaskConfig):
         raise ConfigError("config: expected `launch` to be local, processes or slurm for train, got dask.")
     return _value(by_torchrun(ship(here, job), launch.devices))
+
+
+def _run_here(config: Any, job: Job) -> float | None:
+    value: float | None = find_command(job.command)(config, job)
+    return value
+
+
+def _sent(config: Any, job: Job) -> tuple[Any, Job]:
+    """Return the configuration to run elsewhere, and the job, which records how it was launched."""
+    return config.replace(launch=LocalConfig()), replace(job, launch=as_plain(config.launch))
 
 
 def run_jobs(jobs: Jobs) -> Iterator[Outcome]:
@@ -140,9 +152,7 @@ def run_jobs(jobs: Jobs) -> Iterator[Outcome]:
         count = min(launch.n_jobs or count_cores(), len(tasks))
         yield from in_processes(tasks, count, threads=max(1, count_cores() // count))
     elif isinstance(launch, SlurmConfig):
-        elsewhere = as_plain(launch)
-        here = [(config.replace(launch=LocalConfig()), replace(job, launch=elsewhere)) for config, job in jobs]
-        yield from _by_slurm(here, launch)
+        yield from _by_slurm([_sent(*each) for each in jobs], launch)
     else:
         yield from (attempt(config, job) for config, job in jobs)
 
@@ -161,33 +171,34 @@ def _settled(config: Any, job: Job) -> Job:
     return replace(job, folder=(resumed or config.run.root / job.command / name).absolute())
 
 
-def _spread(jobs: Sequence[AnyShipped]) -> list[AnyShipped]:
+def _spread(jobs: Sequence[Shipped]) -> list[Shipped]:
     """Assign GPUs in turn to the jobs that may run on any."""
-    if not any(job.values.get("device") in ("auto", "cuda") for job in jobs):
-        return [*jobs]
+    free = [job.values.get("device") in ("auto", "cuda") for job in jobs]
+    found = _count_gpus() if any(free) else 0
+    turns = cycle(range(found))
+    return [
+        replace(job, values={**job.values, "device": f"cuda:{next(turns)}"}) if found > 1 and is_free else job
+        for job, is_free in zip(jobs, free, strict=True)
+    ]
+
+
+def _count_gpus() -> int:
     from segmeter.inference.device import count_gpus  # with torch
 
-    turns, several = cycle(range(count_gpus())), count_gpus() > 1
-    return [
-        replace(job, values={**job.values, "device": f"cuda:{next(turns)}"})
-        if several and job.values["device"] in ("auto", "cuda")
-        else job
-        for job in jobs
-    ]
+    return count_gpus()
 
 
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
     """Run the shards of score, eval or predict, and merge them into the run's folder."""
-    from segmeter.cli.commands.finished import finish_merged, metrics_of, show_merged
-    from segmeter.evaluation.finished.merge import Merge, merge
+    from segmeter.cli.commands.finished import merge_into, metrics_of, show_merged
+    from segmeter.evaluation.finished.merge import Merge
     from segmeter.evaluation.finished.pieces import read_pieces
 
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")
     resumed = find_resumed(config, job, config.resume, holds="run.json")
     if resumed is not None and (resumed / NAME).is_file():  # merged before
-        value: float | None = find_command(job.command)(here, job)
-        return value
+        return _run_here(here, job)
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices
     if not on_dask:
@@ -199,8 +210,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
         _value(joint(sorted(outcomes, key=lambda outcome: order.index(outcome.job))))
         pieces = read_pieces([shard.job.folder for shard in shards if shard.job.folder])
         merging = Merge(pieces=pieces, kind="shards", metrics=metrics_of(pieces[0]), folder=folder)
-        summary = merge(merging)
-        value = finish_merged(merging, summary, config.report, getattr(config, "objective", None))
+        summary, value = merge_into(merging, config.report, getattr(config, "objective", None))
         remove(folder / _SHARDS)
     show_merged(folder, summary)
     return value
@@ -214,11 +224,7 @@ def check_gpus(count: int, device: str) -> None:
     ConfigError
         There are GPUs, but fewer.
     """
-    if device not in ("auto", "cuda"):
-        return
-    from segmeter.inference.device import count_gpus  # with torch
-
-    found = count_gpus()
+    found = _count_gpus() if device in ("auto", "cuda") else 0
     if 0 < found < count:
         rule = f"to be at most {found} here, as each process takes a GPU of its own"
         raise ConfigError(expected("config", "launch.devices", rule, count, "device=cpu takes none."))
@@ -230,19 +236,8 @@ def _value(outcome: Outcome) -> float | None:
     return outcome.value
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shard(Shipped):
-    """A shard. It continues where an earlier start, or a lost worker, left off."""
-
-    def __call__(self) -> Outcome:
-        folder = self.job.folder
-        if folder is not None and folder.is_dir() and not (folder / NAME).is_file():
-            remove(folder)  # a folder without a finished case can't be resumed
-        return super().__call__()
-
-
-def _shard(here: Any, job: Job, folder: Path, number: int, count: int) -> _Shard:
+def _shard(here: Any, job: Job, folder: Path, number: int, count: int) -> Shipped:
     quiet = {"report": here.report.replace(html=False), "run": here.run.replace(copy_to=None)}
     mine = here.replace(shard=f"{number}/{count}", resume="auto", **quiet)
     place = (folder / _SHARDS / f"{number}of{count}").absolute()
-    return _Shard(**vars(ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))))
+    return ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))

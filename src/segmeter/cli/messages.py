@@ -91,18 +91,17 @@ def logged(folder: Path) -> Iterator[None]:
     """Write log messages to the log.txt of a run's folder while the block runs."""
     log = _Log(folder / "log.txt")
     LOGGER.setLevel(logging.INFO)
-    for shown in (each for each in LOGGER.handlers if isinstance(each, _Shown)):
-        for record in shown.early:
-            log.handle(record)
-        shown.early.clear()
+    shown = [each for each in LOGGER.handlers if isinstance(each, _Shown)]
+    for record in [record for each in shown for record in each.early]:
+        log.handle(record)
     LOGGER.addHandler(log)
     try:
         yield
     finally:
         LOGGER.removeHandler(log)
         log.close()
-        for shown in (each for each in LOGGER.handlers if isinstance(each, _Shown)):
-            shown.early.clear()
+        for each in shown:
+            each.early.clear()
 
 
 def _thread_ended(fault: threading.ExceptHookArgs) -> None:

@@ -131,18 +131,18 @@ def _space(overrides: Sequence[str], optuna: Any) -> tuple[dict[str, Any], list[
 def _distribution(override: Override, kinds: Any) -> Any:
     sweep: Any = override.value()
     log = "log" in getattr(sweep, "tags", ())
+
+    def numbers(*given: Any) -> Any:
+        return kinds.IntDistribution if all(isinstance(each, int) for each in given) else kinds.FloatDistribution
+
     if isinstance(sweep, IntervalSweep):
-        whole = isinstance(sweep.start, int) and isinstance(sweep.end, int)
-        kind = kinds.IntDistribution if whole else kinds.FloatDistribution
-        return kind(sweep.start, sweep.end, log=log)
+        return numbers(sweep.start, sweep.end)(sweep.start, sweep.end, log=log)
     if log:
         rule, remedy = "to have log on an interval alone", "Write tag(log, interval(1e-4,1e-1))."
         raise ConfigError(expected("config", "hydra/sweeper", rule, repr(override.input_line), remedy))
     if isinstance(sweep, RangeSweep):
         ends: list[Any] = [sweep.start, _last(sweep)]
-        whole = all(isinstance(each, int) for each in (sweep.start, sweep.stop, sweep.step))
-        kind = kinds.IntDistribution if whole else kinds.FloatDistribution
-        return kind(min(ends), max(ends), step=abs(sweep.step))
+        return numbers(sweep.start, sweep.stop, sweep.step)(min(ends), max(ends), step=abs(sweep.step))
     if isinstance(sweep, ChoiceSweep):
         return kinds.CategoricalDistribution([str(text) for text in override.sweep_string_iterator()])
     line = override.input_line

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from omegaconf import OmegaConf
-
 from segmeter.cli.config.compose import Composed, is_searched
 from segmeter.cli.config.hydra_rules import read_search
 from segmeter.cli.engines import Outcome
 from segmeter.cli.launch import Jobs, run_jobs
 from segmeter.cli.runs.masking import mask_override
-from segmeter.cli.runs.objective import better
+from segmeter.cli.runs.objective import as_number, better
 from segmeter.cli.runs.run_folder import Job, read_record
 from segmeter.errors import SweepError
 from segmeter.files import csv_bytes, safe_id, write_bytes
@@ -68,9 +66,7 @@ class Sweep:
     """
 
     def __init__(self, command: str, composed: Composed, *, root: Path, argv: Sequence[str]) -> None:
-        assert composed.hydra is not None, "it was composed without a problem"
-        raw: Any = OmegaConf.to_container(composed.hydra, resolve=False)
-        given = str(raw["sweep"]["dir"])
+        given = str(composed.hydra["sweep"]["dir"])
         usual = root / "multirun" / f"{time.strftime('%Y-%m-%d_%H%M%S')}_{os.getpid()}"
         self.command, self.argv, self.options = command, tuple(argv), read_search(composed.hydra)
         self.searched = is_searched(composed)
@@ -102,7 +98,7 @@ def run_sweep(plan: Sweep, jobs: Sequence[tuple[Composed, Any]]) -> None:
     ]
     with summarised(plan.folder):
         outcomes = plan.run(asked)
-    raise_failures(list(enumerate(outcomes)), plan.folder)
+    raise_failures([*enumerate(outcomes)], plan.folder)
 
 
 def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> None:
@@ -113,17 +109,14 @@ def raise_failures(outcomes: Sequence[tuple[int, Outcome]], folder: Path) -> Non
     SweepError
         One line for each failed job.
     """
-    failed = [(number, outcome) for number, outcome in outcomes if outcome.exit_code]
-    if not failed:
-        return
-    lines = [
-        f"sweep: job {number} ({', '.join(map(mask_override, outcome.job.overrides)) or 'no overrides'}) "
-        f"ended with {outcome.exit_code}: {problem}"
-        for number, outcome in failed
-        for problem in outcome.problems
-    ]
-    lines.append(f"sweep: {len(failed)} of {len(outcomes)} jobs failed; the results of the others are in {folder}.")
-    raise SweepError(lines, exit_code=failed[0][1].exit_code)
+    lines, codes = list[str](), list[int]()
+    for number, outcome in ((number, outcome) for number, outcome in outcomes if outcome.exit_code):
+        given = ", ".join(map(mask_override, outcome.job.overrides)) or "no overrides"
+        codes.append(outcome.exit_code)
+        lines += [f"sweep: job {number} ({given}) ended with {codes[-1]}: {problem}" for problem in outcome.problems]
+    if codes:
+        lines.append(f"sweep: {len(codes)} of {len(outcomes)} jobs failed; the results of the others are in {folder}.")
+        raise SweepError(lines, exit_code=codes[0])
 
 
 def settings(overrides: Sequence[str]) -> dict[str, str]:
@@ -175,23 +168,20 @@ def read_sweep(folder: Path) -> list[SweepJob]:
 
     Jobs may have run in other processes, so only run.json counts. A job with bad input has none.
     """
-    records = {path.parent.name: read_record(path.parent) for path in folder.glob(f"*/{RUN}")}
-    numbers = {name: int(name.partition("_")[0]) for name in records if name.partition("_")[0].isdigit()}
-    names = sorted(numbers, key=lambda name: (numbers[name], name))
-    given = [settings(records[name].get("overrides", ())) for name in names]
+    places = {path.parent: path.parent.name.partition("_")[0] for path in folder.glob(f"*/{RUN}")}
+    numbered = sorted((int(number), place.name) for place, number in places.items() if number.isdigit())
+    records = [read_record(folder / name) for _, name in numbered]
+    given = [settings(record.get("overrides", ())) for record in records]
     keys = varied(given)
     return [
         SweepJob(
-            number=numbers[name],
+            number=number,
             folder=name,
             settings={key: values.get(key, "") for key in keys},
-            result={
-                key: float(value) if value in ("inf", "-inf") else value  # JSON has no infinity
-                for key, value in (records[name].get("result") or {}).items()
-            },
-            state=str(records[name].get("state", "unknown")),
+            result={key: as_number(value) for key, value in (record.get("result") or {}).items()},
+            state=str(record.get("state", "unknown")),
         )
-        for name, values in zip(names, given, strict=True)
+        for (number, name), record, values in zip(numbered, records, given, strict=True)
     ]
 
 
@@ -227,10 +217,7 @@ def _table(jobs: Sequence[SweepJob], reported: Collection[str] = ()) -> Table:
 def write_sweep(folder: Path, jobs: Sequence[SweepJob]) -> None:
     """Write sweep.csv, with all digits, and sweep.html into the folder of a sweep."""
     keys, names, best = [*jobs[0].settings], _results(jobs), best_job(jobs)
-    rows = [
-        [job.number, *job.settings.values(), *(job.result.get(name) for name in names), job.state, job.folder]
-        for job in jobs
-    ]
+    rows = [[job.number, *job.settings.values(), *map(job.result.get, names), job.state, job.folder] for job in jobs]
     write_bytes(folder / "sweep.csv", csv_bytes([["job", *keys, *names, "state", "folder"], *rows]))
     table = _table(jobs, {job.folder for job in jobs if (folder / job.folder / "report.html").is_file()})
     when = f"{len(jobs)} jobs{f' · best: job {best.number}' if best else ''}"

@@ -85,8 +85,7 @@ class Node:
     @property
     def meaning(self) -> str:
         """The docstring on one line."""
-        found: str = self.schema.get("description", "")
-        return found
+        return str(self.schema.get("description", ""))
 
     @property
     def parts(self) -> "Iterator[Node]":
@@ -106,8 +105,7 @@ class Node:
     @property
     def listed(self) -> list[Any]:
         """The values that this node itself lists one by one."""
-        found: list[Any] = self.schema.get("enum", [self.schema["const"]] if "const" in self.schema else [])
-        return found
+        return [*self.schema.get("enum", [self.schema["const"]] if "const" in self.schema else [])]
 
     @property
     def choices(self) -> list[Any]:

@@ -30,21 +30,19 @@ class RuleError(ValueError):
         self.rule, self.remedy, self.key = rule, remedy, key
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Spot:
-    """Where an error is: its key, the key's schema, the value given, the group that holds it, and what chose that."""
+    """Where an error is: its key, the key's schema and the value given; and the group around it, of any key but items.
+
+    `choice` chose the group's schema by a name among the values `around`.
+    """
 
     key: str
     node: Node | None
     given: Any
     holder: Node | None = None
     choice: Registry | None = None
-    chosen: str = ""
-
-
-def problem_lines(error: ValidationError, schema: type[BaseModel], values: Any, *, where: str) -> list[str]:
-    """Write one line per key that is wrong: `problems_by_key` without the keys."""
-    return [line for lines in problems_by_key(error, schema, values, where=where).values() for line in lines]
+    around: Any = None
 
 
 def problems_by_key(
@@ -79,7 +77,7 @@ def problems_by_key(
         if key in lines:
             continue
         if item["type"] == "missing" and key.endswith(str(loc[-1])):
-            lines[key] = [required(key, where)]
+            lines[key] = [f"{where}: `{key}` is required. Set {key}=VALUE."]
         elif item["type"] == "extra_forbidden":
             lines[key] = [f"{_unknown(spot, schema, values, where)} {advice(key)}".rstrip()]
         elif isinstance(cause, ConfigError):
@@ -88,11 +86,6 @@ def problems_by_key(
             given = item["input"] if spot.given is MISSING else spot.given
             lines[key] = [_broken(spot, cause, given, where, typed(key))]
     return lines
-
-
-def required(key: str, where: str = "config") -> str:
-    """Write the line for a key that has no default and was not set."""
-    return f"{where}: `{key}` is required. Set {key}=VALUE."
 
 
 def _broken(spot: _Spot, cause: Exception | None, given: Any, where: str, typed: str | None) -> str:
@@ -118,41 +111,33 @@ def _remedy(node: Node, given: Any, typed: str | None) -> str:
 
 def _follow(schema: type[BaseModel], values: Any, loc: tuple[int | str, ...]) -> _Spot:
     """Walk to where an error is; the name of a union's arm, which pydantic adds to the way, ends the walk."""
-    spot = _Spot(key="", node=node_of(schema), given=values)
+    spot = _Spot("", node_of(schema), values)
     for part in loc:
-        following = _step(spot, part)
-        if following is None:
+        real = [arm for arm in spot.node.arms if arm.schema.get("type") != "null"] if spot.node else []
+        if len(real) != 1:
             break
-        spot = following
+        (node,), around, given = real, spot.given, item_of(spot.given, part)
+        if (group := node.group(around)) is not None:
+            key = f"{spot.key}.{part}" if spot.key else str(part)
+            spot = _Spot(key, group.keys.get(str(part)), given, group, node.choice, around)
+        elif node.items and isinstance(part, int) and given is not MISSING:
+            spot = _Spot(f"{spot.key}[{part}]", node.items[min(part, len(node.items) - 1)], given)
+        elif node.value:
+            spot = _Spot(f"{spot.key}.{part}", node.value, given)
+        else:
+            break
     return spot
-
-
-def _step(spot: _Spot, part: int | str) -> _Spot | None:
-    real = [] if spot.node is None else [arm for arm in spot.node.arms if arm.schema.get("type") != "null"]
-    if len(real) != 1:
-        return None
-    (node,), given = real, item_of(spot.given, part)
-    if (group := node.group(spot.given)) is not None:
-        key = f"{spot.key}.{part}" if spot.key else str(part)
-        chosen = name_of(spot.given) if node.choice else ""
-        found = group.keys.get(str(part))
-        return _Spot(key=key, node=found, given=given, holder=group, choice=node.choice, chosen=chosen)
-    if node.items and isinstance(part, int) and given is not MISSING:
-        return _Spot(key=f"{spot.key}[{part}]", node=node.items[min(part, len(node.items) - 1)], given=given)
-    return _Spot(key=f"{spot.key}.{part}", node=node.value, given=given) if node.value else None
 
 
 def _unknown(spot: _Spot, schema: type[BaseModel], values: Any, where: str) -> str:
     parent, _, last = spot.key.rpartition(".")
     if last.startswith("_") and last.endswith("_"):
         return f"{where}: {spot.key!r} is not allowed: a configuration here holds values and never names code to run."
-    schemas = {name: spot.choice.schema_of(name) for name in spot.choice.names()} if spot.choice else {}
-    others = [name for name, model in schemas.items() if model and last in model.model_fields]
-    if spot.choice and others:
-        return (
-            f"{where}: unknown key {spot.key!r}: {spot.choice.group}={spot.chosen} has no {last}. "
-            f"Those that have it: {', '.join(others)}."
-        )
+    if spot.choice:
+        others = [name for name in spot.choice.names() if last in spot.choice.schema(name).model_fields]
+        if others:
+            chosen = f"{spot.choice.group}={name_of(spot.around)} has no {last}"
+            return f"{where}: unknown key {spot.key!r}: {chosen}. Those that have it: {', '.join(others)}."
     known = [*known_keys(node_of(schema), values)]
     beside = [f"{parent}.{name}".lstrip(".") for name in spot.holder.keys] if spot.holder else known
     key, given = spot.key, spot.given

@@ -13,6 +13,7 @@ from annotated_types import BaseMetadata
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationError,
@@ -23,7 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema, to_jsonable_python
 
 from segmeter.errors import ConfigError
-from segmeter.schema.invalid import RuleError, problem_lines
+from segmeter.schema.invalid import RuleError, problems_by_key
 from segmeter.schema.registry import Registry, name_of
 
 REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
@@ -31,14 +32,9 @@ REQUIRED = "???"  # what Hydra and OmegaConf write where a value must be given
 RETIRED: dict[str, Any] = {"data.ignore_rim": 0, "logger.csv": False}
 
 
-class Unit(BaseMetadata):
-    """The unit of a number, for the help and the reference: ``Annotated[int, Unit("pixels")]``."""
-
-    def __init__(self, name: str) -> None:
-        self.unit = name
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(schema), "unit": self.unit}
+def Unit(name: str) -> Any:
+    """Give the unit of a number, for the help and the reference: ``Annotated[int, Unit("pixels")]``."""
+    return Field(json_schema_extra={"unit": name})
 
 
 class OneOf(BaseMetadata):
@@ -174,7 +170,8 @@ class Config(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(problem_lines(error, type(self), values, where=title(type(self)))) from None
+            found = problems_by_key(error, type(self), values, where=title(type(self)))
+            raise ConfigError([line for lines in found.values() for line in lines]) from None
 
     # pydantic calls a model's own __init__ for nested values too, but for one that is marked so: there the
     # errors must stay pydantic's, with their place

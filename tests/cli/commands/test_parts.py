@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from segmeter.cli.commands import _parts
-from segmeter.cli.commands._parts import keep_threads, model_card, open_device, take_shard
+from segmeter.cli.commands import eval as evaluating
+from segmeter.cli.commands._parts import keep_threads, model_card, open_device
 from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
 from segmeter.data.config import CamvidConfig
 from segmeter.data.verification.report import build_dataset, check_dataset
@@ -74,7 +75,7 @@ def test_threads_stay_where_nothing_asks_for_others(device, tmp_path, caplog):
 
 
 def run_identity(config, facts, device, precision="float32"):
-    return _parts.run_identity(config, facts, device, precision=precision)
+    return evaluating.run_identity(config, facts, device, precision=precision)
 
 
 def evaluated(root="a", **data):
@@ -130,13 +131,13 @@ def test_a_command_without_a_loss_has_an_identity_without_one():
 
 def test_a_shard_is_every_nth_batch_and_says_of_what_it_is_a_part(tmp_path, caplog):
     data = build_dataset(folder(make_folder(tmp_path, tuple("abcde"))), split="all")
-    part, batches, said = take_shard(data, "2/2", batch_size=2)
+    part, batches, said = evaluating.take_shard(data, "2/2", batch_size=2)
     assert part.case_ids == ("c", "d")
     assert batches == [1, 1]
     assert (said["shard"]["shard"], said["shard"]["cases"]) == ("2/2", 5)
     assert caplog.messages == ["shard 2/2: 2 of 5 cases; `segmeter merge` joins the shards."]
     with pytest.raises(ConfigError, match="at most 3 shards, as there are 3 batches of up to 2 images of one size"):
-        take_shard(data, "1/4", batch_size=2)
+        evaluating.take_shard(data, "1/4", batch_size=2)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def job():
 
 
 def shown(job, *, part=None, resolve=False):
-    return yaml_text(ROOTS["train"], job.container(resolve=resolve), part=part)
+    return yaml_text(ROOTS["train"], job.values if resolve else job.raw, part=part)
 
 
 def test_the_text_reads_back_as_the_configuration(job):

@@ -50,7 +50,10 @@ def run_folds(config: TrainConfig, job: Job, count: int) -> None:
     )
     dropped = ("folds", "resume", "run.root", "run.name")
     given = [line for line in job.overrides if line.lstrip("+~").partition("=")[0] not in dropped]
-    place, flags, evaluated = _override("run.root", root), _flags(job), _evaluated(config)
+    args = read_arguments("train", job.argv[2:])
+    files = {"--config-name": args.config_name, "--config-dir": args.config_dir}  # of the user's own
+    flags = [f"{flag}={value}" for flag, value in files.items() if value]
+    place, evaluated = _override("run.root", root), _evaluated(config)
     for number in range(1, count + 1):
         own = [place, _override("run.name", f"fold{number}")]
         sys.stdout.write(f"fold      {number} of {count}\n")
@@ -94,23 +97,13 @@ def _check(config: TrainConfig, count: int) -> None:
         "to be null where torchrun or srun starts several processes (launch=processes can)": find_place() is not None,
     }
     problems = [expected("config", "folds", rule, count) for rule, broken in rules.items() if broken]
-    if config.resume is not None and (config.resume == "auto" or not _is_ours(Path(config.resume))):
+    folder = Path(config.resume or "")
+    is_ours = folder.is_dir() and ((folder / "train").is_dir() or not any(folder.iterdir()))  # or killed at once
+    if config.resume is not None and (config.resume == "auto" or not is_ours):
         rule = "with folds to name the folder of a cross-validation, such as runs/folds/<date>_<time>_<name>"
         problems.append(expected("config", "resume", rule, config.resume))
     if problems:
         raise ConfigError(problems)
-
-
-def _is_ours(folder: Path) -> bool:
-    """Tell whether a folder belongs to a cross-validation, which may have been killed before it wrote anything."""
-    return folder.is_dir() and ((folder / "train").is_dir() or not any(folder.iterdir()))
-
-
-def _flags(job: Job) -> list[str]:
-    """Return the flags that name files of the user's own."""
-    args = read_arguments("train", job.argv[2:])
-    flags = {"--config-name": args.config_name, "--config-dir": args.config_dir}
-    return [f"{flag}={value}" for flag, value in flags.items() if value]
 
 
 def _evaluated(config: TrainConfig) -> list[str]:

@@ -1,8 +1,6 @@
 """`segmeter check`: verifies a data set before training, and suggests settings."""
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from segmeter.cli.config.model_schema import CheckConfig
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
-from segmeter.data.verification.intensity import SHOWN, Intensity, scale_warnings, unit_moments
+from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments
 from segmeter.data.verification.report import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
@@ -38,8 +36,11 @@ def run_check(config: CheckConfig, job: Job) -> None:
     DataError
         Every bad file of every split, and every case that two splits share, one line each.
     """
-    if config.output is not None:
-        _check_output(config.output)
+    if (path := config.output) is not None:  # run as root, it would replace a device
+        above = next(each for each in path.absolute().parents if each.exists())
+        found = f"{path}, which is not a file" if path.exists() else f"{path} below {above}, which is not a folder"
+        if (path.exists() and not path.is_file()) or not above.is_dir():
+            raise ConfigError(expected("config", "output", "to be a file", found))
     datasets, reports = open_splits(config.data, config.splits)
     console = Console(markup=False, highlight=False)
     console.print(_classes(config.data.spec().names, datasets, reports))
@@ -67,14 +68,6 @@ def run_check(config: CheckConfig, job: Job) -> None:
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
         _LOG.warning("%s", warning)
-
-
-def _check_output(path: Path) -> None:
-    """Refuse a path that a new file can't or must not replace: run as root, it would replace a device."""
-    above = next(each for each in path.absolute().parents if each.exists())
-    if (path.exists() and not path.is_file()) or not above.is_dir():
-        found = f"{path}, which is not a file" if path.exists() else f"{path} below {above}, which is not a folder"
-        raise ConfigError(expected("config", "output", "to be a file", found))
 
 
 def _count_folds(
@@ -140,28 +133,22 @@ def _classes(names: tuple[str, ...], datasets: tuple[Dataset, ...], reports: tup
     table.add_column("class")
     for report in reports:
         table.add_column(report.split, justify="right")
+    shares = [100 * (report.class_pixels / np.maximum(1, report.counted_pixels)) for report in reports]
     for index, name in enumerate(names):
-        shares = (_share(report, index) for report in reports)
-        table.add_row(name, *shares, end_section=index == len(names) - 1)
+        both = zip(shares, reports, strict=True)
+        row = (f"{share[index]:.2f} ({report.class_cases[index]})" for share, report in both)
+        table.add_row(name, *row, end_section=index == len(names) - 1)
     table.add_row("cases", *(str(report.n_cases) for report in reports))
     table.add_row("unchanged, not read again", *(str(report.n_known) for report in reports))
     table.add_row("ignored, %", *(f"{100 * report.ignored_pixels / report.total_pixels:.2f}" for report in reports))
     if any(report.n_planes > report.n_cases for report in reports):
         table.add_row("planes of volumes", *(str(report.n_planes) for report in reports))
-    table.add_row("height x width", *(_sizes(report) for report in reports))
+    sizes = [[f"{height} x {width}" for height, width in report.sizes] for report in reports]
+    more = [f"\n and {len(each) - 3} more" if len(each) > 3 else "" for each in sizes]
+    table.add_row("height x width", *("\n".join(each[:3]) + rest for each, rest in zip(sizes, more, strict=True)))
     table.add_row("content", *(report.content_sha256[:12] for report in reports))
     table.add_row("from", *(dataset.source for dataset in datasets))
     return table
-
-
-def _share(report: DataReport, index: int) -> str:
-    share = float(report.class_pixels[index] / max(1, int(report.counted_pixels[index])))
-    return f"{100 * share:.2f} ({report.class_cases[index]})"
-
-
-def _sizes(report: DataReport) -> str:
-    shown = [f"{height} x {width}" for height, width in report.sizes]
-    return "\n".join(shown[:3]) + (f"\n and {len(shown) - 3} more" if len(shown) > 3 else "")
 
 
 def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
@@ -173,13 +160,10 @@ def _values(reports: tuple[DataReport, ...], config: DataConfig) -> Table:
         table.add_column(column, justify="right", overflow="fold")  # fold, so that no digits are cut off
     for report in reports:
         for intensity in report.intensities:
-            for row in _channels(intensity, config):
-                table.add_row(report.split, intensity.dtype, *row)
+            for c in range(len(intensity.mean)):
+                values = (intensity.low[c], *intensity.percentiles[:, c], intensity.high[c])
+                moments = (intensity.mean[c], intensity.std[c])
+                numbers = [f"{value:.5g}" for value in values]
+                numbers += [np.format_float_positional(each, 4, fractional=False, trim="-") for each in moments]
+                table.add_row(report.split, intensity.dtype, channel_label(config, c), *numbers)
     return table
-
-
-def _channels(found: Intensity, config: DataConfig) -> Iterator[tuple[str, ...]]:
-    for c in range(len(found.mean)):
-        values = (found.low[c], *found.percentiles[:, c], found.high[c])
-        moments = (np.format_float_positional(m[c], 4, fractional=False, trim="-") for m in (found.mean, found.std))
-        yield channel_label(config, c), *(f"{value:.5g}" for value in values), *moments

@@ -11,27 +11,19 @@ import pyarrow.parquet as pq
 from segmeter.checks import expected
 from segmeter.cli.config.model_schema import AgreeConfig, EvalConfig, PlanConfig, SuspectsConfig
 from segmeter.cli.config.schema import Common
+from segmeter.cli.runs.objective import completed
 from segmeter.cli.runs.run_folder import Job, note_done, open_run
 from segmeter.data.files.sniff import known_place
 from segmeter.data.masks.options import Reading
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.decisions.agree import (
-    AgreeJob,
-    agree,
-    check_readers,
-    find_cases,
-    masks_of_run,
-    name_readers,
-)
+from segmeter.evaluation.decisions.agree import AgreeJob, agree, check_readers, find_cases, masks_of_run, name_readers
 from segmeter.evaluation.decisions.held_out import HeldOut, open_held_out
 from segmeter.evaluation.decisions.label_next import rank_images
 from segmeter.evaluation.decisions.plan import plan_runs, points_table
 from segmeter.evaluation.decisions.suspects import COCO, OUTLINES, find_in_runs
 from segmeter.evaluation.finished.pieces import find_runs
 from segmeter.files import atomic_write, write_json
-from segmeter.metrics.config.metrics import check_metrics, with_objects
 from segmeter.metrics.summary.plan import Aims, plan_published
-from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.records import CONFIG, read_run, read_yaml
 from segmeter.report.decisions import Shown, print_shown, show_plan, write_charts
 from segmeter.report.html import write_report
@@ -111,8 +103,7 @@ def run_agree(config: AgreeConfig, job: Job) -> None:
     masks: dict[str, Path] = {
         name: masks_of_run(place) if place.resolve() in runs else place for name, place in (readers | models).items()
     }
-    metrics = with_objects(config.metrics) if config.data.instances else config.metrics
-    check_metrics(metrics, spec)
+    metrics = completed(config.metrics, spec, instances=config.data.instances)
     cases, left_out = find_cases(masks, spec, missing=config.missing)
     agreeing = AgreeJob(
         readers=readers,
@@ -120,7 +111,7 @@ def run_agree(config: AgreeConfig, job: Job) -> None:
         cases=cases,
         left_out=left_out,
         reading=Reading.of(config.data, spec),
-        metrics=settle_headline(metrics, spec),
+        metrics=metrics,
         keys=config,
     )
 

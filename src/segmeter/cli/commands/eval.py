@@ -2,40 +2,51 @@
 
 import logging
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from segmeter import __version__
 from segmeter.checks import expected
-from segmeter.classes import ClassSpec
-from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device, predicting
-from segmeter.cli.config.model_schema import EvalConfig, PredictConfig
-from segmeter.cli.runs.objective import find_objective, results
+from segmeter.cli.commands._parts import keep_threads, open_card_images, open_device
+from segmeter.cli.config.model_schema import EvalConfig, PredictConfig, Trained
+from segmeter.cli.runs.objective import completed, find_objective, finish
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, show_files
+from segmeter.cli.runs.run_folder import Job, open_run, show_files
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import open_splits
+from segmeter.distributed.batches import take_batches
+from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
 from segmeter.evaluation.large import prefer_bands
-from segmeter.evaluation.manifest import NAME
-from segmeter.evaluation.predicted import PREDICTIONS
+from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun
+from segmeter.export.dicom import find_series, write_series
+from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights
 from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
-from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
-from segmeter.metrics.summary.slice_labels import check_case_ids
-from segmeter.models.card import ModelCard
-from segmeter.models.trained import read_checkpoints
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.scoreboard import build_scoreboard
+from segmeter.metrics.summary.slice_labels import check_case_ids, hash_tables
+from segmeter.models.trained import Checkpoints, read_checkpoints
 from segmeter.postprocess.config import INSTANCE_STEPS
 from segmeter.postprocess.pipeline import build_steps
-from segmeter.report.html import write_report
 from segmeter.report.pictures.chosen import Ranking
 from segmeter.report.pictures.finished import EvaluatedCases, draw_run
 from segmeter.report.pictures.worst import write_worst_list
 from segmeter.report.summary import print_summary
+from segmeter.schema import as_plain
 
+_DECIDING = ("data", "loss", "inference", "export", "postprocess", "metrics")  # groups that decide the results
+_FREE = (*(("data", key) for key in ("root", "verify", "timeout_s")), ("export", "workers"), ("export", "queue_mb"))
 _LOG = logging.getLogger(__name__)
 
 
@@ -43,19 +54,26 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
     """Evaluate; returns the objective, which a sweep may optimise."""
     device = open_device(config.device)
     checkpoint = read_checkpoints(config.checkpoints, told=config.model, spec=config.data.spec())
-    metrics = with_objects(config.metrics) if config.data.instances else config.metrics
-    check_metrics(metrics, checkpoint.card.spec)
-    config = config.replace(metrics=settle_headline(metrics, checkpoint.card.spec))
-    objective = _check(config, checkpoint.card.spec)
+    config = config.replace(metrics=completed(config.metrics, checkpoint.card.spec, instances=config.data.instances))
+    axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
+    if len(config.metrics.spacing or (1,) * axes) != axes:
+        rule = f"to have {axes} values, as {kind} do"
+        raise ConfigError(expected("metrics", "spacing", rule, config.metrics.spacing))
+    objective = find_objective(config.objective, config.metrics, checkpoint.card.spec)
+    build_steps(config.postprocess.steps, checkpoint.card.spec)
     weighted = fix_weights(config.loss, checkpoint.card.spec, checkpoint.class_pixels)
     resumed = find_resumed(config, job, config.resume, holds=NAME)
     keep_threads(device, resumed)
-    dataset, content = _open(config, checkpoint.card)
+    (dataset,), (report,) = open_splits(config.data, [config.data.split])
+    check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
     loss = build_loss(weighted, spec=dataset.spec, class_counts=checkpoint.class_pixels)
-    for line in tuning_warnings(checkpoint.folders, dataset.case_ids):
+    card = checkpoint.card
+    unlike = mismatch_warnings(report.intensities, card.mean, card.std, card.clip)
+    for line in (*unlike, *tuning_warnings(checkpoint.folders, dataset.case_ids)):
         _LOG.warning("%s", line)
     measured = loss.to(device) if checkpoint.card.output == "logits" else None  # labels have none
     decided = config.replace(loss=weighted)
+    content = report.content_sha256
     with predicting(
         config, job, checkpoint, dataset, content=content, device=device, resumed=resumed, decided=decided
     ) as run:
@@ -63,14 +81,11 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
         summary = evaluate(Evaluation(**vars(run), loss=measured, metrics=config.metrics))
         draw_predicted(folder, run.dataset, config, config.metrics)
         write_worst_list(folder, dataset.spec, config.metrics, config.report.worst)
-        found = results(summary, objective)
-        note_done(folder, found)
-        if config.report.html:
-            write_report(folder, config.report)
+        value = finish(folder, summary, config.report, objective)
     print_summary(summary)
     show_files(folder)
     sys.stdout.write(f"{predictor.stages.report()}\n")
-    return next(iter(found.values()))
+    return value
 
 
 def run_predict(config: PredictConfig, job: Job) -> None:
@@ -92,34 +107,88 @@ def run_predict(config: PredictConfig, job: Job) -> None:
         folder, predictor = run.folder, run.predictor
         count = predict(PredictionRun(**vars(run)))
         draw_predicted(folder, run.dataset, config)
-        if config.report.html:
-            note_done(folder, {})
-            write_report(folder, config.report)
+        finish(folder, {}, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")
     sys.stdout.write(f"precision  {predictor.precision} on {device}\n")
     if config.report.html:
         sys.stdout.write(f"report     {folder / 'report.html'}\n")
 
 
-def _check(config: EvalConfig, spec: ClassSpec) -> str | None:
-    """Run the checks that need no data before any is read or drawn, and return the name of the objective."""
-    axes, kind = (2, "images") if getattr(config.data, "planes", None) is None else (3, "volumes")
-    if len(config.metrics.spacing or (1,) * axes) != axes:
-        raise ConfigError(
-            expected("metrics", "spacing", f"to have {axes} values, as {kind} do", config.metrics.spacing)
+def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:
+    """Collect everything that decides the results: the contents of data and checkpoints, but not their location.
+
+    `precision` is the actual one, as "auto" differs between machines.
+    """
+    groups = [group for group in _DECIDING if group in type(config).model_fields]
+    values: dict[str, Any] = {group: as_plain(getattr(config, group)) for group in groups}
+    for group, key in _FREE:
+        values[group].pop(key, None)
+    kept = {name: facts[name] for name in ("checkpoint_sha256", "data")}
+    threads = {"threads": torch.get_num_threads()} if device.type == "cpu" else {}
+    metrics = getattr(config, "metrics", None)  # predict has none
+    if metrics is not None:
+        values["tables"] = hash_tables(metrics)
+    computed = {"device": str(device), "precision": precision, **threads}
+    return {**values, "files": kept, **computed, "segmeter": __version__}
+
+
+@contextmanager
+def predicting(
+    config: EvalConfig | PredictConfig,
+    job: Job,
+    checkpoint: Checkpoints,
+    dataset: Dataset,
+    *,
+    content: str,
+    device: torch.device,
+    resumed: Path | None,
+    decided: EvalConfig | None = None,
+) -> Iterator[CaseRun]:
+    """Open the run of a checkpoint on the cases of a data set, or on its shard; DICOM series are written at the end.
+
+    Parameters
+    ----------
+    content
+        The hash of the data set.
+    resumed
+        The folder of the run to continue.
+    decided
+        The configuration completed by the checkpoint, for example with class weights; None if it adds nothing.
+    """
+    place = config.export.dicom_series
+    if place is not None and config.shard is not None:
+        rule, remedy = "to be null with a shard, which may hold a part of a series", "Run without shard and launch."
+        raise ConfigError(expected("export", "dicom_series", rule, repr(str(place)), remedy))
+    series = () if place is None else find_series(place, dataset, config.export)
+    cases, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
+    predictor = Predictor(checkpoint.load(device), config.inference, device)
+    facts = {**checkpoint.facts(), "data": content, "precision": predictor.precision}
+    identity = run_identity(decided or config, facts, device, precision=predictor.precision) | shard
+    accept = partial(check_same, resumed or Path(), identity, cases.case_ids)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
+        yield CaseRun(
+            predictor=predictor,
+            dataset=cases,
+            export=config.export,
+            postprocess=config.postprocess,
+            folder=folder,
+            identity=identity,
+            resume=resumed is not None,
+            batches=batches,
         )
-    objective = find_objective(config.objective, config.metrics, spec)
-    build_steps(config.postprocess.steps, spec)
-    return objective
+        write_series(folder / PREDICTIONS, series, checkpoint.card.spec)
 
 
-def _open(config: EvalConfig, card: ModelCard) -> tuple[Dataset, str]:
-    """Return the checked data set with its content hash. Warns of intensities unlike those in training."""
-    (dataset,), (report,) = open_splits(config.data, [config.data.split])
-    for line in mismatch_warnings(report.intensities, card.mean, card.std, card.clip):
-        _LOG.warning("%s", line)
-    check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
-    return dataset, report.content_sha256
+def take_shard(
+    dataset: Dataset, text: str | None, *, batch_size: int
+) -> tuple[Dataset, Sequence[int] | None, dict[str, Any]]:
+    """Return a job's part of the data set, the batches of its cases, and the shard for the job's identity."""
+    if text is None:
+        return dataset, None, {}
+    shard = parse_shard(text)
+    part, batches = take_batches(dataset, shard, batch_size=batch_size)
+    _LOG.warning("%s", part_warning(shard, len(part), len(dataset)))
+    return part, batches, {"shard": describe_shard(shard, dataset.case_ids)}
 
 
 def draw_predicted(

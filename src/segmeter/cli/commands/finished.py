@@ -11,7 +11,7 @@ import yaml
 from segmeter.checks import expected
 from segmeter.cli.config.groups import ROOTS
 from segmeter.cli.config.schema import CompareConfig, MergeConfig
-from segmeter.cli.runs.objective import find_objective, results
+from segmeter.cli.runs.objective import find_objective, finish
 from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
 from segmeter.data.files.sniff import known_place
 from segmeter.errors import EXIT_REGRESSION, EXIT_UNDECIDED, ConfigError, DataError, GateError
@@ -74,24 +74,19 @@ def run_merge(config: MergeConfig, job: Job) -> float | None:
     merging = Merge(pieces=pieces, kind=config.kind, metrics=metrics_of(pieces[0]), folder=Path())
     check_merge(merging)
     with open_run(config, job, facts=_facts(merging)) as folder:
-        merging = replace(merging, folder=folder)
-        summary = merge(merging)
-        value = finish_merged(merging, summary, config.report, None)
+        summary, value = merge_into(replace(merging, folder=folder), config.report, None)
     show_merged(folder, summary)
     return value
 
 
-def finish_merged(done: Merge, summary: dict[str, Any], report: ReportConfig, objective: str | None) -> float | None:
-    """Give a merged run its pictures, result and report; return the score that a sweep compares."""
+def merge_into(done: Merge, report: ReportConfig, objective: str | None) -> tuple[dict[str, Any], float | None]:
+    """Merge runs into a folder, with pictures and report; return the summary, and the score that a sweep compares."""
+    summary = merge(done)
     take_pictures(done.pieces, report, done.metrics, done.folder)
-    found: dict[str, float | None] = {}
     spec = done.pieces[0].spec
     if summary and done.metrics is not None and spec is not None:
-        found = results(summary, find_objective(objective, done.metrics, spec))
-    note_done(done.folder, found)
-    if report.html:
-        write_report(done.folder, report)
-    return next(iter(found.values()), None)
+        objective = find_objective(objective, done.metrics, spec)
+    return summary, finish(done.folder, summary, report, objective)
 
 
 def metrics_of(piece: Piece) -> MetricsConfig | None:
@@ -166,37 +161,30 @@ def run_report(arguments: Sequence[str]) -> None:
     ConfigError
         There is not exactly one folder, it is not a run, or a setting is not one of the report.
     """
-    given = [argument for argument in arguments if not argument.startswith("report.")]
+    named = [argument for argument in arguments if not argument.startswith("report.")]
     settings = [argument.removeprefix("report.") for argument in arguments if argument.startswith("report.")]
-    if len(given) != 1:
-        raise ConfigError(f"report: expected one run folder, got {len(given)}. {_USAGE}")
-    key, mark, value = given[0].partition("=")
-    named = value if mark and key in ("run", "runs") else given[0]
-    if "://" in named:
+    if len(named) != 1:
+        raise ConfigError(f"report: expected one run folder, got {len(named)}. {_USAGE}")
+    key, _, place = named[0].partition("=") if named[0].startswith(("run=", "runs=")) else ("", "", named[0])
+    if "://" in place:
         raise ConfigError("report: expected a run folder of this machine, got a URL. Copy the run here first.")
-    folder = Path(named)
+    folder = Path(place)
     if not folder.is_dir():
         raise ConfigError(f"report: expected a run folder, got {folder.absolute()}.")
-    if mark and key == "runs":
+    if key == "runs":
         if settings:
-            raise ConfigError(
-                f"report: expected no setting of the report with runs=, got report.{settings[0]}. {_USAGE}"
-            )
+            rule = "expected no setting of the report with runs="
+            raise ConfigError(f"report: {rule}, got report.{settings[0]}. {_USAGE}")
         sys.stdout.write(f"index     {write_index(folder)}\n")
         return
-    config = ReportConfig(**_own(folder) | dict(_parse(setting) for setting in settings))
-    sys.stdout.write(f"report    {write_report(folder, config)}\n")
-
-
-def _own(folder: Path) -> dict[str, Any]:
-    """Return the run's own report settings, as far as this version has them."""
+    given = dict(_parse(setting) for setting in settings)
     try:
-        found = read_yaml(folder / CONFIG).get("report")
+        own = read_yaml(folder / CONFIG).get("report")
     except FileNotFoundError:
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {key: value for key, value in found.items() if key in ReportConfig.model_fields}
+        own = None
+    known = own if isinstance(own, dict) else {}  # of another version, perhaps
+    kept = {key: value for key, value in known.items() if key in ReportConfig.model_fields}
+    sys.stdout.write(f"report    {write_report(folder, ReportConfig(**kept | given))}\n")
 
 
 def _parse(setting: str) -> tuple[str, Any]:

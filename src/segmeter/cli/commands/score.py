@@ -11,12 +11,12 @@ from typing import Any
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
 from segmeter.cli.config.schema import ScoreConfig
-from segmeter.cli.runs.objective import find_objective, results
+from segmeter.cli.runs.objective import completed, find_objective, finish
 from segmeter.cli.runs.resume import find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run, show_files
+from segmeter.cli.runs.run_folder import Job, open_run, show_files
 from segmeter.data.files.sniff import known_place, show
 from segmeter.data.masks.options import Reading
-from segmeter.data.nnunet import NnunetLabels, read_labels
+from segmeter.data.nnunet import read_labels
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
 from segmeter.evaluation.manifest import NAME, hashes_of, read_records
 from segmeter.evaluation.memory import check_counts
@@ -32,8 +32,7 @@ from segmeter.evaluation.pairing import (
 from segmeter.evaluation.score import Scoring, check_resumed, refuse_files, score
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import open_cases
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
-from segmeter.metrics.summary.scoreboard import build_scoreboard, settle_headline
+from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.report.config import ReportConfig
 from segmeter.report.pictures.worst import write_worst_list
@@ -49,85 +48,59 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     spec = config.data.spec()
     check_counts(spec)
     nnunet = None if config.data.nnunet is None else read_labels(config.data.nnunet)
-    config = config.replace(metrics=_completed(config, nnunet, spec))
+    metrics = config.metrics
+    if nnunet and not metrics.groups:  # its regions
+        metrics = metrics.replace(groups=dict(nnunet.groups))
+    config = config.replace(metrics=completed(metrics, spec, instances=config.data.instances))
     objective = find_objective(config.objective, config.metrics, spec)
-    pairing = find_pairs(
-        config.predictions,
-        config.references,
-        spec=spec,
-        missing=config.missing,
-        endings=(config.prediction_ending, config.reference_ending),
-        suffix=nnunet.file_ending if nnunet else "",
-    )
-    reading = Reading.of(config.data, spec)
-    scoring = Scoring(pairing=pairing, reading=reading, metrics=config.metrics, folder=Path(), workers=config.workers)
-    refuse_files(scoring)
-    images = find_images(config.images, pairing) if config.images else {}
-    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
-    shard = None if config.shard is None else parse_shard(config.shard)
-    if shard:
-        check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
+    scoring, images = _find_files(config, spec, suffix=nnunet.file_ending if nnunet else "")
     resumed = find_resumed(config, job, config.resume, holds=NAME)
-    looks_at_images = any(each.name == "content" for each in config.metrics.measures)
-    scoring = replace(
-        scoring,
-        pairing=put_beside(pairing, images) if images and looks_at_images else pairing,
-        probs=_find_probs(config, pairing),
-        folder=resumed or Path(),
-        resume=resumed is not None,
-        shard=shard,
-    )
-    if shard:
-        _LOG.warning("%s", part_warning(shard, len(scoring.pairs), len(pairing.pairs)))
-    _warn(pairing, config.predictions)
-    accept = partial(check_resumed, scoring, scoring.folder)
-    with open_run(config, job, resumed=resumed, facts=_facts(config, pairing), accept=accept) as folder:
+    scoring = replace(scoring, folder=resumed or Path(), resume=resumed is not None)
+    _warn(scoring, config.predictions)
+    facts, accept = _facts(config, scoring.pairing), partial(check_resumed, scoring, scoring.folder)
+    with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         scoring = replace(scoring, folder=folder)
         gc.freeze()  # a walk of the garbage collector over all imports takes as long as 100 pairs
         summary = score(scoring)
         if images:
             draw_cases(scoring, images, config.report)
         if nnunet:
-            _write_nnunet(config, folder, spec, nnunet)
+            shown: dict[str, Any] = {"references": str(config.references), "predictions": str(config.predictions)}
+            shown |= {"regions": nnunet.regions, "file_ending": nnunet.file_ending}
+            write_summary(folder / NNUNET, open_cases([folder]), spec, **shown)
         write_worst_list(folder, spec, config.metrics, config.report.worst)
-        found = results(summary, objective)
-        note_done(folder, found)
-        _write_page(folder, config)
+        value = finish(folder, summary, config.report, objective)
     print_summary(summary)
     show_files(folder)
-    return next(iter(found.values()))
+    return value
 
 
-def _find_probs(config: ScoreConfig, pairing: Pairing) -> Mapping[str, Path]:
-    if not config.probs:
-        return {}
-    from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
+def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[Scoring, Mapping[str, Path]]:
+    """Find the masks to score, with their probabilities, and the images; refuse what can't be scored."""
+    pairing = find_pairs(
+        config.predictions,
+        config.references,
+        spec=spec,
+        missing=config.missing,
+        endings=(config.prediction_ending, config.reference_ending),
+        suffix=suffix,
+    )
+    reading = Reading.of(config.data, spec)
+    scoring = Scoring(pairing=pairing, reading=reading, metrics=config.metrics, folder=Path(), workers=config.workers)
+    refuse_files(scoring)
+    images = find_images(config.images, pairing) if config.images else {}
+    check_case_ids(config.metrics, spec, [pair.case_id for pair in pairing.pairs], images=bool(images))
+    if config.shard is not None:
+        shard = parse_shard(config.shard)
+        check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
+        scoring = replace(scoring, shard=shard)
+    if config.probs:
+        from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
 
-    return find_probs(config.probs, pairing.pairs)
-
-
-def _write_page(folder: Path, config: ScoreConfig) -> None:
-    if config.report.html:
-        from segmeter.report.html import write_report  # a run without a page starts sooner
-
-        write_report(folder, config.report)
-
-
-def _completed(config: ScoreConfig, nnunet: NnunetLabels | None, spec: ClassSpec) -> MetricsConfig:
-    """Complete the metrics' settings from the data: regions become groups, and objects set measures and headline."""
-    metrics = config.metrics
-    if nnunet and not metrics.groups:
-        metrics = metrics.replace(groups=dict(nnunet.groups))
-    metrics = with_objects(metrics) if config.data.instances else metrics
-    check_metrics(metrics, spec)
-    return settle_headline(metrics, spec)
-
-
-def _write_nnunet(config: ScoreConfig, folder: Path, spec: ClassSpec, labels: NnunetLabels) -> None:
-    """Write the summary.json that nnU-Net would have written."""
-    places = {"references": str(config.references), "predictions": str(config.predictions)}
-    options: dict[str, Any] = {**places, "regions": labels.regions, "file_ending": labels.file_ending}
-    write_summary(folder / NNUNET, open_cases([folder]), spec, **options)
+        scoring = replace(scoring, probs=find_probs(config.probs, pairing.pairs))
+    if images and any(each.name == "content" for each in config.metrics.measures):
+        scoring = replace(scoring, pairing=put_beside(pairing, images))
+    return scoring, images
 
 
 def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
@@ -142,7 +115,10 @@ def _facts(config: ScoreConfig, pairing: Pairing) -> dict[str, Any]:
     }
 
 
-def _warn(pairing: Pairing, predictions: Path) -> None:
+def _warn(scoring: Scoring, predictions: Path) -> None:
+    pairing = scoring.pairing
+    if scoring.shard:
+        _LOG.warning("%s", part_warning(scoring.shard, len(scoring.pairs), len(pairing.pairs)))
     if pairing.missing:
         _LOG.warning("cases without a prediction, scored as background (%s).", some(pairing.missing))
     if pairing.extra:

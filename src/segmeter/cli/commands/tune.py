@@ -4,6 +4,7 @@ from pathlib import Path
 
 from segmeter.cli.commands.decide import Decision, record
 from segmeter.cli.config.model_schema import TuneConfig
+from segmeter.cli.runs.objective import completed
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.verification.report import open_splits
 from segmeter.evaluation.decisions.settings import parse_over
@@ -20,8 +21,6 @@ from segmeter.evaluation.decisions.tune import (
 )
 from segmeter.inference.device import pick_device
 from segmeter.inference.predictor import Predictor
-from segmeter.metrics.config.metrics import check_metrics, with_objects
-from segmeter.metrics.summary.scoreboard import settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.models.trained import read_checkpoints
 from segmeter.report.decisions import show_tuned
@@ -40,9 +39,8 @@ def run_tune(config: TuneConfig, job: Job) -> None:
     share_cores()
     checkpoint = read_checkpoints(config.checkpoints)
     spec = checkpoint.card.spec
-    metrics = with_objects(config.metrics) if config.data.instances else config.metrics
-    check_metrics(metrics, spec)
-    metrics = settle_headline(metrics.replace(headline=config.by or metrics.headline), spec)
+    asked = config.metrics.replace(headline=config.by or config.metrics.headline)
+    metrics = completed(asked, spec, instances=config.data.instances)
     settings = parse_over(config.over, spec, threshold=config.inference.threshold, steps=config.postprocess.steps)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(metrics, dataset.spec, dataset.case_ids, images=True)

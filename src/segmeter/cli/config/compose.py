@@ -2,9 +2,9 @@
 
 import itertools
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel
 from yaml import YAMLError
 
 from segmeter.checks import close_name, expected, nearest
@@ -65,58 +66,44 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Composed:
-    """One job: its overrides as written, its plain values, and the composed nodes before resolving.
+    """One job: its overrides as written, its plain values, the same before resolving ${...}, and what it says to Hydra.
 
     `own_files` tells whether the user's YAML files were among those that it was composed from.
     """
 
     overrides: tuple[str, ...]
-    values: dict[str, Any] = field(default_factory=dict)
-    config: DictConfig | None = None
-    hydra: DictConfig | None = None
-    own_files: bool = False
-
-    def container(self, *, resolve: bool = False) -> dict[str, Any]:
-        """Give the composed values as the files and overrides have them; `resolve` replaces each ``${...}``.
-
-        Raises
-        ------
-        ConfigError
-            One can't be resolved.
-        """
-        try:
-            found: Any = OmegaConf.to_container(self.config, resolve=resolve) if self.config is not None else {}
-        except OmegaConfBaseException as error:
-            raise ConfigError(one_line(error)) from error
-        return {str(key): value for key, value in found.items()}
+    values: dict[str, Any]
+    raw: dict[str, Any]
+    hydra: dict[str, Any]
+    own_files: bool
 
 
 def compose_jobs(request: Request, problems: list[str]) -> list[Composed]:
     """Compose every job that a command line asks for: one, or one per combination of a sweep.
 
-    Overrides that can't be parsed, unknown groups and options, and failing interpolations are left out. Each adds a
-    line to `problems`, so that the rest can be checked too.
+    Overrides that can't be parsed, unknown groups and options, failing interpolations, and jobs that can't be composed
+    are left out. Each adds a line to `problems`, so that the rest can be checked too.
     """
     _check_names(request)
-    overrides = _sound(request, parse_overrides(request.overrides, problems), problems)
+    overrides = _sound(request, problems)
     store_schemas(request.roots)
     with initialize_config_dir(str(_folder_of_root(request)), job_name=request.config_name, version_base="1.3"):
         alone = tuple(override.input_line or "" for override in overrides)
         jobs = _combinations(overrides, problems) if request.sweep else [alone]
         found = [_composed(request, job, problems) for job in jobs[:1]]
-        if len(jobs) > 1 and not is_searched(found[0]):
+        if len(jobs) > 1 and not (found[0] and is_searched(found[0])):
             if len(jobs) > SWEEP_LIMIT:
                 problems.append(
                     f"config: expected a sweep to be of at most {SWEEP_LIMIT} jobs, got more. Split it, or let "
                     "hydra/sweeper=optuna choose among its values."
                 )
             found += [_composed(request, job, problems) for job in jobs[1:SWEEP_LIMIT]]
-    if found and found[0].hydra is not None:
-        try:
+    try:
+        if found and found[0]:
             read_search(found[0].hydra)
-        except ConfigError as error:
-            problems.extend(error.problems)
-    return found
+    except ConfigError as error:
+        problems.extend(error.problems)
+    return [job for job in found if job]
 
 
 def _check_names(request: Request) -> None:
@@ -140,13 +127,19 @@ def _folder_of_root(request: Request) -> Path:
 def store_schemas(roots: Sequence[str]) -> None:
     """Give Hydra the defaults of the schemas that these commands can choose: they need no YAML files."""
     OmegaConf.register_new_resolver("oc.env", _environment, replace=True)
-    schemas = {("", f"schema_{name}"): ROOTS[name] for name in roots}
-    schemas |= {(group, name): schema for group in groups_of_all(roots) for name, schema in schemas_of(group).items()}
-    store = ConfigStore.instance()
-    for (group, name), schema in schemas.items():
-        store.store(group=group or None, name=name, node=defaults(schema))
-    store.store(group="data", name=TRAINED, node={"name": TRAINED})
-    store.store(group="hydra/sweeper", name="optuna", node=defaults(SearchConfig))
+    for name in roots:
+        _store(None, f"schema_{name}", ROOTS[name])
+    for group in groups_of_all(roots):
+        for name, schema in schemas_of(group).items():
+            _store(group, name, schema)
+    ConfigStore.instance().store(group="data", name=TRAINED, node={"name": TRAINED})
+    _store("hydra/sweeper", "optuna", SearchConfig)
+
+
+@cache
+def _store(group: str | None, name: str, schema: type[BaseModel]) -> None:
+    """Store one schema, once in a process, as it takes longer than composing a small configuration."""
+    ConfigStore.instance().store(group=group, name=name, node=defaults(schema))
 
 
 def _environment(name: str, default: str | None = None) -> str | None:
@@ -158,53 +151,50 @@ def _environment(name: str, default: str | None = None) -> str | None:
     return os.environ.get(name, default)
 
 
-def _sound(request: Request, overrides: list[Override], problems: list[str]) -> list[Override]:
-    """Drop overrides that can't be composed, with a line each: unknown groups or options, stray commas.
+def _sound(request: Request, problems: list[str]) -> list[Override]:
+    """Read the overrides, and drop those that can't be composed, with a line each.
 
     A second `require` is refused too: Hydra takes the last value of a key, and a gate would lose the first one.
     """
-    known = {**request.options, **PLUGINS}
+    overrides = parse_overrides(request.overrides, problems)
     keys = [override.key_or_group for override in overrides]
     problems.extend(
         f"config: `{key}` is given {keys.count(key)} times, and only the last would count. Write a list: '{key}=[A,B]'."
         for key in TEXTS
         if keys.count(key) > 1
     )
-    return [o for o in overrides if not _problem(o, known, request.sweep, problems)]
+    faults = [[*_faults(override, request)] for override in overrides]
+    problems.extend(itertools.chain(*faults))
+    return [override for override, lines in zip(overrides, faults, strict=True) if not lines]
 
 
-def _problem(override: Override, known: dict[str, list[str]], sweep: bool, problems: list[str]) -> bool:
-    before = len(problems)
-    key, line = override.key_or_group, override.input_line
-    fault = setting_fault(key.removeprefix("hydra.")) if key.startswith("hydra.") else package_fault(line or "")
+def _faults(override: Override, request: Request) -> Iterator[str]:
+    """Say why an override can't be composed: its group or option is unknown, a comma is stray, or it is Hydra's own."""
+    key, line, known = override.key_or_group, override.input_line or "", {**request.options, **PLUGINS}
+    fault = setting_fault(key.removeprefix("hydra.")) if key.startswith("hydra.") else package_fault(line)
     if fault or key == "hydra":
-        problems.append(f"config: {fault or setting_fault('')}")
+        yield f"config: {fault or setting_fault('')}"
     elif key.startswith("hydra/") and key not in PLUGINS:
-        problems.append(f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}.")
-    elif "/" in key and not key.startswith("hydra/") and key not in known:
-        problems.append(f"config: unknown group {key!r}. {nearest(key, known)}")
+        yield f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}."
+    elif "/" in key and key not in known:
+        yield f"config: unknown group {key!r}. {nearest(key, known)}"
     elif key in known and not known[key]:
-        problems.append(f"config: {NO_GROUP.format(key)}")
-    elif override.is_sweep_override() and not sweep:
-        problems.append(
-            f"config: {line!r} gives several values. Add --multirun to run each; write a list as '{key}=[1,2]', "
-            f"and quote text that holds commas: \"{key}='a,b'\"."
-        )
+        yield f"config: {NO_GROUP.format(key)}"
+    elif override.is_sweep_override() and not request.sweep:
+        remedy = f"write a list as '{key}=[1,2]', and quote text that holds commas: \"{key}='a,b'\"."
+        yield f"config: {line!r} gives several values. Add --multirun to run each; {remedy}"
     elif key in known and not override.is_delete():
-        problems += _unknown_options(override, known[key])
-    return len(problems) > before
+        rule = f"to be one of {', '.join(known[key])}"
+        for name in (name for name in _chosen(override) if name not in known[key]):
+            yield expected("config", key, rule, repr(name), close_name(name, known[key]))
 
 
-def _unknown_options(override: Override, known: list[str]) -> list[str]:
-    group = override.key_or_group
+def _chosen(override: Override) -> list[str]:
+    """Return the options of a group that an override names."""
     if override.is_sweep_override():
-        chosen: list[Any] = list(override.sweep_string_iterator()) if override.is_discrete_sweep() else []
-    else:
-        value = override.value()
-        chosen = value if isinstance(value, list) else ["null" if value is None else value]
-    rule = f"to be one of {', '.join(known)}"
-    wrong = (name for name in map(str, chosen) if name not in known)
-    return [expected("config", group, rule, repr(name), close_name(name, known)) for name in wrong]
+        return [str(name) for name in override.sweep_string_iterator()] if override.is_discrete_sweep() else []
+    value = override.value()
+    return [str(name) for name in value] if isinstance(value, list) else ["null" if value is None else str(value)]
 
 
 def _combinations(overrides: list[Override], problems: list[str]) -> list[tuple[str, ...]]:
@@ -236,22 +226,28 @@ def _axis(override: Override, problems: list[str]) -> list[str]:
 
 def is_searched(job: Composed) -> bool:
     """Tell whether an optimiser chooses the jobs; then only the first combination is checked beforehand."""
-    return job.hydra is not None and job.hydra.runtime.choices.get("hydra/sweeper") == "optuna"
+    return bool(job.hydra["runtime"]["choices"].get("hydra/sweeper") == "optuna")
 
 
-def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed:
+def _composed(request: Request, overrides: tuple[str, ...], problems: list[str]) -> Composed | None:
     lines = [line if _as_it_is(line, request.options) else f"++{line}" for line in overrides]  # Hydra accepts any key
     try:
         config = _compose(request, lines)
-    except _FAULTS as error:
-        problems.extend(_each_fault(request, lines) or [one_line(error)])
-        return Composed(overrides=overrides)
+    except _FAULTS as error:  # Hydra stops at the first: each override is also composed alone
+        alone = (_fault_of(request, line) for line in lines)
+        problems.extend([line for line in alone if line] or [one_line(error)])
+        return None
     OmegaConf.set_readonly(config, False)
     OmegaConf.set_struct(config, False)
     node = config.pop("hydra")
-    values = {str(key): _plain(config, key, str(key), problems) for key in config}
-    own = request.config_dir is not None
-    return Composed(overrides=overrides, values=values, config=config, hydra=node, own_files=own)
+    raw: Any = OmegaConf.to_container(config)
+    return Composed(
+        overrides=overrides,
+        values={str(key): _plain(config, key, str(key), problems) for key in config},
+        raw={str(key): value for key, value in raw.items()},
+        hydra={key: OmegaConf.to_container(node[key]) for key in ("runtime", "sweep", "sweeper")},
+        own_files=request.config_dir is not None,
+    )
 
 
 def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
@@ -263,22 +259,19 @@ def _compose(request: Request, overrides: Sequence[str]) -> DictConfig:
         raise HydraException(f"the defaults of a file in {request.config_dir} lead back to that file") from None
 
 
+def _fault_of(request: Request, override: str) -> str | None:
+    try:
+        _compose(request, [override])
+    except _FAULTS as error:
+        return one_line(error)
+    return None
+
+
 def _as_it_is(line: str, known: dict[str, list[str]]) -> bool:
     """Tell whether an override chooses a group, has its own +, ++ or ~, or sets a Hydra key that is not a mapping."""
     key, _, value = line.partition("=")
     own = key.startswith("hydra.") and not value.startswith("{")
     return key.partition("@")[0] in known or "/" in key or key.startswith(("+", "~")) or own
-
-
-def _each_fault(request: Request, overrides: Sequence[str]) -> list[str]:
-    """Return the problem of each override composed alone, as Hydra stops at the first one."""
-    lines = []
-    for override in overrides:
-        try:
-            _compose(request, [override])
-        except _FAULTS as error:
-            lines.append(one_line(error))
-    return lines
 
 
 def _plain(parent: DictConfig | ListConfig, key: Any, path: str, problems: list[str]) -> Any:

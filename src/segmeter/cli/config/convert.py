@@ -36,20 +36,19 @@ def convert(root: type[Config], job: Composed, *, command: str, problems: list[s
     problems
         Takes a line per problem; the result is then None.
     """
-    values, told = job.values, []
+    values, told = job.values, tuple[str, ...]()
     try:
         values = fill_resumed(job)
         if command in (*WITH_TRAINED_DATA, "predict"):
-            from segmeter.cli.config.trained_data import fill_data, fill_steps
+            from segmeter.cli.config.trained_data import fill_trained
 
-            values = fill_data(values, job.overrides) if command in WITH_TRAINED_DATA else values
-            values = fill_steps(values, job.overrides)
+            values = fill_trained(values, job.overrides, data=command in WITH_TRAINED_DATA)
         values = fill_recipe(values, job) if command == "train" else values
     except InputError as error:
-        told = [*error.problems]
+        told = error.problems
     config, found = _checked(root, job, values, command=command, filled=not told)
     problems.extend([*told, *found])
-    return None if told or found else config
+    return None if told else config
 
 
 def unknown_keys(root: type[Config], job: Composed, *, command: str) -> list[str]:
@@ -62,7 +61,7 @@ def _checked(
     root: type[Config], job: Composed, values: dict[str, Any], *, command: str, filled: bool
 ) -> tuple[Config | None, list[str]]:
     unknown = command in WITH_TRAINED_DATA and name_of(values.get("data")) == TRAINED  # as no checkpoint is given
-    untold = set() if filled and not unknown else {"data"}
+    untold = {"data"} if unknown or not filled else set()
     values = {key: value for key, value in values.items() if key not in untold}
 
     def advice(key: str) -> str:
@@ -101,7 +100,11 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     values, resume = job.values, job.values.get("resume")
     if not isinstance(resume, str) or resume == AUTO or not (Path(resume) / "config.yaml").exists():
         return values
-    saved = _saved(Path(resume) / "config.yaml")
+    try:
+        saved = read_yaml(Path(resume) / "config.yaml")
+    except (OSError, ValueError) as error:
+        reason = f"{Path(resume) / 'config.yaml'} can't be read ({' '.join(str(error).split())})"
+        raise ConfigError(f"resume: {reason}. Start a new run (resume=null).") from error
     missing = sorted(set(saved.get("plugins") or ()) - set(values.get("plugins") or ()))
     if missing:
         remedy = f"Only the command line may name code: add 'plugins=[{','.join(missing)}]'."
@@ -113,17 +116,6 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     for key in [*(key for key in keys if key in GROUPS), *_OWN, *keys, *_followers(job, keys)]:
         _take(key, values, filled)
     return filled
-
-
-def _saved(path: Path) -> dict[str, Any]:
-    try:
-        values = read_yaml(path)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"resume: {path} can't be read ({reason}). Start a new run (resume=null).") from error
-    if not values:
-        raise ConfigError(f"resume: {path} holds no configuration. Start a new run (resume=null).")
-    return values
 
 
 def _take(key: str, values: Mapping[str, Any], filled: dict[str, Any]) -> None:
@@ -179,4 +171,4 @@ def fill_recipe(values: dict[str, Any], job: Composed) -> dict[str, Any]:
 def _followers(job: Composed, keys: Iterable[str]) -> list[str]:
     """Return the keys that take their value from one of `keys`, such as training.seed from seed."""
     followed = {f"${{{key}}}" for key in keys}
-    return [key for key, value in flatten(job.container()).items() if isinstance(value, str) and value in followed]
+    return [key for key, value in flatten(job.raw).items() if isinstance(value, str) and value in followed]

@@ -2,10 +2,10 @@
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +104,11 @@ def load_plugins(modules: Sequence[str]) -> None:
     ConfigError
         A module can't be imported; the line says why.
     """
-    installed = entry_points()
-    for group in (group for group in installed.groups if group.startswith("segmeter.")):
-        for point in installed.select(group=group):
-            try:
-                point.load()
-            except Exception as error:
-                raise ConfigError(_fails(f"entry point {point.value!r}", error)) from error
+    for point in _installed():
+        try:
+            point.load()
+        except Exception as error:
+            raise ConfigError(_fails(f"entry point {point.value!r}", error)) from error
     if modules and str(Path.cwd()) not in sys.path:  # behind all others, so that it hides no installed module
         sys.path.append(str(Path.cwd()))
     for module in modules:
@@ -121,6 +119,13 @@ def load_plugins(modules: Sequence[str]) -> None:
             import_module(module)
         except Exception as error:
             raise ConfigError(_fails(f"plugin {module!r}", error)) from error
+
+
+def _installed() -> Iterator[EntryPoint]:
+    """Find installed plugins. Most packages have none, and parsing the entry points of all takes 20 ms."""
+    for package in distributions():
+        if "[segmeter." in (package.read_text("entry_points.txt") or ""):
+            yield from (point for point in package.entry_points if point.group.startswith("segmeter."))
 
 
 def _fails(what: str, error: Exception) -> str:

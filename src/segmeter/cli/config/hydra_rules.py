@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field
 
@@ -150,7 +149,7 @@ def package_fault(line: str) -> str | None:
     return f"{line!r} can't be set here: its package is 'hydra'. {_OUTPUTS}" if _PACKAGE.search(line) else None
 
 
-def read_search(node: DictConfig) -> SearchConfig:
+def read_search(node: Mapping[str, Any]) -> SearchConfig:
     """Check what a composed `hydra` node says about sweeps.
 
     Raises
@@ -158,12 +157,11 @@ def read_search(node: DictConfig) -> SearchConfig:
     ConfigError
         One line per key that is wrong.
     """
-    raw: Any = OmegaConf.to_container(node, resolve=False)
-    chosen = raw["runtime"]["choices"].get("hydra/sweeper") or "basic"
+    chosen = node["runtime"]["choices"].get("hydra/sweeper") or "basic"
     known = PLUGINS["hydra/sweeper"]
     if chosen not in known:
         raise ConfigError(expected("config", "hydra/sweeper", f"to be one of {', '.join(known)}", repr(chosen)))
-    given = {key: value for key, value in raw["sweeper"].items() if key not in ("_target_", "max_batch_size")}
+    given = {key: value for key, value in node["sweeper"].items() if key not in ("_target_", "max_batch_size")}
     values: dict[str, Any] = {"hydra": {"sweeper": {**given, "params": given.get("params") or {}}}}
     return _Hydra(**values).hydra.sweeper
 

@@ -18,6 +18,7 @@ from segmeter.cli.config.groups import (
     ROOTS,
     TRAINED,
     WITH_TRAINED_DATA,
+    Declared,
     groups_of,
     options,
     schemas_of,
@@ -31,7 +32,15 @@ from segmeter.schema.registry import REGISTRIES, name_of
 _PATHS = ("root", "data.root", "weights", "model.weights")  # texts that are paths
 _OBVIOUS = ("a group of keys", "true or false", "text", "a path")  # from the value beside it
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-RESULTS = ("plan.json", "tune.json", "agree.json", "suspects.json", "label_next.json")  # files that commands write
+RESULTS = Declared(  # files that commands write; their modules import pyarrow, which the build of a wheel does without
+    {
+        "plan.json": "metrics.summary.plan:Plan",
+        "tune.json": "metrics.summary.tune:Tuned",
+        "agree.json": "metrics.summary.agreement:Agreement",
+        "suspects.json": "evaluation.decisions.suspects:Suspects",
+        "label_next.json": "evaluation.decisions.label_next:LabelNext",
+    }
+)
 _COMMANDS = {f"{name}_command" if name in GROUPS else name: name for name in ROOTS}  # `export` is a group too
 _DEFAULTS = {"type": "array", "description": "Hydra's defaults list: what this file starts from."}
 
@@ -148,26 +157,26 @@ def yaml_text(root: type[BaseModel], values: Any, *, part: str | None) -> str:
         if not isinstance(values, dict) or name not in values:
             known = nearest(name, map(str, values)) if isinstance(values, dict) else ""
             raise ConfigError(f"config: there is no {part!r} to show. {known}".rstrip())
-        node, values = _inner(node, values, name), values[name]
+        node, values = _inner(node, name, values[name]), values[name]
     if not isinstance(values, dict):
         return f"{as_yaml(values)}\n"
     return "".join(f"{line}\n" for line in _lines(node, values, ""))
 
 
-def _inner(node: Node | None, values: dict[Any, Any], key: str) -> Node | None:
-    found = node.keys.get(key) if node else None
-    return found.group(values[key]) if found else None
+def _inner(node: Node | None, key: str, value: Any) -> Node | None:
+    return node.keys[key].group(value) if node and key in node.keys else None
 
 
 def _lines(node: Node | None, values: dict[Any, Any], indent: str) -> Iterator[str]:
     for key, value in values.items():
-        declared = node.keys.get(str(key)) if node else None
-        comment = _comment(str(key), declared) if declared else ""
-        if isinstance(value, dict) and value:
-            yield from _commented(f"{as_yaml(key)}:", comment, indent)
-            yield from _lines(_inner(node, values, key), value, f"{indent}  ")
-        else:
-            yield from _commented(f"{as_yaml(key)}: {as_yaml(value)}", comment, indent)
+        inside = value if isinstance(value, dict) else {}
+        declared, comment = node.keys.get(str(key)) if node else None, ""
+        if declared and not is_component_name(str(key), declared):  # the first sentence, and what it takes
+            takes = ", ".join(filter(None, (declared.describe(), declared.unit)))
+            comment = declared.meaning.partition(". ")[0].rstrip(".")
+            comment += "" if takes in _OBVIOUS or declared.choice else f" [{takes}]"
+        yield from _commented(f"{as_yaml(key)}:{'' if inside else f' {as_yaml(value)}'}", comment, indent)
+        yield from _lines(_inner(node, str(key), value), inside, f"{indent}  ")
 
 
 def _commented(text: str, comment: str, indent: str) -> list[str]:
@@ -180,29 +189,9 @@ def _commented(text: str, comment: str, indent: str) -> list[str]:
     return [*textwrap.wrap(comment, room, initial_indent=sign, subsequent_indent=sign), f"{indent}{text}"]
 
 
-def _comment(key: str, node: Node) -> str:
-    """Return the first sentence of a key's meaning, and what it takes."""
-    if is_component_name(key, node):
-        return ""
-    takes = ", ".join(filter(None, (node.describe(), node.unit)))
-    first = node.meaning.partition(". ")[0].rstrip(".")
-    return first + ("" if takes in _OBVIOUS or node.choice else f" [{takes}]")
-
-
 def names() -> list[str]:
     """Return the names of the JSON Schemas of configurations: every command that has one, and every group."""
     return [*_COMMANDS, *GROUPS]
-
-
-def _result_models() -> dict[str, type[BaseModel]]:
-    """Return the models of `RESULTS`; their modules import pyarrow, which the build of a wheel does without."""
-    from segmeter.evaluation.decisions.label_next import LabelNext
-    from segmeter.evaluation.decisions.suspects import Suspects
-    from segmeter.metrics.summary.agreement import Agreement
-    from segmeter.metrics.summary.plan import Plan
-    from segmeter.metrics.summary.tune import Tuned
-
-    return dict(zip(RESULTS, (Plan, Tuned, Agreement, Suspects, LabelNext), strict=True))
 
 
 def json_schema(name: str) -> dict[str, Any]:
@@ -216,12 +205,8 @@ def json_schema(name: str) -> dict[str, Any]:
     if name not in (*names(), *RESULTS):
         raise ConfigError(f"schema: expected a command or a group, got {name!r}. {nearest(name, [*names(), *RESULTS])}")
     if name in RESULTS:
-        return {
-            "$schema": DIALECT,
-            "$defs": {},
-            **_result_models()[name].model_json_schema(by_alias=True),
-            "title": f"segmeter: {name}",
-        }
+        schema = RESULTS[name].model_json_schema(by_alias=True)
+        return {"$schema": DIALECT, "$defs": {}, **schema, "title": f"segmeter: {name}"}
     command, definitions = _COMMANDS.get(name), dict[str, Any]()
     choice = ROOTS[command] if command else GROUPS[name]
     if isinstance(choice, Registry):

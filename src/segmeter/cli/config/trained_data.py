@@ -32,8 +32,10 @@ def describe_data(config: DataConfig) -> dict[str, Any]:
     return {key: value for key, value in as_plain(config).items() if key not in (*_CARD, *_USERS)}
 
 
-def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Complete the composed values of eval with the data settings of its checkpoint.
+def fill_trained(values: Mapping[str, Any], overrides: Sequence[str], *, data: bool) -> dict[str, Any]:
+    """Complete the composed values of eval, tune or predict with what the checkpoint says.
+
+    Objects are split by the cores that a checkpoint was trained on, unless steps are chosen.
 
     Parameters
     ----------
@@ -42,6 +44,8 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
         on the same kind.
     overrides
         The overrides, which distinguish set values from defaults.
+    data
+        Whether the command has a data set to complete.
 
     Raises
     ------
@@ -50,60 +54,60 @@ def fill_data(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, 
     CheckpointError
         The checkpoint can't be read.
     """
-    data = values.get("data")
-    given = values.get("checkpoint")
-    first, *others = given if isinstance(given, list | tuple) and given else [given]  # all are of the same classes
-    if first in (None, REQUIRED, []) or not isinstance(data, Mapping):
-        return dict(values)  # the schema reports what is missing
-    foreign = _of_foreign(str(first), values, overrides)
-    if foreign is not None:
-        return {**values, "data": foreign}
-    card, root = _read(Path(str(first)))
+    given, filled = values.get("checkpoint"), dict(values)
+    paths = [str(path) for path in (given if isinstance(given, list | tuple) else [given])]
+    if given in (None, REQUIRED) or not paths:
+        return filled  # the schema reports what is missing
+    from segmeter.models.foreign.opened import find_source  # imports torch
+
+    source = find_source(Path(paths[0]))
+    if data and isinstance(values.get("data"), Mapping):
+        own = source is None
+        filled["data"] = _of_ours(paths, values["data"], overrides) if own else _of_foreign(source, values, overrides)
+    chosen = any(line.lstrip("+~").startswith("postprocess") for line in overrides)
+    resumed = values.get("resume") not in (None, "auto")  # its own configuration has the steps, or none
+    group = values.get("postprocess")
+    is_open = not chosen and not resumed and isinstance(group, Mapping) and not group.get("steps")
+    if is_open and source is None and _read(paths[0])[0].data.get("core_depth") is not None:
+        filled["postprocess"] = {**filled["postprocess"], "steps": [as_plain(step) for step in SEPARATING]}
+    return filled
+
+
+def _of_ours(paths: Sequence[str], data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the data for checkpoints of ours, which are all of the same classes."""
+    card, root = _read(paths[0])
     if data["name"] == TRAINED:
         filled = _own(card, root) | {key: value for key, value in data.items() if value not in (REQUIRED, TRAINED)}
     elif data["name"] in DATA.names():
-        chosen = _chosen(data, overrides)
-        known = _own(card, root) if data["name"] == card.data.get("name") else _classes(card, data["name"])
+        chosen, known = _chosen(data, overrides), dict[str, Any]()
+        if data["name"] == card.data.get("name"):
+            known = _own(card, root)
+        elif _asks_for_classes(data["name"]):
+            known = _of_card(card)
         filled = {**data, **{key: value for key, value in known.items() if key in data and key not in chosen}}
     else:
-        return dict(values)
+        return dict(data)
     _refuse_contradictions(filled, card)
-    for path in (first, *others):
-        card, _ = _read(Path(str(path)))
-        check_dealing(filled, card.data, split=filled["split"], model=str(path))
-    return {**values, "data": filled}
+    for path in paths:
+        check_dealing(filled, _read(path)[0].data, split=filled["split"], model=path)
+    return filled
 
 
-def fill_steps(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Split objects by the cores that a checkpoint was trained on, unless steps are chosen: eval, tune, predict."""
-    chosen = any(line.lstrip("+~").startswith("postprocess") for line in overrides)
-    resumed = values.get("resume") not in (None, "auto")  # its own configuration has the steps, or none
-    given, group = values.get("checkpoint"), values.get("postprocess")
-    first = given[0] if isinstance(given, list | tuple) and given else given
-    if chosen or resumed or first in (None, REQUIRED, []) or not isinstance(group, Mapping) or group.get("steps"):
-        return dict(values)
-    from segmeter.models.foreign.opened import find_source  # imports torch
+def _of_foreign(source: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the data for a model that others trained, with its classes if the data has none."""
+    from segmeter.models.foreign.opened import describe, open_foreign  # imports torch
 
-    if find_source(Path(str(first))) is not None or _read(Path(str(first)))[0].data.get("core_depth") is None:
-        return dict(values)
-    return {**values, "postprocess": {**group, "steps": [as_plain(step) for step in SEPARATING]}}
-
-
-def _of_foreign(checkpoint: str, values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any] | None:
-    """Return the data for a model that others trained, with its classes if the data has none; None for one of ours."""
-    from segmeter.models.foreign.opened import describe, find_source, open_foreign  # imports torch
-
-    data, source = dict(values["data"]), find_source(Path(checkpoint))
-    if source is None:
-        return None
+    data = dict(values["data"])
     if data["name"] == TRAINED:
-        remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
-        raise ConfigError(f"eval: {checkpoint} does not say which data it was trained on. {remedy}")
-    asks = data["name"] in DATA.names() and defaults(DATA.schema(data["name"])).get("classes") in ([], REQUIRED)
-    if asks and "classes" not in _chosen(data, overrides):
+        raise _untold(source.text)
+    if _asks_for_classes(data["name"]) and "classes" not in _chosen(data, overrides):
         card = open_foreign(describe(source, ForeignConfig(**values["model"])), None).card
         data |= {key: value for key, value in _of_card(card).items() if key in data and key not in ("mean", "std")}
     return data
+
+
+def _asks_for_classes(kind: str) -> bool:
+    return kind in DATA.names() and defaults(DATA.schema(kind)).get("classes") in ([], REQUIRED)
 
 
 def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
@@ -124,30 +128,31 @@ def own_data(checkpoint: Path, limits: ImagesConfig) -> DataConfig:
     return config
 
 
-def _read(path: Path) -> tuple[ModelCard, str | None]:
+def _read(path: str | Path) -> tuple[ModelCard, str | None]:
     """Return the model card, and the root of the data in the record of the checkpoint's run."""
-    from segmeter.models.checkpoints.checkpoint import (
-        read_description,
-    )  # imports torch, which --help and --cfg must not
+    from segmeter.models.checkpoints.checkpoint import read_description  # imports torch, which --cfg must not
 
-    found = read_description(path)
+    found, root = read_description(Path(path)), None
     try:
         root = read_run(found.folder.parents[1]).get("data_root")
     except FileNotFoundError:  # a checkpoint outside a run
-        root = None
+        pass
     except (OSError, InputError) as error:
         _LOG.warning("%s So the location of the training data is unknown.", error)
-        root = None
     return found.card, root if isinstance(root, str) else None
 
 
 def _own(card: ModelCard, root: str | None) -> dict[str, Any]:
     """Return the data set that the checkpoint was trained on, with defaults for missing settings."""
     if "name" not in card.data:
-        remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
-        raise ConfigError(f"eval: this checkpoint does not say which data it was trained on. {remedy}")
+        raise _untold("this checkpoint")
     usual = defaults(DATA.schema(card.data["name"]))
     return {**usual, **card.data, **_of_card(card), **({} if root is None else {"root": root})}
+
+
+def _untold(model: str) -> ConfigError:
+    remedy = f"Choose it: data={' | '.join(DATA.names())}, with data.root=PATH."
+    return ConfigError(f"eval: {model} does not say which data it was trained on. {remedy}")
 
 
 def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
@@ -161,12 +166,6 @@ def _refuse_contradictions(data: Mapping[str, Any], card: ModelCard) -> None:
     ]
     if problems:
         raise ConfigError(problems)
-
-
-def _classes(card: ModelCard, kind: str) -> dict[str, Any]:
-    """Return the checkpoint's classes and channels, for a kind of data set without its own."""
-    own = defaults(DATA.schema(kind)).get("classes")
-    return _of_card(card) if own in ([], REQUIRED) else {}
 
 
 def _of_card(card: ModelCard) -> dict[str, Any]:

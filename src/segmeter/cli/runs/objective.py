@@ -1,14 +1,17 @@
 """Finds the number of a finished evaluation by which a sweep compares jobs, and its better direction."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
+from segmeter.cli.runs.run_folder import note_done
 from segmeter.errors import ConfigError
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
 from segmeter.metrics.config.scores import MEAN, Direction, find_direction
-from segmeter.metrics.summary.scoreboard import known_scores
+from segmeter.metrics.summary.scoreboard import known_scores, settle_headline
+from segmeter.report.config import ReportConfig
 from segmeter.report.figures import AGGREGATES, aggregates, score_row
 
 
@@ -30,10 +33,40 @@ def results(summary: Mapping[str, Any], objective: str | None) -> dict[str, floa
     return found if objective is None else {objective: _value(score_row(summary, objective))} | found
 
 
+def finish(
+    folder: Path, summary: Mapping[str, Any], report: ReportConfig, objective: str | None = None
+) -> float | None:
+    """Record the results of an evaluation, write its page, and return the score that a sweep compares.
+
+    Parameters
+    ----------
+    summary
+        The content of metrics.json; empty for predictions that were not measured.
+    """
+    found = results(summary, objective) if summary else {}
+    note_done(folder, found)
+    if report.html:
+        from segmeter.report.html import write_report  # a run without a page starts sooner
+
+        write_report(folder, report)
+    return next(iter(found.values()), None)
+
+
 def _value(row: Mapping[str, Any]) -> float | None:
     """Return the score of the data set where there is one, else the mean over cases."""
-    value = row["mean"] if row["dataset"] is None else row["dataset"]
+    return as_number(row["mean"] if row["dataset"] is None else row["dataset"])
+
+
+def as_number(value: Any) -> float | None:
+    """Return a number of JSON, which writes infinity as text."""
     return float(value) if value in ("inf", "-inf") else value
+
+
+def completed(metrics: MetricsConfig, spec: ClassSpec, *, instances: object) -> MetricsConfig:
+    """Complete the settings of metrics by the data, whose objects set measures and headline, and check them."""
+    metrics = with_objects(metrics) if instances else metrics
+    check_metrics(metrics, spec)
+    return settle_headline(metrics, spec)
 
 
 def find_objective(objective: str | None, metrics: MetricsConfig, spec: ClassSpec) -> str | None:

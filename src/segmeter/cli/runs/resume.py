@@ -49,8 +49,8 @@ def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: 
 
 def _newest(config: Common, job: Job, holds: str) -> Path | None:
     named = re.compile(rf"[\d-]+_\d+_{re.escape(run_name(config, job))}(-\d+)?")
-    root = config.run.root / job.command
-    runs = [path for path in root.glob("*") if named.fullmatch(path.name) and _holds(path, holds)]
+    found = (config.run.root / job.command).glob("*")
+    runs = [path for path in found if named.fullmatch(path.name) and _holds(path, holds)]
     return max(runs, key=lambda path: (_start(path), path.name), default=None)
 
 

@@ -20,13 +20,7 @@ from segmeter.cli.messages import LOGGER, logged
 from segmeter.cli.runs.lock import LOCK, OWNER, claim_new, not_writable, owner_of, take_lock
 from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
-from segmeter.files import (
-    clear_leftovers,
-    remove,
-    safe_id,
-    write_bytes,
-    write_json,
-)
+from segmeter.files import clear_leftovers, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.arrays import say
 from segmeter.provenance import hardware, source, versions
 from segmeter.records import RUN, flatten, read_run, seal_run
@@ -260,8 +254,11 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
     whole = folder.parent.parent if folder and folder.parent.name == "shards" else folder  # of launch=
     remedy = f"go on with resume={whole}" if resumes else "run it again"
     if isinstance(error, OSError):
+        what = error.strerror or str(error) or type(error).__name__
+        where = f"{error.filename}: " if error.filename else ""
         safe = f"Every file in {folder} is whole." if folder else "Nothing was begun."
-        return RunError(_system_fault(error, job.command, safe, remedy))
+        first = _REMEDY.get(error.errno or 0, "Remove the cause")
+        return RunError(f"{job.command}: {where}{what}. {safe} {first} and {remedy}.")
     # by another process, by files, or by their disk
     stopped = isinstance(error, LateError | PeerError) or isinstance(error.__cause__, OSError)
     if isinstance(error, RunError) and stopped and resumes and remedy not in str(error):
@@ -274,13 +271,6 @@ def _explain(error: BaseException, config: Common, job: Job, folder: Path | None
 def _holds_work(folder: Path) -> bool:
     """Tell whether a run's folder holds anything to resume from; otherwise `resume=` would be refused."""
     return any(next(folder.glob(pattern), None) for pattern in _WORK)
-
-
-def _system_fault(error: OSError, command: str, safe: str, remedy: str) -> str:
-    what = error.strerror or str(error) or type(error).__name__
-    first = _REMEDY.get(error.errno or 0, "Remove the cause")
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{command}: {where}{what}. {safe} {first} and {remedy}."
 
 
 def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -> BaseException:

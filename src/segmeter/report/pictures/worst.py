@@ -21,7 +21,6 @@ from segmeter.metrics.config.metrics import MetricsConfig, headline_of
 from segmeter.metrics.summary.scoreboard import build_scoreboard
 from segmeter.records import read_json
 from segmeter.report.figures import title
-from segmeter.report.pictures.maps import display_image, encode
 
 FOLDER, LIST, PLACE = "worst", "worst.csv", "crop.json"
 EDGE = 256  # of a crop, pixels
@@ -152,6 +151,8 @@ def _planes(labels: NDArray[Any], spec: ClassSpec) -> Iterator[tuple[str, NDArra
 
 
 def _image_png(image: NDArray[Any]) -> bytes:
+    from segmeter.report.pictures.maps import display_image, encode  # slow to load, and a run without images needs none
+
     exact = image.dtype == np.uint8 and image.shape[-1] in (1, 3)
     shown = np.ascontiguousarray(image if exact else display_image(image))
     return encode(shown[..., 0] if shown.shape[-1] == 1 else shown, "PNG")

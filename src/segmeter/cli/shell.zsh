@@ -1,0 +1,7 @@
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+_segmeter() {
+  local -a found
+  found=(${(f)"$(COMP_LINE="${(j: :)words[1,CURRENT-1]} $PREFIX" segmeter -sc query=zsh)"})
+  compadd -S '' -- $found
+}
+compdef _segmeter segmeter
