@@ -70,7 +70,6 @@ def batch():
         image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
         target=torch.empty(4, 64, 48, dtype=torch.uint8),
         indices=np.arange(4),
-        epoch=0,
         draws=replace(DRAWS, table=torch.empty(DRAWS.table.shape)),
         resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
     )

@@ -96,7 +96,7 @@ def test_a_step_waits_for_nothing(tmp_path, loss, clip_norm, monkeypatch):
     losses = []
     with NoWaiting():
         for step, parts in enumerate(taken):
-            losses.append(take_step(job, learner, parts, Order(step + 1, 0.1 * step, validates=False))[0])
+            losses.append(take_step(job, learner, parts, Order(step + 1, 0.1 * step, validates=False)).loss)
     assert all(np.isfinite(read_scalars(losses)))
 
 
@@ -136,7 +136,6 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch):
             image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
             target=torch.empty(4, 64, 48, dtype=torch.uint8),
             indices=numbers,
-            epoch=0,
             draws=replace(draws, table=torch.empty(draws.table.shape)),
             resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
         )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,15 @@ from segmeter.errors import InputError
 
 ProbsDtype = Literal["float32", "float16", "uint8"]
 _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or a diverged model."
+
+
+class Decoding(NamedTuple):
+    """How logits become labels; the fields are arguments of `labels_to_numpy`."""
+
+    task: Task
+    num_classes: int
+    ignore_index: int | None
+    threshold: float
 
 
 def labels_to_numpy(
@@ -59,14 +68,8 @@ def labels_to_numpy(
     >>> labels_to_numpy(logits, task="multiclass", num_classes=2)
     array([[[0, 1]]], dtype=uint8)
     """
-    transfer = pack_labels(
-        "labels_to_numpy",
-        logits_or_labels,
-        task=task,
-        num_classes=num_classes,
-        ignore_index=ignore_index,
-        threshold=threshold,
-    )
+    decoding = Decoding(task, num_classes, ignore_index, threshold)
+    transfer = pack_labels("labels_to_numpy", logits_or_labels, decoding)
     array: np.ndarray = fetch(transfer).numpy()
     return array if transfer.private else array.copy()
 
@@ -104,25 +107,16 @@ def probs_to_numpy(logits: Tensor, *, task: Task, dtype: ProbsDtype = "float32")
     return array
 
 
-def pack_labels(
-    where: str,
-    logits_or_labels: Tensor,
-    *,
-    task: Task,
-    num_classes: int,
-    ignore_index: int | None,
-    threshold: float,
-    class_map: Tensor | None = None,
-) -> Transfer:
+def pack_labels(where: str, logits_or_labels: Tensor, decoding: Decoding, class_map: Tensor | None = None) -> Transfer:
     """Pack label maps on the device; see `labels_to_numpy`.
 
     With a `class_map`, the logits or labels are of other classes, and it holds the label of each: the winner among
     those classes is decided first, and then mapped.
     """
+    task, num_classes, ignore_index, threshold = decoding
     if class_map is not None:
         dtype = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index)]
-        own = {"task": "multiclass", "num_classes": len(class_map), "ignore_index": None, "threshold": threshold}
-        found = pack_labels(where, logits_or_labels, **own)  # type: ignore[arg-type]
+        found = pack_labels(where, logits_or_labels, Decoding("multiclass", len(class_map), None, threshold))
         numbers = found.payload.long().clamp_(max=len(class_map) - 1)  # one beyond is in the record, which is checked
         return replace(found, payload=class_map[numbers].to(dtype), private=True)
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)

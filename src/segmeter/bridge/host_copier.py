@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from segmeter.bridge.arrays import pack
-from segmeter.bridge.decode import ProbsDtype, pack_labels, pack_probs
+from segmeter.bridge.decode import Decoding, ProbsDtype, pack_labels, pack_probs
 from segmeter.bridge.dtypes import TORCH, check_device, check_tensor, wanted_dtype
 from segmeter.bridge.transfer import Transfer
 from segmeter.checks import expected
@@ -216,16 +216,8 @@ class HostCopier:
         `class_map` holds the label of each class of logits or labels that are of other classes.
         """
         where = "HostCopier.submit_labels"
-        transfer = pack_labels(
-            where,
-            logits_or_labels,
-            task=task,
-            num_classes=num_classes,
-            ignore_index=ignore_index,
-            threshold=threshold,
-            class_map=class_map,
-        )
-        return self._send(where, transfer, case_id)
+        decoding = Decoding(task, num_classes, ignore_index, threshold)
+        return self._send(where, pack_labels(where, logits_or_labels, decoding, class_map), case_id)
 
     def submit_probs(self, logits: Tensor, *, case_id: str, task: Task, dtype: ProbsDtype = "float32") -> PendingArray:
         """Compute and send probabilities; the arguments are those of `probs_to_numpy`."""
