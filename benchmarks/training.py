@@ -173,7 +173,7 @@ def serve(kind: str, case: Case, pipe: Connection) -> None:
         keep_freed_memory()
         for block in (each for each in segmenter.modules() if isinstance(each, FoldedBlock) and kind == UNFOLDED):
             block.__class__ = UnetDecoderBlock  # it has the same parts
-        batch = Batch(image=image.to(device), target=target.to(device), indices=np.arange(len(image)), epoch=0)
+        batch = Batch(image=image.to(device), target=target.to(device), indices=np.arange(len(image)))
         step = partial(our_step(segmenter.to(device), device=device), batch)
     else:
         step = plain_step(plain_network(case.encoder, segmenter).to(device), image, target)

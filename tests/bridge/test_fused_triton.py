@@ -110,7 +110,7 @@ def test_kernels_run_on_the_device_of_their_logits(monkeypatch):
             calls.append("left")
 
     monkeypatch.setattr(torch.cuda, "device_of", On)
-    monkeypatch.setattr(argmax, "_kernels", lambda: Mock(argmax_labels=Launch()))
+    monkeypatch.setattr("segmeter.bridge._fused_triton", Mock(argmax_labels=Launch()), raising=False)
     monkeypatch.setattr(argmax, "_processors", lambda device: 4)
     monkeypatch.setattr(argmax, "_blank", lambda device: torch.zeros(6, dtype=torch.int64, device=device))
     with FakeTensorMode():

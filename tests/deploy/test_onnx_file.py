@@ -18,8 +18,8 @@ from tests.models.parts import TINY, Stub, make_card, make_pointwise, make_tiny
 
 @pytest.fixture(scope="module")
 def encoded():
-    traced = trace(make_pointwise().eval(), threshold=0.5, dtype="uint8")
-    return onnx_file.encode(traced.program, {"name": "é"})
+    program, _ = trace(make_pointwise().eval(), threshold=0.5, dtype="uint8")
+    return onnx_file.encode(program, {"name": "é"})
 
 
 def test_the_file_holds_its_facts_and_names_its_axes(encoded):
@@ -53,7 +53,7 @@ def test_it_gives_the_labels_of_the_network_for_any_size(encoded, shape):
 def test_a_network_whose_logits_are_enlarged_gives_the_labels_of_the_segmenter(segmenter, shape):
     """Mutation seen to fail: the traced network given the image at its own size."""
     images = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    labels = onnx_file.run_on_cpu(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8").program, {}))(images)
+    labels = onnx_file.run_on_cpu(onnx_file.encode(trace(segmenter, threshold=0.5, dtype="uint8")[0], {}))(images)
     with torch.no_grad():
         expected = segmenter(torch.from_numpy(images).permute(0, 3, 1, 2)).argmax(1).numpy()
     np.testing.assert_array_equal(labels, expected)
@@ -100,4 +100,4 @@ def test_a_network_that_tells_maps_of_one_pixel_apart_takes_images_larger_than_i
     """Mutation seen to fail: the least size of 1 claimed for it too."""
     network = Stub(lambda image: image[:, :3] if image.shape[2] > 16 else image[:, :3] * 2)
     network.size_multiple = 16
-    assert trace(Segmenter(network, make_card()).eval(), threshold=0.5, dtype="uint8").least == 17
+    assert trace(Segmenter(network, make_card()).eval(), threshold=0.5, dtype="uint8")[1] == 17

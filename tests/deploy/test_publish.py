@@ -12,7 +12,6 @@ import torch
 
 from segmeter.bridge import labels_to_numpy, to_torch
 from segmeter.deploy import onnx_file
-from segmeter.deploy.onnx_file import Traced
 from segmeter.deploy.publish import describe, export_model
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.models.card import ModelCard
@@ -116,7 +115,7 @@ def test_other_labels_than_ours_are_refused_and_nothing_is_published(
 ):
     """Mutation seen to fail: the file written before it is compared."""
     checkpoint = checkpoint_of(make_card())
-    monkeypatch.setattr(onnx_file, "trace", lambda segmenter, **settings: Traced(program=None, least=1))
+    monkeypatch.setattr(onnx_file, "trace", lambda segmenter, **settings: (None, 1))
     monkeypatch.setattr(onnx_file, "encode", lambda program, facts: b"a model")
     monkeypatch.setattr(onnx_file, "run_on_cpu", lambda content: lambda images: np.zeros(images.shape[:3], np.uint8))
     with pytest.raises(RunError, match=r"pixels of case 'case0' have other labels .* Nothing was written"):

@@ -48,7 +48,7 @@ def batches(count: int, *, seed: int) -> list[Batch]:
         target = torch.from_numpy(rng.integers(0, 3, (size, 6, 6)).astype(np.int64))
         target[:, : number % 6] = 255
         image = torch.from_numpy(rng.normal(size=(size, 3, 6, 6)))
-        made.append(Batch(image=image, target=target, indices=np.arange(size), epoch=0))
+        made.append(Batch(image=image, target=target, indices=np.arange(size)))
     return made
 
 

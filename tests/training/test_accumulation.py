@@ -106,7 +106,7 @@ def step_over(loss, sizes, task, **options):
         device=torch.device("cpu"),
     )
     batches = [
-        Batch(image=x, target=t, indices=np.arange(len(x)), epoch=0, draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
+        Batch(image=x, target=t, indices=np.arange(len(x)), draws=Draws(torch.zeros(len(x), 1), (0,) * len(x)))
         for x, t, _ in parts
     ]
     value, norm = step(batches)

@@ -3,8 +3,6 @@
 torch's fake tensors, which have a device and no values, can't lie on an Apple GPU, so CUDA stands for it.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -22,20 +20,13 @@ from segmeter.losses.additive import additive, loss_terms
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import LOSSES
 from segmeter.losses.targets import widest_float
-from segmeter.training.config import AdamWConfig, TrainingConfig
 from segmeter.training.data import augment
-from segmeter.training.data.augment import Augment
-from segmeter.training.data.batches import Batch
-from segmeter.training.data.windows import Resizing
 from segmeter.training.job import check_job
-from segmeter.training.optimizers import build_adamw
-from tests.training.test_no_waiting import EVERYTHING, give_gradients
-from tests.training.tiny import SPEC, stepper, tiny_job, tiny_segmenter
+from tests.training.test_no_waiting import empty_batch, give_gradients, step_of
+from tests.training.tiny import SPEC, tiny_job, tiny_segmenter
 
 MPS, STAND_IN = torch.device("mps"), torch.device("cuda")
 ROOMS = ("losses.additive", "losses.region", "losses.focal_torch")  # where sums take the widest float
-CHANGE = Augment(EVERYTHING, SPEC)
-DRAWS = CHANGE.draw(seed=0, epoch=0, indices=np.arange(4), channels=3)
 
 
 class NoFloat64(TorchDispatchMode):
@@ -65,32 +56,13 @@ def apple_gpu(monkeypatch):
             yield model
 
 
-def batch():
-    return Batch(
-        image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
-        target=torch.empty(4, 64, 48, dtype=torch.uint8),
-        indices=np.arange(4),
-        epoch=0,
-        draws=replace(DRAWS, table=torch.empty(DRAWS.table.shape)),
-        resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
-    )
-
-
 @pytest.mark.parametrize("name", LOSSES.names())
 def test_a_step_and_its_validation_need_no_float64(name, monkeypatch, apple_gpu):
     """Mutation seen to fail: the sum of a denominator in float64."""
     loss = additive(build_loss(LOSSES.schema(name)(), SPEC, class_counts=np.array([5, 3, 1])), SPEC).to(STAND_IN)
     monkeypatch.setattr(torch.Tensor, "backward", lambda _: give_gradients(apple_gpu))
-    step = stepper(
-        forward=apple_gpu,
-        loss=loss,
-        optimizer=build_adamw(AdamWConfig(), model=apple_gpu),
-        scaler=None,
-        augment=CHANGE,
-        config=TrainingConfig(precision="float32", clip_norm=1.0),
-        device=STAND_IN,
-    )
-    values = [*step([batch()]), *step([batch(), batch()])]
+    step = step_of(apple_gpu, loss, STAND_IN)
+    values = [*step([empty_batch()]), *step([empty_batch(), empty_batch()])]
     logits, target = torch.empty(2, 3, 32, 32), torch.empty(2, 32, 32, dtype=torch.uint8)
     values.append(loss_terms(loss, logits, target))
     assert {value.device.type for value in values} == {"cuda"}

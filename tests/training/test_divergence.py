@@ -64,8 +64,8 @@ def test_updates_skipped_in_a_row_end_a_scaled_run_with_the_cases():
         if step == 4:  # the count outlives a reading, a line of the log and a resume
             watch.read()
             assert watch.take()["skipped_updates"] == 3
-            state, watch = watch.state(), DivergenceGuard(case_id=watch.case_id, scaled=True, max_skipped=3)
-            watch.load(state)
+            options = {"scaled": True, "max_skipped": 3}
+            watch = DivergenceGuard(case_id=watch.case_id, kept=watch.kept, **options)
     message = r"3 updates in a row were skipped .*, the last at step 6 \(lr 0.5, cases 'case6', 'case7'\)"
     with pytest.raises(RunError, match=message) as caught:
         watch.read()

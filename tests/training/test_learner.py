@@ -1,12 +1,11 @@
 """The parts of a job that learn together, and how they are put back."""
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from segmeter.distributed.ranks import Order
 from segmeter.models.checkpoints.checkpoint import WEIGHTS
@@ -33,16 +32,9 @@ def open_batches(job, first=0):
 def take_steps(learner, job, first, count):
     with open_batches(job, first) as batches:
         return [
-            take_step(job, learner, [batches.take()], Order(step, 0.1 * step, validates=False))[0].item()
+            take_step(job, learner, [batches.take()], Order(step, 0.1 * step, validates=False)).loss.item()
             for step in range(first, first + count)
         ]
-
-
-@dataclass
-class Saved:
-    """A checkpoint as far as `load` needs it."""
-
-    folder: object
 
 
 @pytest.mark.parametrize("ema", [None, 0.9])
@@ -56,7 +48,7 @@ def test_a_learner_that_was_put_back_goes_on_bit_for_bit(tmp_path, ema):
     went_on = take_steps(learner, job, 2, 2)
 
     other, job = learner_of(tmp_path, ema=ema)
-    other.load(Saved(tmp_path), torch.load(tmp_path / "state.pt", weights_only=True))
+    other.load(load_file(tmp_path / WEIGHTS), torch.load(tmp_path / "state.pt", weights_only=True))
     assert take_steps(other, job, 2, 2) == went_on
     for name, value in learner.published.state_dict().items():
         assert torch.equal(other.published.state_dict()[name], value), name
@@ -77,19 +69,20 @@ def test_the_learning_rate_follows_the_schedule(tmp_path):
     with open_batches(job) as batches:
         batch = batches.take()
     for progress in (0.0, 0.5, 0.9):
-        lr = take_step(job, learner, [batch], Order(0, progress, validates=False))[2]
+        lr = take_step(job, learner, [batch], Order(0, progress, validates=False)).lr
         assert lr == job.settings.optimizer.lr * learner.schedule(progress)
         assert [group["lr"] for group in learner.optimizer.param_groups] == [lr] * len(learner.optimizer.param_groups)
 
 
 def test_a_change_of_precision_on_resuming_is_said(tmp_path, caplog):
     learner, _ = learner_of(tmp_path)
+    weights, state = learner.published.state_dict(), learner.state()
     with caplog.at_level(logging.WARNING):
-        learner._load_scaler({"scale": 1024.0})
+        learner.load(weights, {**state, "scaler": {"scale": 1024.0}})
     assert "the loss scale of float16 is dropped" in caplog.text
     learner.scaler = torch.amp.GradScaler("cpu")
     with caplog.at_level(logging.WARNING):
-        learner._load_scaler(None)
+        learner.load(weights, state)
     assert "the search for that of float16 starts" in caplog.text
 
 

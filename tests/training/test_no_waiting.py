@@ -40,6 +40,8 @@ SPEC = ClassSpec(
 EVERYTHING = AugmentConfig(
     flip_vertical=True, rotate=30, shear=5, saturation=0.2, colour=0.2, gamma=0.5, noise=0.1, blur=1.0
 )
+CHANGE = Augment(EVERYTHING, SPEC)
+DRAWS = CHANGE.draw(seed=0, epoch=0, indices=np.arange(4), channels=3)
 CHECKS = [import_module(f"segmeter.losses.{name}") for name in ("region", "focal")]
 # What gives the host a value, or a shape that depends on one
 WAITING = ("_local_scalar_dense", "item", "nonzero", "masked_select", "_unique2", "unique_dim", "is_nonzero", "equal")
@@ -96,7 +98,7 @@ def test_a_step_waits_for_nothing(tmp_path, loss, clip_norm, monkeypatch):
     losses = []
     with NoWaiting():
         for step, parts in enumerate(taken):
-            losses.append(take_step(job, learner, parts, Order(step + 1, 0.1 * step, validates=False))[0])
+            losses.append(take_step(job, learner, parts, Order(step + 1, 0.1 * step, validates=False)).loss)
     assert all(np.isfinite(read_scalars(losses)))
 
 
@@ -117,36 +119,42 @@ def test_every_tensor_of_a_step_is_on_the_gpu(monkeypatch):
     monkeypatch.setattr(focal_triton, "focal", Launch())
     monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: guarded.append(tensor) or nullcontext())
     monkeypatch.setattr(augment, "add_noise", lambda image, share, seeds: image + share[:, None, None, None])
-    numbers, change = np.arange(4), Augment(EVERYTHING, SPEC)
-    draws = change.draw(seed=0, epoch=0, indices=numbers, channels=3)
     with FakeTensorMode(), torch.device("cuda"):
         model, loss = tiny_segmenter().train(), FocalLoss("multiclass", ignore_index=255)
         loss.register_buffer("class_weights", torch.ones(3), persistent=False)
         monkeypatch.setattr(torch.Tensor, "backward", lambda _: give_gradients(model))  # which needs a real GPU
-        step = stepper(
-            forward=model,
-            loss=loss,
-            optimizer=build_adamw(AdamWConfig(), model=model),
-            scaler=None,
-            augment=change,
-            config=TrainingConfig(precision="float32", clip_norm=1.0),
-            device=torch.device("cuda"),
-        )
-        batch = Batch(
-            image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
-            target=torch.empty(4, 64, 48, dtype=torch.uint8),
-            indices=numbers,
-            epoch=0,
-            draws=replace(draws, table=torch.empty(draws.table.shape)),
-            resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
-        )
-        values = [*step([batch]), *step([batch, batch])]
+        step = step_of(model, loss, torch.device("cuda"))
+        values = [*step([empty_batch()]), *step([empty_batch(), empty_batch()])]
         Average(model, model, 0.9).update()
         logits = torch.empty(4, 3, 32, 32)
         options = FocalOptions("multiclass")
         values += focal_triton.compute(logits, logits[:, 0].byte(), options, torch.ones(()))
     assert {value.device.type for value in values} == {"cuda"}
     assert len(guarded) == 4, "the kernels of three losses and of a gradient run where their logits are"
+
+
+def empty_batch():
+    """Windows of several sizes, on the device that is the default."""
+    return Batch(
+        image=torch.empty(4, 3, 64, 48, dtype=torch.uint8),
+        target=torch.empty(4, 64, 48, dtype=torch.uint8),
+        indices=np.arange(4),
+        draws=replace(DRAWS, table=torch.empty(DRAWS.table.shape)),
+        resizing=Resizing(((64, 48), (40, 40), (32, 32), (20, 48)), (32, 32)),
+    )
+
+
+def step_of(model, loss, device):
+    """A step with every augmentation and clipped gradients."""
+    return stepper(
+        forward=model,
+        loss=loss,
+        optimizer=build_adamw(AdamWConfig(), model=model),
+        scaler=None,
+        augment=CHANGE,
+        config=TrainingConfig(precision="float32", clip_norm=1.0),
+        device=device,
+    )
 
 
 def give_gradients(model):

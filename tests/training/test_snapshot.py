@@ -5,29 +5,9 @@ import torch
 
 from segmeter.errors import RunError
 from segmeter.training import checkpointing
-from segmeter.training.checkpointing import Checkpoints, snapshot
+from segmeter.training.checkpointing import Checkpoints
 from segmeter.training.trainer import train
 from tests.training.tiny import tiny_job, tiny_segmenter
-
-
-def test_a_snapshot_does_not_change_with_its_source_and_keeps_what_is_shared():
-    weight = torch.arange(12.0).view(3, 4)
-    source = {
-        "a": weight,
-        "again": weight,
-        "view": weight[1:],
-        "list": [weight.t(), (1, "x", None)],
-        "empty": weight[:0],
-    }
-    kept = snapshot(source)
-    weight.zero_()
-    whole = torch.arange(12.0).view(3, 4)
-    assert torch.equal(kept["a"], whole)
-    assert kept["again"] is kept["a"]
-    assert torch.equal(kept["view"], whole[1:])
-    assert torch.equal(kept["list"][0], whole.t())
-    assert kept["list"][1] == (1, "x", None)
-    assert kept["empty"].shape == (0, 4)
 
 
 def test_a_checkpoint_holds_the_moment_of_saving_though_training_goes_on(tmp_path, monkeypatch):
@@ -35,18 +15,24 @@ def test_a_checkpoint_holds_the_moment_of_saving_though_training_goes_on(tmp_pat
     monkeypatch.setattr(checkpointing, "write_checkpoint", lambda *a, **k: free.wait(10) and write(*a, **k))
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=1, highest=True)
     checkpoints.prepare()
-    segmenter = tiny_segmenter()
-    state = {"average": torch.ones(3)}
+    segmenter, weight, whole = tiny_segmenter(), torch.arange(12.0).view(3, 4), torch.arange(12.0).view(3, 4)
+    views = {"view": weight[1:], "list": [weight.t(), [1, "x", None]], "empty": weight[:0]}
+    state = {"a": weight, "again": weight, **views}
     checkpoints.rank(0.5, 1)
     checkpoints.save(1, segmenter_state=segmenter.state_dict(), card=segmenter.card, state=state, progress={})
     assert not (checkpoints.folder / "last").exists()
-    state["average"].zero_()
+    weight.zero_()
     checkpoints.rank(0.75, 2)  # a checkpoint that is not there yet must not be what "best" points to
     free.set()
     checkpoints.wait()
-    read = checkpoints.newest()
-    assert torch.equal(read.state["average"], torch.ones(3))
-    assert read.state["table"] == [[0.5, "step-00000001"]]
+    kept = checkpoints.newest().state
+    assert torch.equal(kept["a"], whole)
+    assert torch.equal(kept["again"], whole)
+    assert torch.equal(kept["view"], whole[1:])
+    assert torch.equal(kept["list"][0], whole.t())
+    assert kept["list"][1] == [1, "x", None]
+    assert kept["empty"].shape == (0, 4)
+    assert kept["table"] == [[0.5, "step-00000001"]]
     assert (checkpoints.folder / "best").resolve().name == "step-00000001"
     checkpoints.close()
 

@@ -47,7 +47,6 @@ def make_batch(indices, ignored=()):
         image=torch.from_numpy(np.stack(images)),
         target=torch.from_numpy(np.stack(targets)),
         indices=np.array(indices),
-        epoch=0,
     )
 
 

@@ -2,6 +2,7 @@ import errno
 import math
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,30 +14,39 @@ from segmeter.classes import ClassSpec
 from segmeter.data.files import array
 from segmeter.data.folders.folder import build_folder
 from segmeter.data.sample import Sample
-from segmeter.distributed.ranks import World
+from segmeter.distributed.ranks import ALONE, World
 from segmeter.errors import DataError, RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import Prediction
+from segmeter.losses.additive import additive
 from segmeter.losses.build import build_loss
 from segmeter.losses.config import DiceConfig, FocalConfig, SumConfig
 from segmeter.losses.focal import FocalLoss
 from segmeter.metrics.pixels.confusion import count_case
 from segmeter.postprocess.config import SEPARATING
-from segmeter.training.config import monitors
+from segmeter.training.config import TrainingConfig, monitors
 from segmeter.training.data.cases import Budget, CachedDataset, FixedCases
 from segmeter.training.signals import StopSignals
-from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, take_share
+from segmeter.training.validation import UNLEARNED, Scored, Share, count_objects, join_shares, score_share
 from tests.data.crafted import folder as folder_of
 from tests.data.crafted import noise, write_zarr
 from tests.training.tiny import SPEC, LongTarget, TinyCases, cross_entropy, tiny_segmenter
 
 
+def share_of(predictor, cases, loss, *, stop=None, pictures=0, world=ALONE, on_case=lambda done: None):
+    """What one process scores."""
+    settings = SimpleNamespace(steps=(), training=TrainingConfig(pictures=pictures))
+    job = SimpleNamespace(data=SimpleNamespace(val_cases=cases), settings=settings, world=world, draw=pictures > 0)
+    learner = SimpleNamespace(
+        predictor=predictor, validation_loss=additive(loss, cases.spec), published=torch.nn.Module()
+    )
+    return score_share(job, learner, stop=StopSignals() if stop is None else stop, on_case=on_case)
+
+
 def validate(predictor, cases, loss, **options):
     """The validation of one process."""
-    return join_shares(
-        [take_share(predictor, cases, loss, **{"stop": StopSignals(), **options})], cases.spec, total=len(cases)
-    )[0]
+    return join_shares([share_of(predictor, cases, loss, **options)], cases.spec, total=len(cases))[0]
 
 
 ALL_VALID = np.ones((16, 16), np.uint8)
@@ -105,7 +115,7 @@ def test_a_validation_that_is_stopped_says_by_what():
     def hear(done: int) -> None:
         stop.hear(int(signal.SIGTERM) if done == 2 else 0)
 
-    share = take_share(predictor, TinyCases(), LongTarget(cross_entropy()), stop=stop, on_case=hear)
+    share = share_of(predictor, TinyCases(), LongTarget(cross_entropy()), stop=stop, on_case=hear)
     assert (len(share.scored), share.signal) == (2, int(signal.SIGTERM))
 
 
@@ -116,7 +126,7 @@ def test_a_full_disk_of_another_process_is_named_with_its_path():
 
     predictor = Predictor(tiny_segmenter(), InferenceConfig(precision="float32"), torch.device("cpu"))
     world = World(rank=1, size=2)
-    fault = take_share(predictor, Full(), LongTarget(cross_entropy()), stop=StopSignals(), world=world).fault
+    fault = share_of(predictor, Full(), LongTarget(cross_entropy()), world=world).fault
     assert str(fault) == "validation: process 2 of 2 failed: /a/full/disk: No space left on device."
 
 
@@ -156,7 +166,7 @@ class Silent:
 
 
 def test_classes_that_the_targets_hold_and_that_are_not_found_are_named():
-    found = validate(Silent(), TinyCases(count=2), None)
+    found = validate(Silent(), TinyCases(count=2), cross_entropy())
     assert found.unlearned == ("cell", "edge")
     assert found.values["iou/ground"] > UNLEARNED
 
@@ -193,10 +203,10 @@ def test_cases_larger_than_memory_are_validated_by_rows_with_the_same_scores(lar
     read = type(large_set).__getitem__
     monkeypatch.setattr(type(large_set), "__getitem__", lambda self, index: read(self, index) if index == 1 else 1 / 0)
     cases = CachedDataset(large_set, Budget(10**9))
-    share = take_share(predictor, cases, loss, stop=StopSignals(), show=("a", "c"))
+    share = share_of(predictor, cases, loss, pictures=2)
     found, shown = join_shares([share], cases.spec, total=len(cases))
     seen = {prediction.sample.case_id: prediction for prediction in shown}
-    assert cases.large_cases() == {0, 2}
+    assert cases.large_cases == {0, 2}
     assert found.values.pop("loss") == pytest.approx(whole.values.pop("loss"), rel=1e-6)
     assert found == whole
     assert [each.index for each in share.scored] == [1, 0, 2]

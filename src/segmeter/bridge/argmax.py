@@ -6,9 +6,7 @@ would read the logits three times and write int64 indices. The first call that n
 
 from collections.abc import Callable
 from functools import cache, partial
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import torch
@@ -105,6 +103,8 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     Labels (B, N); and the record of the check for NaN and infinity, (6,) int64 as in `device_check`, with min and max
     sortable.
     """
+    from segmeter.bridge import _fused_triton as kernels
+
     batch, channels, pixels = logits.shape
     labels = torch.empty(batch, pixels, dtype=dtype, device=logits.device)
     record = _blank(logits.device).clone()
@@ -114,7 +114,7 @@ def argmax_labels(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     sizes = (channels, pixels, *logits.stride())
     # Triton launches on the current device, whatever the tensors are on
     with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-        _kernels().argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
+        kernels.argmax_labels[grid](logits, labels, record, *sizes, BLOCK_P=block_p, BLOCK_K=block_k, **OPTIONS)
     return labels, record
 
 
@@ -140,8 +140,3 @@ def _blank(device: torch.device) -> Tensor:
 def has_triton() -> bool:
     """Tell whether Triton is installed, which torch does not bring on every system."""
     return find_spec("triton") is not None
-
-
-@cache
-def _kernels() -> Any:
-    return import_module("segmeter.bridge._fused_triton")

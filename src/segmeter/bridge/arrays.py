@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from segmeter.bridge.dtypes import NUMPY, TORCH, WIDENED, cast, check_device, check_tensor, comparable, wanted_dtype
-from segmeter.bridge.transfer import Rule, Transfer, fetch, measure
+from segmeter.bridge.transfer import Rule, Transfer, fetch, packed
 from segmeter.checks import expected
 from segmeter.errors import InputError
 
@@ -110,21 +110,13 @@ def read_scalars(scalars: Sequence[Tensor]) -> list[float]:
 
 def pack(where: str, tensor: Tensor, dtype: np.dtype | None) -> Transfer:
     """Pack a checked tensor on its device, in the dtype that crosses, together with the record of its checks."""
+    plain, bad = tensor.resolve_conj().resolve_neg(), None
     arrives = WIDENED.get(tensor.dtype, tensor.dtype) if dtype is None else TORCH[dtype]
-    plain = tensor.resolve_conj().resolve_neg()
-    packed, bad = plain, None
-    if WIDENED.get(tensor.dtype) != arrives:
-        packed, bad = cast(where, plain, arrives)
-    record, values = None, torch.int64
-    if bad is not None and bad.numel():
-        numbers = comparable(plain)
-        record, values = measure(bad, numbers, numbers), numbers.dtype
-    packed = packed.contiguous()
-    shape = tuple(tensor.shape)
-    text, remedy = f"to fit {NUMPY[arrives]}", "Pass a wider dtype."
-    rule = Rule(where=where, argument="tensor", text=text, remedy=remedy, shape=shape, values=values)
-    private = packed.numel() > 0 and packed.data_ptr() != tensor.data_ptr()
-    return Transfer(payload=packed, arrives=arrives, record=record, rule=rule, private=private)
+    payload = plain
+    if dtype is not None and WIDENED.get(tensor.dtype) != arrives:
+        payload, bad = cast(where, plain, arrives)
+    rule = Rule(where, "tensor", f"to fit {NUMPY[arrives]}", "Pass a wider dtype.")
+    return packed(tensor, payload, bad, plain if bad is None else comparable(plain), rule)
 
 
 def _view(tensor: Tensor) -> np.ndarray | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -13,13 +13,22 @@ from torch import Tensor
 
 from segmeter.bridge import argmax
 from segmeter.bridge.dtypes import SIGNED, TORCH, check_tensor, wanted_label_dtype
-from segmeter.bridge.transfer import Rule, Transfer, fetch, measure
+from segmeter.bridge.transfer import Rule, Transfer, fetch, measure, packed
 from segmeter.checks import expected, known_name, real_number, whole_number
 from segmeter.classes import TASKS, Task
 from segmeter.errors import InputError
 
 ProbsDtype = Literal["float32", "float16", "uint8"]
 _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or a diverged model."
+
+
+class Decoding(NamedTuple):
+    """How logits become labels; the fields are arguments of `labels_to_numpy`."""
+
+    task: Task
+    num_classes: int
+    ignore_index: int | None
+    threshold: float
 
 
 def labels_to_numpy(
@@ -59,14 +68,8 @@ def labels_to_numpy(
     >>> labels_to_numpy(logits, task="multiclass", num_classes=2)
     array([[[0, 1]]], dtype=uint8)
     """
-    transfer = pack_labels(
-        "labels_to_numpy",
-        logits_or_labels,
-        task=task,
-        num_classes=num_classes,
-        ignore_index=ignore_index,
-        threshold=threshold,
-    )
+    decoding = Decoding(task, num_classes, ignore_index, threshold)
+    transfer = pack_labels("labels_to_numpy", logits_or_labels, decoding)
     array: np.ndarray = fetch(transfer).numpy()
     return array if transfer.private else array.copy()
 
@@ -104,27 +107,18 @@ def probs_to_numpy(logits: Tensor, *, task: Task, dtype: ProbsDtype = "float32")
     return array
 
 
-def pack_labels(
-    where: str,
-    logits_or_labels: Tensor,
-    *,
-    task: Task,
-    num_classes: int,
-    ignore_index: int | None,
-    threshold: float,
-    class_map: Tensor | None = None,
-) -> Transfer:
+def pack_labels(where: str, logits_or_labels: Tensor, decoding: Decoding, class_map: Tensor | None = None) -> Transfer:
     """Pack label maps on the device; see `labels_to_numpy`.
 
     With a `class_map`, the logits or labels are of other classes, and it holds the label of each: the winner among
     those classes is decided first, and then mapped.
     """
+    task, num_classes, ignore_index, threshold = decoding
     if class_map is not None:
         dtype = TORCH[wanted_label_dtype(where, num_classes=num_classes, ignore_index=ignore_index)]
-        own = {"task": "multiclass", "num_classes": len(class_map), "ignore_index": None, "threshold": threshold}
-        found = pack_labels(where, logits_or_labels, **own)  # type: ignore[arg-type]
+        found = pack_labels(where, logits_or_labels, Decoding("multiclass", len(class_map), None, threshold))
         numbers = found.payload.long().clamp_(max=len(class_map) - 1)  # one beyond is in the record, which is checked
-        return replace(found, payload=class_map[numbers].to(dtype), arrives=dtype, private=True)
+        return replace(found, payload=class_map[numbers].to(dtype), private=True)
     tensor = check_tensor(where, "logits_or_labels", logits_or_labels)
     known_name(where, "task", task, TASKS)
     num_classes = whole_number(where, "num_classes", num_classes)
@@ -142,25 +136,28 @@ def pack_labels(
     if tensor.ndim < 2 or tensor.shape[1] != channels:
         rule = f"to be logits (B, {channels}, H, W) for {task} with {num_classes} classes"
         raise InputError(expected(where, "logits_or_labels", rule, f"shape {tuple(tensor.shape)}"))
-    return _pack_logits(where, tensor, task=task, threshold=threshold, dtype=wanted)
+    return _pack_logits(where, tensor.resolve_neg(), task=task, threshold=threshold, dtype=wanted)
 
 
 def pack_probs(where: str, logits: Tensor, *, task: Task, dtype: ProbsDtype) -> Transfer:
     """Pack probabilities on the device; see `probs_to_numpy`."""
     known_name(where, "task", task, TASKS)
     known_name(where, "dtype", dtype, get_args(ProbsDtype))
-    tensor = _check_logits(where, logits, task).float()
+    tensor = check_tensor(where, "logits", logits).resolve_neg()
+    fits = tensor.is_floating_point() and tensor.ndim >= 2 and tensor.shape[1] > 0
+    if not fits or (task == "binary" and tensor.shape[1] != 1):
+        channels, given = 1 if task == "binary" else "K", f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+        raise InputError(expected(where, "logits", f"to be floating (B, {channels}, H, W) for {task}", given))
+    tensor = tensor.float()
     probs = tensor.softmax(dim=1) if task == "multiclass" else tensor.sigmoid()
     if dtype == "uint8":
         probs = (probs * 255).round_().clamp_(0, 255)
-    wanted = TORCH[np.dtype(dtype)]
     extremes = torch.aminmax(tensor.contiguous(), dim=1) if tensor.numel() else None
-    return _finite(where, probs.to(wanted).contiguous(), extremes=extremes)
+    return _finite(where, probs.to(TORCH[np.dtype(dtype)]).contiguous(), extremes=extremes)
 
 
-def _pack_logits(where: str, logits: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Transfer:
+def _pack_logits(where: str, tensor: Tensor, *, task: Task, threshold: float, dtype: torch.dtype) -> Transfer:
     """Decode logits into a payload of 1 or 2 bytes per pixel, with the record of the check for finite logits."""
-    tensor = _check_logits(where, logits, task)
     if task == "multiclass":
         shape = tuple(tensor.shape[:1] + tensor.shape[2:])
         flat = tensor.flatten(2) if tensor.ndim > 2 else tensor[..., None]
@@ -192,12 +189,7 @@ def _pack_given(
     if ignore_index is not None:
         bad &= values != ignore_index
         text += f" or ignore_index {ignore_index}"
-    packed = tensor.to(dtype).contiguous()
-    record = measure(bad, values, values) if values.numel() else None
-    shape = tuple(tensor.shape)
-    rule = Rule(where=where, argument="labels", text=text, remedy="", shape=shape, values=values.dtype)
-    private = packed.numel() > 0 and packed.data_ptr() != tensor.data_ptr()
-    return Transfer(payload=packed, arrives=dtype, record=record, rule=rule, private=private)
+    return packed(tensor, tensor.to(dtype), bad, values, Rule(where, "labels", text))
 
 
 def _finite(
@@ -209,23 +201,14 @@ def _finite(
     of each pixel. With neither they are known to be finite.
     """
     shape, values, sortable = tuple(payload.shape), torch.float32, record is not None
-    if extremes is not None and extremes[0].numel():
+    if extremes is not None:
         lows, highs = extremes
         shape, values = tuple(lows.shape), lows.dtype
         record = measure(~(lows.isfinite() & highs.isfinite()), lows, highs)
-    words = {"where": where, "argument": "logits", "text": "to be finite", "remedy": _FINITE}
-    rule = Rule(**words, shape=shape, values=values, sortable=sortable)
-    return Transfer(payload=payload, arrives=payload.dtype, record=record, rule=rule, private=True)
-
-
-def _check_logits(where: str, logits: Tensor, task: Task) -> Tensor:
-    tensor = check_tensor(where, "logits", logits).resolve_neg()
-    fits = tensor.is_floating_point() and tensor.ndim >= 2 and tensor.shape[1] > 0
-    if not fits or (task == "binary" and tensor.shape[1] != 1):
-        channels = 1 if task == "binary" else "K"
-        given = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-        raise InputError(expected(where, "logits", f"to be floating (B, {channels}, H, W) for {task}", given))
-    return tensor
+    rule = Rule(where, "logits", "to be finite", _FINITE)
+    return Transfer(
+        payload=payload, private=True, record=record, rule=rule, shape=shape, values=values, sortable=sortable
+    )
 
 
 @cache

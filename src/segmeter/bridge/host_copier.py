@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from segmeter.bridge.arrays import pack
-from segmeter.bridge.decode import ProbsDtype, pack_labels, pack_probs
+from segmeter.bridge.decode import Decoding, ProbsDtype, pack_labels, pack_probs
 from segmeter.bridge.dtypes import TORCH, check_device, check_tensor, wanted_dtype
 from segmeter.bridge.transfer import Transfer
 from segmeter.checks import expected
@@ -24,43 +24,37 @@ _LOG = logging.getLogger(__name__)
 Copy = tuple[Tensor, Tensor]  # (to, from): same shape and dtype, both contiguous
 
 
-class Transport(Protocol):
-    """Starts copies from one device. Only transports know streams and events, so tests can use their own."""
+class Transport:
+    """Makes copies that are done when they return: for the CPU, and for devices without streams.
 
-    device: torch.device
-    immediate: bool
-    """Whether `start` has copied when it returns, so that the source needs no snapshot."""
+    Only transports know streams and events, so tests can use their own.
 
-    def empty_like(self, source: Tensor) -> Tensor:
-        """Allocate host memory to copy `source` into."""
-
-    def start(self, copies: Sequence[Copy]) -> Any:
-        """Queue copies behind the work that the device has now, and return an event that comes after them."""
-
-    def wait(self, event: Any) -> None:
-        """Return when everything before `event` has arrived."""
-
-
-class PlainTransport:
-    """Copies that are done when they return: for the CPU, and for devices without streams."""
+    Parameters
+    ----------
+    device
+        Where copies come from.
+    """
 
     immediate = True
+    """Whether `start` has copied when it returns, so that the source needs no snapshot."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     def empty_like(self, source: Tensor) -> Tensor:
+        """Allocate host memory to copy `source` into."""
         return torch.empty_like(source, device="cpu")
 
-    def start(self, copies: Sequence[Copy]) -> None:
+    def start(self, copies: Sequence[Copy]) -> Any:
+        """Queue copies behind the work that the device has now, and return an event that comes after them."""
         for host, source in copies:
             host.copy_(source)
 
-    def wait(self, event: None) -> None:
-        return None
+    def wait(self, event: Any) -> None:
+        """Return when everything before `event` has arrived."""
 
 
-class CudaTransport:
+class CudaTransport(Transport):
     """Copies on a side stream of one CUDA device into pinned memory, while the next kernels run.
 
     torch keeps pinned memory and reuses it once the array in it is gone, so nothing is pinned twice.
@@ -69,8 +63,7 @@ class CudaTransport:
     immediate = False
 
     def __init__(self, device: torch.device) -> None:
-        index = torch.cuda.current_device() if device.index is None else device.index
-        self.device = torch.device("cuda", index)
+        super().__init__(torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index))
         self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def empty_like(self, source: Tensor) -> Tensor:
@@ -92,7 +85,7 @@ class CudaTransport:
 
 def open_transport(device: torch.device) -> Transport:
     """Return the transport of a device."""
-    return CudaTransport(device) if device.type == "cuda" else PlainTransport(device)
+    return CudaTransport(device) if device.type == "cuda" else Transport(device)
 
 
 def empty_pinned(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -117,19 +110,16 @@ class PendingArray:
         self.case_id = case_id
         self._transfer, self._transport = transfer, transport
         self._lock = threading.Lock()
-        payload = transfer.payload
-        self._host, self._record, self._sources = payload, transfer.record, [payload]
+        payload, record = transfer.payload, transfer.record
+        self._sources: list[Tensor] = []
         if transport.immediate and payload.device.type == "cpu":
-            self._host = payload if transfer.private else payload.clone()
-            self._sources = []
+            self._host, self._record = payload if transfer.private else payload.clone(), record
             return
         if not transfer.private and not transport.immediate:
-            self._sources = [payload.clone()]  # the caller may write to the tensor while the copy runs
-        if transfer.record is not None:
-            self._sources.append(transfer.record)
+            payload = payload.clone()  # the caller may write to the tensor while the copy runs
+        self._sources = [payload, *([] if record is None else [record])]
         targets = [transport.empty_like(source) for source in self._sources]
-        self._host = targets[0]
-        self._record = targets[1] if len(targets) > 1 else None
+        self._host, self._record = targets[0], None if record is None else targets[1]
         self._event = transport.start(list(zip(targets, self._sources, strict=True)))
 
     def result(self) -> np.ndarray:
@@ -226,16 +216,8 @@ class HostCopier:
         `class_map` holds the label of each class of logits or labels that are of other classes.
         """
         where = "HostCopier.submit_labels"
-        transfer = pack_labels(
-            where,
-            logits_or_labels,
-            task=task,
-            num_classes=num_classes,
-            ignore_index=ignore_index,
-            threshold=threshold,
-            class_map=class_map,
-        )
-        return self._send(where, transfer, case_id)
+        decoding = Decoding(task, num_classes, ignore_index, threshold)
+        return self._send(where, pack_labels(where, logits_or_labels, decoding, class_map), case_id)
 
     def submit_probs(self, logits: Tensor, *, case_id: str, task: Task, dtype: ProbsDtype = "float32") -> PendingArray:
         """Compute and send probabilities; the arguments are those of `probs_to_numpy`."""

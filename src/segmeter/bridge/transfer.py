@@ -6,31 +6,92 @@ same stream, and the host reads them when it takes the result.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from segmeter.bridge.dtypes import NUMPY
+from segmeter.bridge.dtypes import NUMPY, WIDENED
 from segmeter.checks import expected
 from segmeter.errors import InputError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """The rule that the values have to keep, in the words of the error.
-
-    `shape` turns the flat index into a position; `values` is the dtype in which min and max were measured. If
-    `sortable`, a kernel combined them as int32 that sort as floats do, but without NaN.
-    """
+class Rule(NamedTuple):
+    """The rule that the values have to keep, in the words of the error."""
 
     where: str
     argument: str
     text: str
-    remedy: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """A tensor that was packed on its device, ready to cross.
+
+    Parameters
+    ----------
+    payload
+        C-contiguous, without conj or neg bits, in the dtype that crosses.
+    private
+        Whether nobody else can reach the payload's memory.
+    record
+        The record of the checks, (6,) int64 on the same device; None where nothing can be wrong, or nothing is.
+    rule
+        For the message if the record counts bad values.
+    shape, values
+        Turn the record's flat index into a position; the dtype in which its min and max were measured.
+    sortable
+        Whether a kernel combined min and max as int32 that sort as floats do, but without NaN.
+    """
+
+    payload: Tensor
+    private: bool
+    record: Tensor | None
+    rule: Rule
     shape: tuple[int, ...]
     values: torch.dtype
     sortable: bool = False
+
+    @property
+    def arrives(self) -> torch.dtype:
+        """The dtype on the host, which differs from the payload's where NumPy lacks that one."""
+        return WIDENED.get(self.payload.dtype, self.payload.dtype)
+
+    def check(self, record: Tensor | None, case_id: str | None = None) -> None:
+        """Raise InputError if the record, now on the host, counts bad values."""
+        if record is None or not record[0]:
+            return
+        bad, nan, inf, first, *limits = record.tolist()
+        position = tuple(int(index) for index in np.unravel_index(first, self.shape))
+        if self.sortable:  # the bits of a float32 from an int32 that sorts as it does
+            limits = [bits ^ 0x7FFFFFFF if bits < 0 else bits for bits in limits]
+        low, high = (math.nan,) * 2 if self.sortable and nan else (_number(bits, self.values) for bits in limits)
+        kinds = f" ({nan} NaN, {inf} infinite)" if nan or inf else ""
+        given = f"min {low!r} and max {high!r}, {bad} bad value(s){kinds}, the first at index {position}"
+        if case_id is not None:
+            given += f" of case {case_id!r}"
+        raise InputError(expected(self.rule.where, self.rule.argument, self.rule.text, given, self.rule.remedy))
+
+    def good_rows(self, record: Tensor | None) -> int | None:
+        """Return the number of rows of the first axis before the first bad value; None if all are good."""
+        if record is None or int(record[0]) == 0:
+            return None
+        return int(record[3]) // math.prod(self.shape[1:])
+
+
+def packed(tensor: Tensor, payload: Tensor, bad: Tensor | None, numbers: Tensor, rule: Rule) -> Transfer:
+    """Describe a tensor that was packed as `payload`; `bad` marks the `numbers`, its values, that break the rule."""
+    payload = payload.contiguous()
+    return Transfer(
+        payload=payload,
+        private=payload.numel() > 0 and payload.data_ptr() != tensor.data_ptr(),
+        record=None if bad is None else measure(bad, numbers, numbers),
+        rule=rule,
+        shape=tuple(tensor.shape),
+        values=numbers.dtype,
+    )
 
 
 def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
@@ -48,9 +109,9 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
 
     Returns
     -------
-    (6,) int64, or None on the CPU if nothing is bad: asking costs no wait there.
+    (6,) int64, or None without any value, and on the CPU if nothing is bad: asking costs no wait there.
     """
-    if bad.device.type == "cpu" and not bool(bad.any()):
+    if not bad.numel() or (bad.device.type == "cpu" and not bool(bad.any())):
         return None
     flat = bad.flatten()
     numbers = (
@@ -62,22 +123,6 @@ def measure(bad: Tensor, low: Tensor, high: Tensor) -> Tensor | None:
         _bits(high.amax()),
     )
     return torch.stack(numbers)
-
-
-def raise_if_bad(record: np.ndarray, rule: Rule, case_id: str | None) -> None:
-    """Raise InputError if a (6,) int64 `record` counts bad values."""
-    bad, nan, inf, first, *limits = (int(value) for value in record)
-    if bad == 0:
-        return
-    position = tuple(int(index) for index in np.unravel_index(first, rule.shape))
-    if rule.sortable:  # the bits of a float32 from an int32 that sorts as it does
-        limits = [bits ^ 0x7FFFFFFF if bits < 0 else bits for bits in limits]
-    low, high = (math.nan, math.nan) if rule.sortable and nan else (_number(bits, rule.values) for bits in limits)
-    kinds = f" ({nan} NaN, {inf} infinite)" if nan or inf else ""
-    given = f"min {low!r} and max {high!r}, {bad} bad value(s){kinds}, the first at index {position}"
-    if case_id is not None:
-        given += f" of case {case_id!r}"
-    raise InputError(expected(rule.where, rule.argument, rule.text, given, rule.remedy))
 
 
 def _bits(value: Tensor) -> Tensor:
@@ -95,40 +140,6 @@ def _number(bits: int, values: torch.dtype) -> float:
         return bits
     kind, size = (np.float64, np.int64) if values == torch.float64 else (np.float32, np.int32)
     return float(np.array(bits, size).view(kind))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Transfer:
-    """A tensor that was packed on its device, ready to cross.
-
-    Parameters
-    ----------
-    payload
-        C-contiguous, without conj or neg bits, in the dtype that crosses.
-    arrives
-        The torch dtype on the host; differs from the payload's where NumPy lacks that one.
-    record, rule
-        The record of the checks, (6,) int64 on the same device, and their rule. None where nothing can be wrong.
-    private
-        Whether nobody else can reach the payload's memory.
-    """
-
-    payload: Tensor
-    arrives: torch.dtype
-    record: Tensor | None
-    rule: Rule | None
-    private: bool
-
-    def check(self, record: Tensor | None, case_id: str | None = None) -> None:
-        """Raise InputError if the record, now on the host, counts bad values."""
-        if record is not None and self.rule is not None:
-            raise_if_bad(record.numpy(), self.rule, case_id)
-
-    def good_rows(self, record: Tensor | None) -> int | None:
-        """Return the number of rows of the first axis before the first bad value; None if all are good."""
-        if record is None or self.rule is None or int(record[0]) == 0:
-            return None
-        return int(record[3]) // math.prod(self.rule.shape[1:])
 
 
 def fetch(transfer: Transfer) -> Tensor:

@@ -5,7 +5,6 @@ Axes: B batch, H height, W width, C channels of the image, K classes.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -66,15 +65,7 @@ class LabelModel(nn.Module):
         return ((logits[:, 0] if task == "binary" else logits) > self.level).to(self.dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traced:
-    """A traced program, and the least height and width of its images."""
-
-    program: ExportedProgram
-    least: int
-
-
-def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> Traced:
+def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> tuple[ExportedProgram, int]:
     """Trace a segmenter, or several that are averaged, on the device that it is on.
 
     Networks that distinguish maps of one pixel are traced for images larger than their stride.
@@ -88,6 +79,10 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> T
     dtype
         Of the images: "uint8", "uint16" or "float32".
 
+    Returns
+    -------
+    The program, and the least height and width of its images.
+
     Raises
     ------
     ConfigError
@@ -98,8 +93,7 @@ def trace(segmenter: Segmenter | Ensemble, *, threshold: float, dtype: str) -> T
     problem: Exception | None = None
     for least in (1, stride + 1):
         try:
-            program = _export(model, stride, least=least, dtype=getattr(torch, dtype))
-            return Traced(program=program, least=least)
+            return _export(model, stride, least=least, dtype=getattr(torch, dtype)), least
         except UserError as error:  # the network distinguishes sizes
             problem = error
         except Exception as error:  # whatever the network's own code raises

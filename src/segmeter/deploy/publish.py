@@ -88,18 +88,15 @@ def export_model(
         The labels differ from ours: nothing is published.
     """
     onnx_file.check_tools()
-    place = torch.device("cpu")
+    place, config = torch.device("cpu"), InferenceConfig(precision="float32", threshold=threshold)
     found = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints((checkpoint,))
     cases = list(images)
     dtype = _dtype_of(cases)
     segmenter = found.load(place)
-    traced = onnx_file.trace(segmenter, threshold=threshold, dtype=dtype)
-    least = traced.least
-    facts = describe(found, threshold=threshold, dtype=dtype, least=least)
-    content = onnx_file.encode(traced.program, facts)
-    del traced, segmenter
+    program, least = onnx_file.trace(segmenter, threshold=threshold, dtype=dtype)
+    content = onnx_file.encode(program, describe(found, threshold=threshold, dtype=dtype, least=least))
+    del program, segmenter
     gc.collect()  # it refers to itself, and holds a copy of the weights
-    config = InferenceConfig(precision="float32", threshold=threshold)
     agreement = compare(onnx_file.run_on_cpu(content), Predictor(found.load(place), config, place), cases)
     write_json(folder / COMPARISON, agreement.to_dict())
     path = folder / MODEL

@@ -77,7 +77,10 @@ class World:
         """Give rank 0's content to all processes, with its GPU tensors on the CPU; all call it."""
         if self.size == 1:
             return content
-        box: list[Any] = [_packed(content) if self.leads else None]
+        buffer = io.BytesIO()
+        if self.leads:
+            torch.save(content, buffer)
+        box: list[Any] = [buffer.getvalue()]
         dist.broadcast_object_list(box, src=0)
         if self.leads:
             return content
@@ -233,12 +236,6 @@ def find_unused(model: nn.Module, image: Tensor) -> list[str]:
         for module, mode in modes.items():
             module.training = mode
     return [name for name, gradient in zip(learning, gradients, strict=True) if gradient is None]
-
-
-def _packed(content: Any) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    return buffer.getvalue()
 
 
 def find_address(place: Place) -> None:

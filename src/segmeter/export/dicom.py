@@ -46,6 +46,7 @@ _BY_NAME = "Images and their DICOM files go together by name, as slice07.png and
 _REMEDY = "A segmentation is made of the slices of one series, each once."
 
 Code = tuple[str, str, str]  # value, scheme and meaning, such as ("10200004", "SCT", "Liver")
+Meanings = Mapping[str, tuple[Code, Code]]  # category and type of each class's segment
 
 
 def write_segmentation(
@@ -55,7 +56,7 @@ def write_segmentation(
     *,
     source: Sequence[str | Path],
     series_number: int = 1000,
-    codes: Mapping[str, tuple[Code, Code]] | None = None,
+    codes: Meanings | None = None,
 ) -> None:
     """Write labels as a binary DICOM segmentation of the images that they were made from.
 
@@ -95,15 +96,16 @@ def write_segmentation(
         raise InputError(expected(_WHERE, "series_number", f"between 1 and {_MOST_NUMBER}", number))
     meanings = _meanings(codes, spec)
     volume = labels[None] if labels.ndim == 2 else labels
-    highdicom, pydicom = need("highdicom", "dicom", _WHAT), need("pydicom", "dicom", _WHAT)
-    images = read_series(paths)
+    highdicom = need("highdicom", "dicom", _WHAT)
+    images = [_read(path) for path in paths]
+    _check_series(paths, images)
     sizes = {(image.Rows, image.Columns) for image in images}
     if sizes != {volume.shape[1:]}:
         raise InputError(
             expected(_WHERE, "labels", f"to have the size of the images, {sorted(sizes)}", volume.shape[1:])
         )
     try:
-        found = _describe(highdicom, pydicom.sr.coding.Code, volume, meanings, images, number)
+        found = _describe(highdicom, volume, meanings, images, number)
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # highdicom's, on attributes of images
         what = f"{type(error).__name__}: {error}"
         rule = "to be images that highdicom can make a segmentation of"
@@ -113,15 +115,9 @@ def write_segmentation(
         found.save_as(file)
 
 
-def _describe(
-    highdicom: Any,
-    code: Any,
-    volume: NDArray[Any],
-    meanings: Mapping[str, tuple[Code, Code]],
-    images: list[Any],
-    series_number: int,
-) -> Any:
+def _describe(highdicom: Any, volume: NDArray[Any], meanings: Meanings, images: list[Any], series_number: int) -> Any:
     """Build the data set of the segmentation; `meanings` are by class, background included."""
+    code = need("pydicom", "dicom", _WHAT).sr.coding.Code
     made_by = highdicom.AlgorithmIdentificationSequence(
         name="segmeter", version=__version__, family=code(*_BY_LEARNING)
     )
@@ -162,7 +158,7 @@ def _paths(source: Any) -> list[Path]:
     return [known_path(_WHERE, "source", each) for each in source]
 
 
-def _meanings(codes: Any, spec: ClassSpec) -> dict[str, tuple[Code, Code]]:
+def _meanings(codes: Any, spec: ClassSpec) -> Meanings:
     """Return category and type of each class, in the order of the classes."""
     given = {} if codes is None else codes
     known_kind(_WHERE, "codes", given, Mapping)
@@ -201,23 +197,14 @@ def _check(labels: Any, spec: Any, images: int) -> None:
         raise InputError(expected(_WHERE, "labels", rule, strange[:5].tolist(), remedy))
 
 
-def series_of(path: Path) -> str:
-    """Return the SeriesInstanceUID of a DICOM image; DataError if the file is not one, or has none."""
-    uid = _read(path).get("SeriesInstanceUID")
-    if not uid:
-        raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")
-    return str(uid)
-
-
-def read_series(paths: Sequence[Path]) -> list[Any]:
-    """Read the images without their pixels, and check that they have everything that a segmentation copies.
+def _check_series(paths: Sequence[Path], images: Sequence[Any]) -> None:
+    """Check that the images have everything that a segmentation copies, and are slices of one series.
 
     Raises
     ------
     DataError
-        An image can't be read, lacks something, has several frames, or is of another series or grid than the first one.
+        An image lacks something, is of another series or grid than the first one, or at the position of an earlier one.
     """
-    images = [_read(path) for path in paths]
     placed = len(images) > 1 or any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
     for path, image in zip(paths, images, strict=True):
         needed = (*_NAMED, *_PLACED) if placed else _NAMED  # a single radiograph has no position
@@ -228,12 +215,6 @@ def read_series(paths: Sequence[Path]) -> list[Any]:
         for name in _MAY_BE_EMPTY:
             if name not in image:
                 setattr(image, name, "")
-    _check_series(paths, images)
-    return images
-
-
-def _check_series(paths: Sequence[Path], images: Sequence[Any]) -> None:
-    """Refuse an image of another series or grid than the first one, or at the position of an earlier one."""
     seen: dict[str, Path] = {}
     for path, image in zip(paths, images, strict=True):
         for name in (*_TEXTS, *_NUMBERS) if seen else ():
@@ -252,6 +233,7 @@ def _close(one: Any, other: Any) -> bool:
 
 
 def _read(path: Path) -> Any:
+    """Read an image without its pixels; DataError if it is not one, or has several frames."""
     pydicom = need("pydicom", "dicom", _WHAT)
     try:
         image = pydicom.dcmread(path, stop_before_pixels=True)
@@ -288,23 +270,27 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
     """
     _check_export(export, dataset.spec)
     paths = _find_images(folder, dataset.case_ids)
-    grouped: defaultdict[str, list[str]] = defaultdict(list)
+    images, grouped = dict[str, Any](), defaultdict[str, list[str]](list)
     for case_id, path in paths.items():
-        grouped[series_of(path)].append(case_id)
-    found = tuple(
+        images[case_id] = _read(path)
+        uid = images[case_id].get("SeriesInstanceUID")
+        if not uid:
+            raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")
+        grouped[str(uid)].append(case_id)
+    problems, kinds = list[str](), dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
+    for _, case_ids in sorted(grouped.items()):
+        _check_series([paths[case_id] for case_id in case_ids], [images[case_id] for case_id in case_ids])
+        for case_id in case_ids:
+            size, stored = kinds[case_id][:2], (images[case_id].Rows, images[case_id].Columns)
+            if size != stored:
+                rule = f"to have the size of the image {case_id}, {size[0]} x {size[1]}"
+                problems.append(expected(show(paths[case_id]), "DICOM image", rule, f"{stored[0]} x {stored[1]}"))
+    if problems:
+        raise DataError(problems)
+    return tuple(
         Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id] for case_id in case_ids))
         for uid, case_ids in sorted(grouped.items())
     )
-    problems, kinds = list[str](), dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
-    for series in found:
-        for case_id, path, image in zip(series.case_ids, series.paths, read_series(series.paths), strict=True):
-            size = kinds[case_id][:2]
-            if size != (image.Rows, image.Columns):
-                rule = f"to have the size of the image {case_id}, {size[0]} x {size[1]}"
-                problems.append(expected(show(path), "DICOM image", rule, f"{image.Rows} x {image.Columns}"))
-    if problems:
-        raise DataError(problems)
-    return found
 
 
 def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:

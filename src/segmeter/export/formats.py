@@ -42,8 +42,6 @@ _OME = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
 _TYPES = {"float32": "float"}  # OME's names of dtypes that differ from NumPy's
 _UNITS = {name: symbol for symbol, name in OME_SYMBOLS.items()} | {"um": "\u00b5m"}
 
-Field = tuple[int, int, int, Sequence[Any]]  # of a TIFF directory: number, type, count, and numbers or bytes
-
 
 class LinesOf:
     """One plane of labels that are read in bands of lines, in the dtype of its file.
@@ -104,7 +102,7 @@ def write_tiff(
     layout |= {"compression": COMPRESSIONS[compression], "predictor": palette is None}  # palettes allow no predictor
     geometry = locate()
     layout["description"] = _ome_xml(geometry, array.shape, array.dtype)
-    layout["extratags"] = [(tag, kind, count, value, False) for tag, kind, count, value in _geotiff_tags(geometry)]
+    layout["extratags"] = _geotiff_tags(geometry)
     per_centimetre = _resolution(geometry)
     if per_centimetre is not None:
         layout |= {"resolution": per_centimetre, "resolutionunit": CENTIMETRE}
@@ -151,6 +149,9 @@ def write_zarr(path: Path, array: NDArray[Any] | LinesOf, *, locate: Locate = la
         remove(path)  # an older folder: a rename replaces files only
 
 
+ARRAY_FILES: dict[str, Callable[..., None]] = {"npy": write_npy, "npz": write_npz, "zarr": write_zarr}
+
+
 def _ome_xml(geometry: Geometry, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str | None:
     """Write OME metadata of a picture (height, width), or of a page per channel, in ASCII; None without a spacing.
 
@@ -191,15 +192,13 @@ def _resolution(geometry: Geometry) -> tuple[tuple[int, int], tuple[int, int]] |
     return (across.numerator, across.denominator), (down.numerator, down.denominator)
 
 
-def _geotiff_tags(geometry: Geometry) -> list[Field]:
-    """Return the GeoTIFF fields of a geometry."""
-    found: list[Field] = []
+def _geotiff_tags(geometry: Geometry) -> list[tuple[int, int, int, Any, bool]]:
+    """Return the GeoTIFF fields of a geometry, as tifffile takes them."""
+    found = []
     for tag, value in geometry.geotiff:
-        if isinstance(value, str):
-            text = f"{value}\0".encode("ascii", "replace")
-            found.append((tag, _ASCII, len(text), text))
-        else:
-            found.append((tag, _SHORT if tag == _KEYS else _DOUBLE, len(value), value))
+        stored: Any = f"{value}\0".encode("ascii", "replace") if isinstance(value, str) else value
+        kind = _ASCII if isinstance(value, str) else _SHORT if tag == _KEYS else _DOUBLE
+        found.append((tag, kind, len(stored), stored, False))
     return found
 
 

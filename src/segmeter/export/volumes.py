@@ -36,7 +36,7 @@ def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
     ----------
     MetaImage's tags, itk.org/Wiki/MetaIO/Documentation
     """
-    packed = zlib.compress(_little(labels), _LEVEL)
+    packed = zlib.compress(labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes(), _LEVEL)
     edges, place, axes = _millimetres(geometry), _place(geometry), labels.ndim
     origin, steps = (place[:3, 3], place[:3, :3]) if place is not None else (np.zeros(axes), np.eye(axes))
     lines = [
@@ -46,7 +46,7 @@ def encode_mha(labels: NDArray[Any], geometry: Geometry) -> bytes:
         "BinaryDataByteOrderMSB = False",
         "CompressedData = True",
         f"CompressedDataSize = {len(packed)}",
-        f"TransformMatrix = {_numbers(_directions(steps).T)}",
+        f"TransformMatrix = {_numbers((steps / np.linalg.norm(steps, axis=0)).T)}",
         f"Offset = {_numbers(origin)}",
         *([f"ElementSpacing = {edges}"] if edges else []),
         f"DimSize = {_numbers(np.array(labels.shape[::-1]))}",
@@ -78,21 +78,13 @@ def encode_nrrd(labels: NDArray[Any], geometry: Geometry) -> bytes:
         "encoding: gzip",
         "endian: little",
     ]
-    packed = gzip.compress(_little(labels), _LEVEL, mtime=0)
+    packed = gzip.compress(labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes(), _LEVEL, mtime=0)
     return "".join(f"{line}\n" for line in lines).encode("ascii") + b"\n" + packed
-
-
-def _little(labels: NDArray[Any]) -> bytes:
-    return labels.astype(labels.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def _place(geometry: Geometry) -> NDArray[np.float64] | None:
     """Return a volume's affine in ITK's world (left, posterior, superior), from (i, j, k) to mm; None if unknown."""
     return None if geometry.affine is None else FLIPS @ geometry.affine
-
-
-def _directions(steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(steps / np.linalg.norm(steps, axis=0))
 
 
 def _numbers(values: NDArray[np.float64], gap: str = " ") -> str:

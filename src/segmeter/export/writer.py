@@ -15,7 +15,7 @@ from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.errors import ConfigError, RunError, SegmeterError
 from segmeter.export import formats
 from segmeter.export.config import ExportConfig
-from segmeter.export.formats import class_folder, encode_labels_png
+from segmeter.export.formats import ARRAY_FILES, class_folder, encode_labels_png
 from segmeter.export.objects import OBJECT_FILES, Encode
 from segmeter.export.volumes import label_file
 from segmeter.files import describe_file, make_folder, safe_id, write_bytes
@@ -87,8 +87,30 @@ class Writer:
         RunError
             A file can't be written; the case is named.
         """
+        config, name, locate = self.config, safe_id(case_id), partial(self._locate, case_id)
+        tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
+        files: list[tuple[str, Write]] = []
+        for folder, plane, own in self._planes(labels) if config.labels else ():
+            suffix, write = label_file(config, plane, own, locate)
+            files.append((f"{folder}/{name}{suffix}", write))
+        if config.probs and probs is not None:
+            suffix = ".tif" if config.probs_format == "tiff" else f".{config.probs_format}"
+            rounded = "" if config.probs_dtype == "float32" else f".{config.probs_dtype}"
+            write_array = partial(ARRAY_FILES.get(config.probs_format, tiff), array=_rounded(probs, config.probs_dtype))
+            files.append((f"probs/{name}{rounded}{suffix}", write_array))
+        if config.confidence and probs is not None and predicted is not None:
+            files.append((f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, self.spec))))
+        if config.instances and instances is not None:
+            files.append(self._instances(name, instances, tiff))
+        for form in config.objects:
+            suffix, encode = OBJECT_FILES[form]
+            write = partial(_write_objects, encode, case_id, labels, instances, self.spec)
+            files.append((f"objects/{name}{suffix}", write))
+        return self._write_all(case_id, files)
+
+    def _write_all(self, case_id: str, files: list[tuple[str, Write]]) -> dict[str, dict[str, Any]]:
         written: dict[str, dict[str, Any]] = {}
-        for name, write in self._files(case_id, labels, instances, probs, predicted):
+        for name, write in files:
             path = self.folder / name
             try:
                 make_folder(path.parent)
@@ -104,44 +126,13 @@ class Writer:
                 ) from fault
         return written
 
-    def _files(
-        self,
-        case_id: str,
-        labels: NDArray[Any] | LazyArray,
-        instances: NDArray[Any] | None,
-        probs: NDArray[Any] | None,
-        predicted: NDArray[Any] | None,
-    ) -> Iterator[tuple[str, Write]]:
-        """Yield the name of each file, and the function that writes it."""
-        config, name, locate = self.config, safe_id(case_id), partial(self._locate, case_id)
-        tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
-        if config.labels:
-            for folder, plane, own in self._planes(labels):
-                suffix, write = label_file(config, plane, own, locate)
-                yield f"{folder}/{name}{suffix}", write
-        if config.probs and probs is not None:
-            writers: dict[str, Callable[..., None]] = {
-                "npy": formats.write_npy,
-                "npz": formats.write_npz,
-                "zarr": formats.write_zarr,
-                "tiff": tiff,
-            }
-            suffix = ".tif" if config.probs_format == "tiff" else f".{config.probs_format}"
-            rounded = "" if config.probs_dtype == "float32" else f".{config.probs_dtype}"
-            write_array = partial(writers[config.probs_format], array=_rounded(probs, config.probs_dtype))
-            yield f"probs/{name}{rounded}{suffix}", write_array
-        if config.confidence and probs is not None and predicted is not None:
-            yield f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, self.spec))
-        if config.instances and instances is not None:
-            short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
-            numbers = instances.astype(np.uint16 if short else np.int32, order="C")
-            if short and config.picture_format == "png":
-                yield f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
-            else:
-                yield f"instances/{name}.tif", partial(tiff, array=numbers)
-        for form in config.objects:
-            suffix, encode = OBJECT_FILES[form]
-            yield f"objects/{name}{suffix}", partial(_write_objects, encode, case_id, labels, instances, self.spec)
+    def _instances(self, name: str, instances: NDArray[Any], tiff: Callable[..., None]) -> tuple[str, Write]:
+        """Return the name of the file of object numbers, and the function that writes it."""
+        short = instances.ndim == 2 and instances.max(initial=0) <= np.iinfo(np.uint16).max
+        numbers = instances.astype(np.uint16 if short else np.int32, order="C")
+        if short and self.config.picture_format == "png":
+            return f"instances/{name}.png", lambda path: write_bytes(path, encode_labels_png(numbers, ()))
+        return f"instances/{name}.tif", partial(tiff, array=numbers)
 
     def _planes(self, labels: NDArray[Any] | LazyArray) -> Iterator[tuple[str, Any, ClassSpec]]:
         """Yield folder, map and classes: once for all classes, or for multilabel once per class, as masks are read."""

@@ -203,37 +203,29 @@ def _compute(
     return loss.view(target.shape) if options.elementwise and task == "binary" else loss, bad
 
 
+_TAKES = {  # what the compiled backends take, which sum over hard labels
+    "numba": "'numba' with logits of at most 32 bits and an integer target on the CPU",
+    "triton": f"'triton' with floating logits of at most {MOST_CHANNELS} channels and an integer target on CUDA",
+}
+
+
 def choose_backend(logits: torch.Tensor, target: torch.Tensor, options: FocalOptions) -> str:
     """Choose the backend by name; InputError if a forced one does not take such tensors."""
     if torch.compiler.is_compiling():  # it fuses the definition into loops of its own
         return "torch"
-    backend = options.backend
+    backend, device = options.backend, logits.device.type
+    summed = not options.elementwise and not options.label_smoothing
+    takes = summed and target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
+    fits = takes and device == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
+    possible = {"numba": takes and device == "cpu", "triton": fits and has_triton()}
     if backend == "auto":
-        if takes("triton", logits, target, options):
-            return "triton"
         large = logits.numel() >= WORTH_LOADING
-        return "numba" if large and takes("numba", logits, target, options) else "torch"
-    if not takes(backend, logits, target, options):
+        return "triton" if possible["triton"] else "numba" if possible["numba"] and large else "torch"
+    if not possible.get(backend, True):
         given = f"{logits.dtype} logits and {target.dtype} target on {logits.device}"
-        rules = {
-            "numba": "'numba' with logits of at most 32 bits and an integer target on the CPU",
-            "triton": "'triton' with floating logits of at most 1024 channels and an integer target on CUDA",
-        }
-        rule = f'{rules[backend]}, without label_smoothing or reduction="none"'
+        rule = f'{_TAKES[backend]}, without label_smoothing or reduction="none"'
         raise InputError(expected("focal_loss", "backend", rule, given, 'Use backend="auto".'))
     return backend
-
-
-def takes(backend: str, logits: torch.Tensor, target: torch.Tensor, options: FocalOptions) -> bool:
-    """Tell whether a backend takes these. The compiled ones sum over hard labels and logits of at most 32 bits."""
-    if backend not in ("numba", "triton"):
-        return True
-    summed = not options.elementwise and not options.label_smoothing
-    kernels = summed and target.dtype in LABEL_DTYPES and logits.dtype != torch.float64
-    if backend == "numba":
-        return kernels and logits.device.type == "cpu"
-    fits = logits.device.type == "cuda" and logits.numel() > 0 and logits.shape[1] <= MOST_CHANNELS
-    return kernels and fits and has_triton()
 
 
 class _Fused(torch.autograd.Function):

@@ -18,6 +18,7 @@ from segmeter.losses.targets import (
     check_common,
     check_number,
     is_class,
+    one_hot,
     read_labels,
     valid_mask,
     whole_number,
@@ -177,9 +178,8 @@ def compute(
         negative, positive = options.target_weights
         losses = positive * hot * up + negative * (1 - hot) * down
     elif soft or smoothing:
-        kinds = torch.arange(x.shape[1], device=x.device).view(_beside(x))
-        hot = (target if soft else classes.unsqueeze(1) == kinds).to(x.dtype)
-        mixed = (hot * (1 - smoothing) + smoothing / x.shape[1]) * table.view(_beside(x))
+        hot = (target if soft else one_hot(classes, x)).to(x.dtype)
+        mixed = (hot * (1 - smoothing) + smoothing / x.shape[1]) * table.view(1, -1, *[1] * (x.ndim - 2))
         losses = (mixed * _modulated(-x.log_softmax(1), options.gamma)).sum(1)
     else:
         losses = table[classes] * _modulated(cross_entropy(x, classes, reduction="none"), options.gamma)
@@ -193,7 +193,3 @@ def _modulated(nll: torch.Tensor, gamma: float) -> torch.Tensor:
     """Multiply -log p by (1 - p)^gamma."""
     nll = nll.clamp(max=torch.finfo(nll.dtype).max / 64)  # 0 * inf would be NaN; 64 leaves room for gamma
     return nll if gamma == 0 else torch.expm1(-nll).neg().clamp(min=LEAST_Q) ** gamma * nll
-
-
-def _beside(x: torch.Tensor) -> list[int]:
-    return [1, -1, *[1] * (x.ndim - 2)]

@@ -9,12 +9,13 @@ import torch
 
 from segmeter.checks import collecting
 from segmeter.classes import ClassSpec, Task
-from segmeter.losses.additive import AdditiveLoss, divide
+from segmeter.losses.additive import AdditiveLoss
 from segmeter.losses.config import DiceConfig, LovaszConfig, Over, TverskyConfig
 from segmeter.losses.targets import (
     check_common,
     check_number,
     check_tensors,
+    one_hot,
     read_labels,
     refuse_bad_labels,
     valid_mask,
@@ -57,17 +58,9 @@ class RegionLoss(AdditiveLoss):
         """Compute the loss of the batch, 0-d, or of each image, (B,), and the number of bad labels."""
         raise NotImplementedError
 
-    def losses(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Compute the loss of the batch, 0-d, or of each image, (B,)."""
-        return self.mark(*self.image_losses(logits, target))
-
-    def forward(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        losses = self.losses(logits, target)
-        return divide(losses.sum().view(1), self.denominators(target)) if self.adds else losses
-
     def sums(self, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Return the loss of the batch, or the summed losses of its images, (1,)."""
-        return self.losses(logits, target).sum().view(1)
+        return self.mark(*self.image_losses(logits, target)).sum().view(1)
 
     def denominators(self, target: torch.Tensor) -> torch.Tensor:
         """Return how many images count, or 1 or 0 for a batch that counts or not: (1,) of the widest float."""
@@ -85,11 +78,8 @@ class RegionLoss(AdditiveLoss):
         counted = labels.counted.unsqueeze(1) if softmax else labels.counted
         if aligned.is_floating_point():
             hot = aligned
-        elif softmax:
-            kinds = torch.arange(logits.shape[1], device=logits.device).view(1, -1, *[1] * (logits.ndim - 2))
-            hot = (labels.classes.unsqueeze(1) == kinds) & counted
         else:
-            hot = labels.classes == 1
+            hot = one_hot(labels.classes, logits) & counted if softmax else labels.classes == 1
         # Masked before the softmax too: 0 times the gradient of a NaN logit would be NaN.
         x = widened(torch.where(counted, logits, 0))
         probs = (x.softmax(1) if softmax else x.sigmoid()) * counted

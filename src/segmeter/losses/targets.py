@@ -153,6 +153,12 @@ def read_labels(logits: torch.Tensor, target: torch.Tensor, *, softmax: bool, ig
     return Labels(torch.where(counted, target, 0).long(), counted, valid & ~known)
 
 
+def one_hot(classes: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """Mask the channel of each element's class, in the shape of the logits."""
+    kinds = torch.arange(logits.shape[1], device=logits.device)
+    return classes.unsqueeze(1) == kinds.view(1, -1, *[1] * (logits.ndim - 2))
+
+
 def is_class(target: torch.Tensor, count: int) -> torch.Tensor:
     """Mask the labels 0 to count - 1."""
     return (target >= 0) & (target < count) if _holds(target.dtype, count) else target >= 0

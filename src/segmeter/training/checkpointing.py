@@ -6,16 +6,16 @@ last -> step-...               links, replaced by one rename
 best -> step-...
 """
 
+import copy
 import errno
 import logging
 import math
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,8 +36,7 @@ _LOG = logging.getLogger(__name__)
 Table = list[tuple[float, str]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resumed:
+class Resumed(NamedTuple):
     """A verified checkpoint to continue from, with its state."""
 
     checkpoint: Checkpoint
@@ -126,16 +125,15 @@ class Checkpoints:
             return
         content = {**state, "table": [list(entry) for entry in self.table]}
         device = next((tensor.device for tensor in segmenter_state.values()), torch.device("cpu"))
+        write = partial(self._publish, step, name, card=card, progress=progress)
         try:
-            kept = snapshot((segmenter_state, content))
+            kept = copy.deepcopy((segmenter_state, content))  # on their device, where the copies are queued
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            self._publish(step, name, (segmenter_state, content), card, progress)
-            self.saved = name
-            return
-        write = partial(self._publish, step, name, kept, card, progress)
-        self._running = self._pool.submit(_on_side_stream(device, write))
+            write((segmenter_state, content))
+        else:
+            self._running = self._pool.submit(_on_side_stream(device, partial(write, kept)))
         self.saved = name
 
     def check(self) -> None:
@@ -159,7 +157,7 @@ class Checkpoints:
             self._pool.shutdown()
 
     def _publish(
-        self, step: int, name: str, content: tuple[Any, dict[str, Any]], card: ModelCard, progress: Mapping[str, Any]
+        self, step: int, name: str, content: tuple[Any, dict[str, Any]], *, card: ModelCard, progress: Mapping[str, Any]
     ) -> None:
         weights, state = content
         table = [(score, entry) for score, entry in state["table"]]
@@ -199,7 +197,7 @@ class Checkpoints:
         for name in reversed(names):
             try:
                 checkpoint = read_checkpoint(self.folder / name)
-                return Resumed(checkpoint=checkpoint, state=checkpoint.load_state())
+                return Resumed(checkpoint, checkpoint.load_state())
             except CheckpointError as error:
                 say("resume: %s is damaged, going back to the one before: %s", name, error)
                 damaged.append(str(error))
@@ -258,31 +256,6 @@ def load_weights(model: torch.nn.Module, tensors: Mapping[str, Tensor]) -> None:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise CheckpointError(f"resume: the checkpoint does not fit the model: {error}") from error
-
-
-def snapshot(value: Any) -> Any:
-    """Copy nested containers and their tensors, each on its device. On a GPU the copies are queued, and nothing waits.
-
-    Parameters
-    ----------
-    value
-        Dicts, lists and tuples of tensors and plain values. Two names of one view stay two names of one view.
-    """
-    copies: dict[Any, Tensor] = {}
-
-    def copied(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: copied(each) for key, each in value.items()}
-        if not isinstance(value, Tensor):
-            return type(value)(copied(each) for each in value) if isinstance(value, list | tuple) else value
-        source = value.detach()
-        address = source.untyped_storage().data_ptr()
-        view = (address, source.storage_offset(), source.shape, source.stride(), source.dtype)
-        if view not in copies or not source.numel():
-            copies[view] = torch.empty_like(source).copy_(source)
-        return copies[view]
-
-    return copied(value)
 
 
 def _on_side_stream(device: torch.device, work: Callable[[], None]) -> Callable[[], None]:

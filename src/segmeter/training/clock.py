@@ -19,7 +19,6 @@ SKIPPED = 3  # steps before the first profiled one: they allocate, compile and f
 _ROWS = 40
 
 
-@dataclass(frozen=True, kw_only=True)
 class Limits:
     """The ends of a run.
 
@@ -31,33 +30,23 @@ class Limits:
         Forward passes per epoch, >= 1.
     """
 
-    config: TrainingConfig
-    batches_per_epoch: int
-
-    @property
-    def last_step(self) -> float:
-        """The step that ends the run, infinity if only a time budget does."""
-        return min(self._last_steps().values(), default=math.inf)
-
-    def _last_steps(self) -> dict[str, int]:
-        """Return the last step by each limit in steps or epochs, under the limit as the user would write it."""
-        limits: dict[str, int] = {}
-        if self.config.steps is not None:
-            limits[f"steps={self.config.steps}"] = self.config.steps
-        epochs = self.config.epoch_limit
+    def __init__(self, *, config: TrainingConfig, batches_per_epoch: int) -> None:
+        self.config, self.batches_per_epoch, epochs = config, batches_per_epoch, config.epoch_limit
+        self._last: dict[str, int] = {}  # the last step by each limit, as the user would write it
+        if config.steps is not None:
+            self._last[f"steps={config.steps}"] = config.steps
         if epochs is not None:
-            limits[f"epochs={epochs}"] = math.ceil(epochs * self.batches_per_epoch / self.config.accumulate)
-        return limits
+            self._last[f"epochs={epochs}"] = math.ceil(epochs * batches_per_epoch / config.accumulate)
+        self.last_step: float = min(self._last.values(), default=math.inf)  # infinity if only a time budget ends it
 
     def reached(self, step: int, seconds: float) -> str:
         """Name the limit that ends the run, such as "epochs=60"; an empty string while there is none.
 
         `step` and `seconds` are as for `progress`. A time budget always allows at least one step.
         """
-        reached = [name for name, last in self._last_steps().items() if step >= last]
-        if not reached and step > 0 and self.progress(step, seconds) >= 1.0:
-            return f"time_budget={self.config.time_budget}"
-        return reached[0] if reached else ""
+        name = next((name for name, last in self._last.items() if step >= last), "")
+        in_time = name or step == 0 or self.progress(step, seconds) < 1.0
+        return name if in_time else f"time_budget={self.config.time_budget}"
 
     def progress(self, step: int, seconds: float) -> float:
         """Return the part of the run that is over, 0 to 1, by the limit that ends it first.
@@ -96,12 +85,6 @@ class Counts:
     spent: float = 0.0
     waited: float = 0.0
 
-    def __iadd__(self, other: "Counts") -> "Counts":
-        self.images += other.images
-        self.spent += other.spent
-        self.waited += other.waited
-        return self
-
     @property
     def images_per_second(self) -> float:
         return round(self.images / max(self.spent, 1e-9), 3)
@@ -133,7 +116,8 @@ class Throughput:
 
     def add(self, images: int, waited: float) -> None:
         """Count a step whose batches took `waited` seconds to come."""
-        self._recent += Counts(images, 0.0, waited)
+        self._recent.images += images
+        self._recent.waited += waited
 
     def run(self) -> None:
         """Run, unless it runs already."""
@@ -149,8 +133,8 @@ class Throughput:
     def read(self) -> tuple[Counts, dict[str, float]]:
         """Return the counts since the last reading, and the seconds of each stage."""
         self.hold()
-        seen, self._recent = self._recent, Counts()
-        self.whole += seen
+        seen, self._recent, whole = self._recent, Counts(), self.whole
+        self.whole = Counts(whole.images + seen.images, whole.spent + seen.spent, whole.waited + seen.waited)
         stages, self._stages = {"data": seen.waited, "step": seen.spent - seen.waited, **self._stages}, {}
         return seen, {name: round(seconds, 3) for name, seconds in stages.items()}
 

@@ -22,8 +22,6 @@ from segmeter.inference.config import Precision
 from segmeter.inference.device import pick_dtype
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.additive import CoreLoss, additive
-from segmeter.models.checkpoints.checkpoint import WEIGHTS, Checkpoint
-from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.models.segmenter import AtNetworkSize
 from segmeter.training.checkpointing import load_weights
 from segmeter.training.clock import Limits
@@ -123,35 +121,31 @@ class Learner:
             "rng": capture_rng(self.device),
         }
 
-    def load(self, checkpoint: Checkpoint, state: Mapping[str, Any]) -> None:
-        """Restore the checkpoint's weights and what `state` returned."""
-        self._load(load_tensors(checkpoint.folder / WEIGHTS), state)
-
     def share(self) -> None:
         """Give all processes the state of rank 0. Random draws, as for dropout, still differ between them."""
         if self.world.size == 1:
             return
         told = self.world.share((self.published.state_dict(), self.state()) if self.world.leads else None)
         if not self.world.leads:
-            self._load(*told)
+            self.load(*told)
             torch.manual_seed(self.config.seed + self.world.rank)
 
-    def _load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    def load(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Restore the published weights and what `state` returned.
+
+        If the precision has changed, the search for the scale of the loss starts again.
+        """
         load_weights(self.published, weights)
         if self.average:
             load_weights(self.segmenter, state["weights"])
             self.average.updates = state["ema_updates"]
         self.optimizer.load_state_dict(state["optimizer"])
-        self._load_scaler(state["scaler"])
         restore_rng(state["rng"])
-
-    def _load_scaler(self, state: Mapping[str, Any] | None) -> None:
-        """Load the loss scale. If the precision has changed, the search for it starts again."""
-        if self.scaler and state:
-            self.scaler.load_state_dict(dict(state))
+        if self.scaler and state["scaler"]:
+            self.scaler.load_state_dict(dict(state["scaler"]))
         elif self.scaler:
             _LOG.warning("resume: the run had no loss scale so far; the search for that of float16 starts")
-        elif state:
+        elif state["scaler"]:
             _LOG.warning("resume: the loss scale of float16 is dropped, as this precision needs none")
 
 

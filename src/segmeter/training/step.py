@@ -40,15 +40,27 @@ TIMED_STEPS = 2, 5  # of a plan: at least and at most, after the first
 _LESS = "Set a smaller training.batch_size (with training.accumulate for the same update) or augment.crop, and resume."
 
 
-def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> tuple[Tensor, Tensor, float]:
-    """Take the ordered step; return its loss and gradient norm, both on the device, and its learning rate."""
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A step that was taken, counted from 1, whose loss and gradient norm are still on the device."""
+
+    step: int
+    lr: float
+    indices: Sequence[NDArray[np.int64]]
+    loss: Tensor
+    grad_norm: Tensor
+
+
+def take_step(job: TrainJob, learner: Learner, batches: Sequence[Batch], order: Order) -> Taken:
+    """Take the ordered step."""
     lr = learner.begin(order.step, order.progress)
     first = job.data.name(int(batches[0].indices[0]))
     with advised(f"training: step {order.step + 1}, the batch with case {first!r}", _LESS):
         loss, grad_norm = update(learner, batches)
     if learner.average:
         learner.average.update()
-    return loss, grad_norm, lr
+    indices = [batch.indices for batch in batches]
+    return Taken(step=order.step + 1, lr=lr, indices=indices, loss=loss, grad_norm=grad_norm)
 
 
 def update(learner: Learner, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
@@ -130,22 +142,11 @@ def time_step(job: TrainJob, *, limit_s: float) -> tuple[float, float]:
         while len(times) <= least or (len(times) <= most and sum(times[1:]) < limit_s):
             start = time.monotonic()
             batches = [source.take() for _ in range(training.accumulate)]
-            loss, _, _ = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
-            losses += read_scalars([loss])  # waits for the device
+            taken = take_step(probe, learner, batches, Order(len(losses), 0.0, validates=False))
+            losses += read_scalars([taken.loss])  # waits for the device
             times.append(time.monotonic() - start)
     restore_rng(state)
     return median_low(times[1:]), losses[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Taken:
-    """A step whose loss and gradient norm are still on the device."""
-
-    step: int
-    lr: float
-    indices: Sequence[NDArray[np.int64]]
-    loss: Tensor
-    grad_norm: Tensor
 
 
 @dataclass
@@ -165,16 +166,15 @@ class DivergenceGuard:
         Skipped updates in a row that end the run, >= 1.
     check_labels
         Called if a loss is not finite; raises if bad labels are the cause.
+    kept
+        What was read since the last line of the log, for a checkpoint, and how many updates were skipped in a row.
     """
 
     case_id: Callable[[int], str]
     scaled: bool = False
     max_skipped: int = 50
     check_labels: Callable[[], None] = lambda: None
-    _losses: list[float] = field(default_factory=list)
-    _norms: list[float] = field(default_factory=list)
-    _skipped: int = 0
-    _in_a_row: int = 0
+    kept: dict[str, Any] = field(default_factory=lambda: {"losses": [], "norms": [], "skipped": 0, "in_a_row": 0})
     _taken: list[Taken] = field(default_factory=list)
 
     def note(self, taken: Taken) -> None:
@@ -193,58 +193,38 @@ class DivergenceGuard:
         for taken, loss, norm in zip(taken_steps, values[::2], values[1::2], strict=True):
             if not math.isfinite(loss):
                 self.check_labels()
-                raise RunError(self._message(f"a finite loss, got {loss}", taken))
-            self._losses.append(loss)
+                raise self._fault(f"a finite loss, got {loss}", taken)
+            self.kept["losses"].append(loss)
             if math.isfinite(norm):
-                self._norms.append(norm)
-                self._in_a_row = 0
-            else:
-                self._skip(norm, taken)
-
-    @property
-    def newest(self) -> float:
-        """Return the newest loss that was read; NaN without any."""
-        return self._losses[-1] if self._losses else math.nan
+                self.kept["norms"].append(norm)
+                self.kept["in_a_row"] = 0
+                continue
+            if not self.scaled:
+                raise self._fault(f"a finite gradient, got {norm}", taken)
+            self.kept["skipped"] += 1
+            self.kept["in_a_row"] += 1
+            if self.kept["in_a_row"] >= self.max_skipped:
+                skipped = f"but {self.kept['in_a_row']} updates in a row were skipped (training.max_skipped), the last"
+                remedy = "use training.precision=bfloat16 or float32, "
+                raise self._fault(f"a finite gradient, {skipped}", taken, remedy)
 
     def take(self) -> dict[str, Any]:
         """Return the values for a line of the log and forget them, {} without a step; warn of skipped updates."""
-        losses, norms, skipped = self._losses, self._norms, self._skipped
-        self._losses, self._norms, self._skipped = [], [], 0
+        losses, norms, skipped = (self.kept[name] for name in ("losses", "norms", "skipped"))
+        self.kept |= {"losses": [], "norms": [], "skipped": 0}
         if skipped:
-            _LOG.warning(
-                "training: %d of the last %d updates were skipped, as their float16 gradient was not finite",
-                *(skipped, len(losses)),
-            )
+            text = "training: %d of the last %d updates were skipped, as their float16 gradient was not finite"
+            _LOG.warning(text, skipped, len(losses))
         if not losses:
             return {}
         norm = math.fsum(norms) / len(norms) if norms else None
         found = {"loss": math.fsum(losses) / len(losses), "grad_norm": norm}
         return found | ({"skipped_updates": skipped} if self.scaled else {})
 
-    def state(self) -> dict[str, Any]:
-        """Return the plain values that `load` needs."""
-        return {"losses": self._losses, "norms": self._norms, "skipped": self._skipped, "in_a_row": self._in_a_row}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        self._losses, self._norms = list(state["losses"]), list(state["norms"])
-        self._skipped, self._in_a_row = state["skipped"], state["in_a_row"]
-
-    def _skip(self, norm: float, taken: Taken) -> None:
-        if not self.scaled:
-            raise RunError(self._message(f"a finite gradient, got {norm}", taken))
-        self._skipped += 1
-        self._in_a_row += 1
-        if self._in_a_row >= self.max_skipped:
-            skipped = f"but {self._in_a_row} updates in a row were skipped (training.max_skipped), the last"
-            raise RunError(
-                self._message(f"a finite gradient, {skipped}", taken, "use training.precision=bfloat16 or float32, ")
-            )
-
-    def _message(self, what: str, taken: Taken, remedy: str = "") -> str:
+    def _fault(self, what: str, taken: Taken, remedy: str = "") -> RunError:
         names = list(dict.fromkeys(self.case_id(int(index)) for part in taken.indices for index in part))
         shown = shorten([repr(name) for name in names], most=SHOWN_CASES)
-        return (
+        return RunError(
             f"training: expected {what} at step {taken.step} (lr {taken.lr:.3g}, cases {shown}). "
             f"Earlier checkpoints stay; {remedy}lower optimizer.lr, set training.clip_norm or look at these cases."
         )

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted
 from segmeter.losses.additive import check_labels
+from segmeter.models.checkpoints.checkpoint import WEIGHTS
+from segmeter.models.checkpoints.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import Checkpoints, step_name
@@ -27,7 +29,7 @@ from segmeter.training.learner import Learner
 from segmeter.training.loggers import History, Loggers
 from segmeter.training.pictures import draw_first
 from segmeter.training.signals import StopSignals
-from segmeter.training.step import DivergenceGuard, Taken, open_batches, prepare, take_step
+from segmeter.training.step import DivergenceGuard, open_batches, prepare, take_step
 from segmeter.training.validation import Validator, score_share
 
 _LOG = logging.getLogger(__name__)
@@ -64,7 +66,8 @@ def train(job: TrainJob) -> TrainResult:
     with ExitStack() as stack:
         stop = prepare(stack, job, device)
         learner = Learner(job, device, limits)
-        run = stack.enter_context(Trainer(job, learner, checkpoints, limits, stop))
+        run = Trainer(job, learner, checkpoints, limits, stop)
+        stack.push(run.end)
         stack.push(job.world.end)
         learner.share()
         batches = open_batches(job, device, step=run.step, progress=run.progress)
@@ -176,17 +179,16 @@ class Trainer:
             draw_first(batches[0], self.job, self.job.draw_batch)
         order = Order(self.step, self.progress(self.step), validates=False)
         self.stop.hear(self.job.world.tell(order, self.stop.number))
-        loss, grad_norm, self.lr = take_step(self.job, self.learner, batches, order)
-        self.step += 1
-        indices = [batch.indices for batch in batches]
-        self.guard.note(Taken(step=self.step, lr=self.lr, indices=indices, loss=loss, grad_norm=grad_norm))
-        self.throughput.add(sum(map(len, indices)) * self.job.world.size, source.waited - waited)
+        taken = take_step(self.job, self.learner, batches, order)
+        self.step, self.lr = taken.step, taken.lr
+        self.guard.note(taken)
+        self.throughput.add(sum(map(len, taken.indices)) * self.job.world.size, source.waited - waited)
         self.profile()
         if self.step % self.config.log_every == 0:
             self._log()
         elif not self.shown["train"] and time.monotonic() - self._start > FIRST_LOSS_S:
             self.guard.read()
-            self.shown["train"] = f", loss {self.guard.newest:.4f}"
+            self.shown["train"] = f", loss {self.guard.kept['losses'][-1]:.4f}"
 
     def _forecast(self) -> None:
         """Warn if the time budget will hold far fewer steps than the plan or the last warning promised."""
@@ -253,7 +255,7 @@ class Trainer:
                     "reserve": self.reserve,
                     "stale": self.stale,
                     "due": self.due,
-                    "watch": self.guard.state(),
+                    "watch": self.guard.kept,
                     "history": self.history.position,
                     "identity": identify(self.job),
                 },
@@ -272,10 +274,10 @@ class Trainer:
         resumed = self.checkpoints.newest()
         state = resumed.state
         check_same(self.job, state["identity"])
-        self.learner.load(resumed.checkpoint, state)
+        self.learner.load(load_tensors(resumed.checkpoint.folder / WEIGHTS), state)
         self.step, self.stale, self.due = state["step"], state["stale"], state["due"]
         self._before, self.reserve = state["seconds"], state["reserve"]
-        self.guard.load(state["watch"])
+        self.guard.kept = dict(state["watch"])
         return int(state["history"])
 
     def _leave(self) -> None:
@@ -338,12 +340,8 @@ class Trainer:
         place = f"step {self.step}, epoch {self.limits.epochs(self.step):.1f}"
         self.gauge(self.progress(self.step), place + "".join(self.shown.values()) + doing)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Wait for the checkpoint in the background, and close the history and the loggers."""
         self.checkpoints.close()
         self.history.close()
         failed = isinstance(error, Exception) and not isinstance(error, Interrupted)

@@ -5,25 +5,24 @@ Each process scores its own part of the cases (`score_share`); rank 0 joins the 
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from segmeter.classes import ClassSpec
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.sample import Sample
 from segmeter.distributed.batches import Part, own_batches
-from segmeter.distributed.ranks import ALONE, World
+from segmeter.distributed.ranks import World
 from segmeter.distributed.shards import Shard
 from segmeter.errors import DataError, OverflowedError, RunError, SegmeterError
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
-from segmeter.losses.additive import AdditiveLoss, additive
+from segmeter.losses.additive import AdditiveLoss
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import choose_headline
 from segmeter.metrics.objects.scores import match_instances
@@ -93,63 +92,38 @@ class Share:
 def score_share(
     job: TrainJob, learner: Learner, *, stop: StopSignals, on_case: Callable[[int], None] = lambda done: None
 ) -> Share:
-    """Score the published weights of rank 0 on this process's part of the cases. Every process of the run calls it.
+    """Score the published weights of rank 0 on this process's part of the cases.
 
-    Each process has its own running statistics of batch norm, so those of rank 0 are copied first.
-    """
-    cases = job.data.val_cases
-    assert cases is not None
-    job.world.copy_first(learner.published.state_dict().values())
-    show = choose_cases(cases.case_ids, job.settings.training.pictures) if job.draw else ()
-    given: dict[str, Any] = {"show": show, "steps": job.settings.steps, "world": job.world}
-    return take_share(learner.predictor, cases, learner.validation_loss, stop=stop, on_case=on_case, **given)
-
-
-def take_share(
-    predictor: Predictor,
-    cases: Cases,
-    loss: nn.Module,
-    *,
-    stop: StopSignals,
-    on_case: Callable[[int], None] = lambda done: None,
-    show: Collection[str] = (),
-    steps: Sequence[StepConfig] = (),
-    world: World = ALONE,
-) -> Share:
-    """Score the model on this process's part of the cases. No process waits for another.
+    Every process of the run calls it, and none waits for another after the start. Each has its own running statistics
+    of batch norm, so those of rank 0 are copied first.
 
     Parameters
     ----------
-    predictor
-        Runs the model; the same in all processes.
-    cases
-        All of them, each with a target. A process takes every n-th batch, see `own_batches`.
-    loss
-        Logits and target -> 0-d. An `AdditiveLoss` is reported as that of all cases as one batch; region losses count
-        each case on its own.
+    job
+        Its validation cases all have a target. A process takes every n-th batch, see `own_batches`. The pictures' cases
+        keep their predictions. Post-processing splits objects, which are then matched with those of the masks.
+    learner
+        Its loss is reported as that of all cases as one batch; region losses count each case on its own.
     stop
         Asked after each case; a signal ends the share early.
     on_case
         Called after each case with the number of cases of this process that are done.
-    show
-        The cases whose predictions are kept.
-    steps
-        Post-processing that splits objects, which are then matched with those of the masks.
 
     Returns
     -------
     The results until a fault or a signal came. `join_shares` turns them into scores, and raises.
     """
-    share = Share()
+    cases, steps, world, share = job.data.val_cases, job.settings.steps, job.world, Share()
+    assert cases is not None
+    world.copy_first(learner.published.state_dict().values())
+    show = choose_cases(cases.case_ids, job.settings.training.pictures) if job.draw else ()
     try:
-        whole = additive(loss, cases.spec)
-        for index, prediction, counts in _predict(predictor, cases, whole, world, probs=needs_probs(steps)):
+        for index, prediction, counts in _predict(learner, cases, world, probs=needs_probs(steps)):
             if stop:
                 share.signal = stop.number
                 break
-            terms, shown = prediction.loss, prediction if prediction.sample.case_id in show else None
-            if terms is None:
-                raise _without_mask(prediction.sample.case_id)
+            shown, terms = prediction if prediction.sample.case_id in show else None, prediction.loss
+            assert terms is not None  # there is a mask
             objects = count_objects(prediction, steps, cases.spec) if steps else None
             share.scored.append(Scored(index=index, counts=counts, terms=terms, objects=objects, shown=shown))
             on_case(len(share.scored))
@@ -184,21 +158,22 @@ def join_shares(shares: Sequence[Share], spec: ClassSpec, *, total: int) -> tupl
     loss = divide_terms(np.stack([each.terms for each in scored], dtype=np.float64))
     named = zip(spec.names, overlap.iou, overlap.support, strict=True)
     found = Validation(
-        values={**name_scores(overlap, spec), **_name_objects(scored, spec), "loss": loss},
+        values={**name_scores(overlap, scored, spec), "loss": loss},
         unlearned=tuple(name for name, iou, support in named if support > 0 and iou < UNLEARNED),
     )
     return found, [each.shown for each in scored if each.shown is not None]
 
 
 def _predict(
-    predictor: Predictor, cases: Cases, loss: AdditiveLoss, world: World, *, probs: bool
+    learner: Learner, cases: Cases, world: World, *, probs: bool
 ) -> Iterator[tuple[int, Prediction, NDArray[np.int64]]]:
     """Yield each case of this process with its index and counts.
 
     Cases that are larger than memory come last, with reduced pictures in place of their maps.
     """
+    predictor, loss = learner.predictor, learner.validation_loss
     cached = cases if isinstance(cases, CachedDataset) and sums_by_bands(loss) else None
-    large = frozenset() if cached is None else cached.large_cases()
+    large = frozenset() if cached is None else cached.large_cases
     numbers, mine = [index for index in range(len(cases)) if index not in large], Shard(world.rank + 1, world.size)
     batches = None
     if world.size > 1:  # the images of a batch are those of a validation by one process
@@ -241,11 +216,18 @@ def _without_mask(case_id: str) -> DataError:
     return DataError(f"{case_id}: has no mask, and validation needs one for every case.")
 
 
-def name_scores(overlap: OverlapScores, spec: ClassSpec) -> dict[str, float]:
-    """Compute the scores that a run is followed by, each under its name in `config.monitors`."""
+def name_scores(overlap: OverlapScores, scored: Sequence[Scored], spec: ClassSpec) -> dict[str, float]:
+    """Compute the scores that a run is followed by, each under its name in `config.monitors`.
+
+    PQ over the objects of all cases is among them where objects were matched.
+    """
     named = {name: float(getattr(overlap, name)) for name in ("mean_iou", "mean_dice", "pixel_accuracy")}
     for kind, values in (("iou", overlap.iou), ("dice", overlap.dice)):
         named |= {f"{kind}/{name}": float(value) for name, value in zip(spec.names, values, strict=True)}
+    matched = [each.objects for each in scored if each.objects is not None]
+    if matched:
+        found, objects = np.sum(matched, axis=0)
+        named[choose_headline(spec.task, spec.names, objects=True)] = float(found / objects) if objects else math.nan
     return named
 
 
@@ -262,16 +244,6 @@ def count_objects(prediction: Prediction, steps: Sequence[StepConfig], spec: Cla
     found = run_steps(prediction.labels, steps, spec, prediction.probs).instances
     match = match_instances(sample.instances, np.asarray(found), void=~spec.valid(sample.target))
     return np.array([match.iou.sum(), match.tp + (match.fp + match.fn) / 2])
-
-
-def _name_objects(scored: Sequence[Scored], spec: ClassSpec) -> dict[str, float]:
-    """Compute PQ over the objects of all cases, under the name of its headline, if objects were matched."""
-    counts = [each.objects for each in scored if each.objects is not None]
-    if not counts:
-        return {}
-    overlap, objects = np.sum(counts, axis=0)
-    name = choose_headline(spec.task, spec.names, objects=True)
-    return {name: float(overlap / objects) if objects else math.nan}
 
 
 class Validator:

@@ -15,6 +15,7 @@ from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.batches import Batches, augmented
 from segmeter.training.data.epoch import LEAST_BATCHES, Sources, epoch_order
 from segmeter.training.data.sampling import SampleSource
+from segmeter.training.data.windows import resize_image, resize_target
 from tests.training.tiny import TinyCases
 
 
@@ -58,6 +59,12 @@ def numbered_cases(count: int, size=(40, 50), spec: ClassSpec | None = None) -> 
 
 def source_of(cases: ArrayCases, *, batch_size=4, seed=0, **config) -> SampleSource:
     return SampleSource(cases, AugmentConfig(**config), batch_size=batch_size, seed=seed)
+
+
+def sample(source: SampleSource, *place, **options) -> tuple[np.ndarray, np.ndarray]:
+    """Image and target of one sample, resized."""
+    image, target, size = source.cut(*place, **options)
+    return resize_image(image, size), resize_target(target, size)
 
 
 def test_an_epoch_takes_every_case_once_in_an_order_that_seed_and_epoch_decide():
@@ -173,12 +180,12 @@ def test_a_sample_depends_on_seed_epoch_and_case_alone():
     for batch_size in (3, 4):
         image, target, indices = source_of(cases, batch_size=batch_size, **config).batch(5, 1)
         for row, index in enumerate(indices):
-            expected_image, expected_target = alone.sample(5, int(index))
+            expected_image, expected_target = sample(alone, 5, int(index))
             assert np.array_equal(image[row], expected_image)
             assert np.array_equal(target[row], expected_target)
-    other_epoch, other_seed = alone.sample(6, 0)[0], source_of(cases, seed=1, **config).sample(5, 0)[0]
-    assert not np.array_equal(alone.sample(5, 0)[0], other_epoch)
-    assert not np.array_equal(alone.sample(5, 0)[0], other_seed)
+    other_epoch, other_seed = sample(alone, 6, 0)[0], sample(source_of(cases, seed=1, **config), 5, 0)[0]
+    assert not np.array_equal(sample(alone, 5, 0)[0], other_epoch)
+    assert not np.array_equal(sample(alone, 5, 0)[0], other_seed)
 
 
 @pytest.mark.parametrize("processes", [2, 3, 5])

@@ -7,12 +7,12 @@ from segmeter.errors import ConfigError
 from segmeter.training.data import sampling
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.data.sampling import KEPT_PIXELS, SampleSource, class_pixels, sample_size
-from tests.training.data.test_sampling import ArrayCases, numbered_cases, source_of, spec_of
+from tests.training.data.test_sampling import ArrayCases, numbered_cases, sample, source_of, spec_of
 
 
 def test_an_image_smaller_than_the_crop_lies_anywhere_in_the_sample():
     source = source_of(numbered_cases(1, size=(10, 12)), crop=(16, 16))
-    samples = [source.sample(epoch, 0) for epoch in range(60)]
+    samples = [sample(source, epoch, 0) for epoch in range(60)]
     assert {image.shape for image, _ in samples} == {(16, 16, 3)}
     assert {int((target != 255).sum()) for _, target in samples} == {120}
     assert {int(np.argmax((target != 255).any(1))) for _, target in samples} == set(range(7))
@@ -73,7 +73,7 @@ def test_balance_lays_windows_around_classes_evenly():
     shares = [np.mean([label in labels for labels in seen]) for label in (1, 2)]
     assert all(0.27 < share < 0.45 for share in shares), shares  # a third each, and what others find by chance
     plain = source_of(cases, crop=(16, 16))
-    assert np.mean([1 in plain.sample(epoch, 0)[1] for epoch in range(300)]) < 0.15
+    assert np.mean([1 in sample(plain, epoch, 0)[1] for epoch in range(300)]) < 0.15
 
 
 def test_the_chosen_pixel_lies_anywhere_in_its_window():
@@ -81,7 +81,7 @@ def test_the_chosen_pixel_lies_anywhere_in_its_window():
     target[30, 40] = 1
     cases = ArrayCases(spec_of(), [(np.zeros((64, 64, 1), np.uint8), target)])
     source = source_of(cases, crop=(16, 16), balance=1.0)
-    places = np.array([np.argwhere(source.sample(epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
+    places = np.array([np.argwhere(sample(source, epoch, 0, label=1)[1] == 1)[0] for epoch in range(200)])
     assert [set(axis.tolist()) for axis in places.T] == [set(range(16))] * 2
 
 
@@ -89,7 +89,7 @@ def test_the_chosen_pixel_lies_anywhere_in_its_window():
 def test_zoom_is_even_on_a_log_scale(zoom):
     cases = ArrayCases(spec_of(), [(np.zeros((40, 40, 1), np.uint8), np.zeros((40, 40), np.uint8))])
     source = source_of(cases, crop=(40, 40), zoom=zoom)
-    shares = np.array([(source.sample(epoch, 0)[1] != 255).mean() for epoch in range(300)])
+    shares = np.array([(sample(source, epoch, 0)[1] != 255).mean() for epoch in range(300)])
     assert 0.42 < np.mean(shares == 1.0) < 0.58  # half of the zooms are >= 1
     assert shares.min() < 0.3
 
@@ -131,7 +131,7 @@ def test_a_lower_resolution_shows_the_same_window_smaller():
     image = np.stack([rows, columns], axis=-1).astype(np.uint8)
     cases = ArrayCases(spec_of(), [(image, np.zeros((128, 128), np.uint8))])
     source = source_of(cases, crop=(64, 64), resolution=0.5)
-    early, late = source.sample(0, 0, 0.0)[0], source.sample(0, 0, 1.0)[0]
+    early, late = sample(source, 0, 0, 0.0)[0], sample(source, 0, 0, 1.0)[0]
     assert (early.shape, late.shape) == ((32, 32, 2), (64, 64, 2))
     means = late.reshape(32, 2, 32, 2, 2).mean((1, 3))
     assert np.abs(early[1:-1, 1:-1] - means[1:-1, 1:-1]).max() <= 1  # both round

@@ -78,7 +78,6 @@ class Batch:
     image: Tensor
     target: Tensor
     indices: NDArray[np.int64]
-    epoch: int
     draws: Draws | None = None
     resizing: Resizing | None = None
 
@@ -175,10 +174,7 @@ class Batches:
                 image=to_torch(image).permute(0, 3, 1, 2),
                 target=labels,
                 indices=indices,
-                epoch=epoch,
-                draws=None
-                if self._draw is None
-                else self._draw(epoch=epoch, indices=indices, channels=image.shape[-1]),
+                draws=self._draw and self._draw(epoch=epoch, indices=indices, channels=image.shape[-1]),
                 resizing=resizing,
             )
         except SegmeterError:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,9 +79,8 @@ class CachedDataset:
         self.cases, self.spec, self.case_ids = cases, cases.spec, cases.case_ids
         self._budget, self._parts = budget, parts
         self._kept: dict[int, Sample] = {}
-        self._large: frozenset[int] | None = None
-        self._fingerprint = ""
-        self._kinds: Sequence[Any] = ()
+        # asked for with every checkpoint or every validation
+        self.fingerprint, self.kinds, self.contents = cache(cases.fingerprint), cache(cases.kinds), cases.contents
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -102,29 +102,16 @@ class CachedDataset:
         parts = None if index in self._kept else self._parts(index)
         return self[index] if parts is None or _size(parts) <= self._budget.left else parts
 
+    @cached_property
     def large_cases(self) -> frozenset[int]:
-        """Return indices of the cases that are larger than memory, to be read by rows."""
-        if self._large is None:
-            self._large = self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
-        return self._large
+        """Indices of the cases that are larger than memory, to be read by rows."""
+        return self.cases.streamed_cases() if isinstance(self.cases, Dataset) else frozenset()
 
     def open_rows(self, index: int) -> AbstractContextManager[tuple[LazyArray, LazyArray | None]]:
         """Open the image and the target of a case, to be read by rows."""
         if not isinstance(self.cases, Dataset):
             raise DataError(f"{self.case_ids[index]}: can't be read by rows.")
         return self.cases.open_rows(index)
-
-    def fingerprint(self) -> str:
-        self._fingerprint = self._fingerprint or self.cases.fingerprint()  # asked for with every checkpoint
-        return self._fingerprint
-
-    def contents(self) -> Mapping[str, str]:
-        return self.cases.contents()
-
-    def kinds(self) -> Sequence[Any]:
-        """Return height, width and dtype of each image, by which batches are formed."""
-        self._kinds = self._kinds or self.cases.kinds()  # asked for with every validation
-        return self._kinds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Cuts windows from large images without decoding the rest of them: the arrays of a sample stay in their files."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -36,21 +37,17 @@ class StoredArray:
         self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[slice, slice], NDArray[Any]], *, axis: int
     ) -> None:
         self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
-        self._read, self._axis = read, axis
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole array in memory."""
-        return int(np.prod(self.shape)) * self.dtype.itemsize
+        self.nbytes = int(np.prod(shape)) * dtype.itemsize  # of the whole array in memory
+        self._read, self._size = read, shape[axis : axis + 2]
 
     def __getitem__(self, key: tuple[Any, ...]) -> NDArray[Any]:
-        rows, columns = key[1:] if key[0] is Ellipsis else key
-        height, width = self.shape[self._axis : self._axis + 2]
-        (top, bottom, _), (left, right, _) = rows.indices(height), columns.indices(width)
+        (top, bottom, _), (left, right, _) = (
+            span.indices(side) for span, side in zip(key[-2:], self._size, strict=True)
+        )
         return self._read(slice(top, bottom), slice(left, right))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return self[..., slice(None), slice(None)].astype(dtype or self.dtype, copy=False)
+        return self[slice(None), slice(None)].astype(dtype or self.dtype, copy=False)
 
 
 class PartReader:
@@ -79,38 +76,36 @@ class PartReader:
 
     def _open(self, index: int) -> Sample | None:
         data, pair = self._dataset, self._dataset.pairs[index]
-        if not all(map(has_pixels, pair.files)):
+        if data.reading.instances or not all(map(has_pixels, pair.files)):
             return None
-        image, *masks = [data.header_of(index, number) for number in range(len(pair.paths))]
-        large = image.height * image.width >= LEAST_PIXELS and not data.reading.instances
-        exact = image.channels == data.in_channels and image.dtype.name in ("uint8", "uint16", "float32")
-        plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks)
-        if not (large and exact and plain and image.kind != "palette" and all(map(has_windows, (image, *masks)))):
-            return None
+        image, *masks = headers = [data.header_of(index, number) for number in range(len(pair.paths))]
         size = (image.height, image.width)
+        exact = image.channels == data.in_channels and image.dtype.name in ("uint8", "uint16", "float32")
+        plain = all(mask.channels == 1 and mask.dtype.kind in "iu" for mask in masks) and image.kind != "palette"
+        if not (math.prod(size) >= LEAST_PIXELS and exact and plain and all(map(has_windows, headers))):
+            return None
         lead = (len(masks),) if data.spec.is_multilabel else ()
         pixels = StoredArray((*size, image.channels), image.dtype, partial(self._image, index), axis=0)
         target = StoredArray((*lead, *size), data.spec.label_dtype, partial(self._target, index), axis=len(lead))
-        return Sample(
-            case_id=pair.case_id,
-            image=pixels,  # type: ignore[arg-type]
-            target=target if masks else None,  # type: ignore[arg-type]
-        )
+        arrays: dict[str, Any] = {"image": pixels, "target": target if masks else None}
+        return Sample(case_id=pair.case_id, **arrays)
 
     def _image(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
-        pixels, _ = self._dataset.limit(index)(lambda: self._stored(index, 0, rows, columns))
+        pixels, _ = self._stored(index, 0, rows, columns)
         return pixels[..., None] if pixels.ndim == 2 else pixels
 
     def _target(self, index: int, rows: slice, columns: slice) -> NDArray[Any]:
-        data, pair = self._dataset, self._dataset.pairs[index]
-        labels = []
-        for number, path in enumerate(pair.masks, 1):
-            plane, nodata = data.limit(index)(partial(self._stored, index, number, rows, columns))
+        data, labels = self._dataset, []
+        for number, path in enumerate(data.pairs[index].masks, 1):
+            plane, nodata = self._stored(index, number, rows, columns)
             labels.append(to_labels(path, plane, spec=data.spec, label_map=data.reading.label_map, nodata=nodata))
         return data.stack(labels)
 
     def _stored(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
-        """Read a window of a file's pixels, and the value that marks missing data."""
+        """Read a window of a file's pixels within the case's time limit, and the value that marks missing data."""
+        return self._dataset.limit(index)(partial(self._read, index, number, rows, columns))
+
+    def _read(self, index: int, number: int, rows: slice, columns: slice) -> tuple[NDArray[Any], Any]:
         pair = self._dataset.pairs[index]
         path = Path(pair.paths[number])
         if path not in self._states:
@@ -130,10 +125,9 @@ class PartReader:
         if path in self._folders:
             yield self._folders[path]
             return
-        data = self._dataset
-        reading = data.reading
+        reading = self._dataset.reading
         options = reading.options(path) if is_mask else {"level": reading.level, "max_pixels": reading.max_pixels}
-        with open_array(path, **options, streams=data.streams) as array:
+        with open_array(path, **options, streams=self._dataset.streams) as array:
             if path.is_dir():
                 self._folders[path] = array
             yield array

@@ -142,7 +142,7 @@ class SampleSource:
         place = slice(index * self.batch_size + rank, (index + 1) * self.batch_size, processes)
         numbers, labels = plan.numbers[place], plan.labels[place]
         cuts = [
-            self._cut(epoch, int(number), progress, int(label)) for number, label in zip(numbers, labels, strict=True)
+            self.cut(epoch, int(number), progress, int(label)) for number, label in zip(numbers, labels, strict=True)
         ]
         sizes = {size for _, _, size in cuts}
         if len(sizes) > 1:
@@ -158,10 +158,10 @@ class SampleSource:
         images, targets = [resize_image(each, size) for each in images], [resize_target(each, size) for each in targets]
         return np.stack(images), np.stack(targets), numbers
 
-    def sample(
-        self, epoch: int, number: int, progress: float = 1.0, *, label: int = ANYWHERE
-    ) -> tuple[Image, NDArray[Any]]:
-        """Return image (H, W, C) and target of one sample, cut and resized for the epoch.
+    def cut(
+        self, epoch: int, number: int, progress: float = 1.0, label: int = ANYWHERE
+    ) -> tuple[Image, NDArray[Any], Size]:
+        """Cut image (H, W, C) and target of one sample as stored, and return the size that they will be resized to.
 
         Parameters
         ----------
@@ -172,11 +172,6 @@ class SampleSource:
         label
             The class that its window is cut around.
         """
-        image, target, size = self._cut(epoch, number, progress, label)
-        return resize_image(image, size), resize_target(target, size)
-
-    def _cut(self, epoch: int, number: int, progress: float, label: int) -> tuple[Image, NDArray[Any], Size]:
-        """Return the window of a sample as stored, and the size that it will be resized to."""
         index = number % len(self.cases)
         case = self.cases.opened(index) if isinstance(self.cases, CachedDataset) else self.cases[index]
         if case.target is None:

@@ -127,12 +127,10 @@ def resize_target(target: NDArray[Any], size: Size) -> NDArray[Any]:
     """
     if target.shape[-2:] == size:
         return target
-    rows, columns = (_centres(old, new) for old, new in zip(target.shape[-2:], size, strict=True))
+    rows, columns = (
+        ((2 * np.arange(new) + 1) * old) // (2 * new) for old, new in zip(target.shape[-2:], size, strict=True)
+    )
     return np.ascontiguousarray(target[..., rows[:, None], columns])
-
-
-def _centres(old: int, new: int) -> NDArray[np.int64]:
-    return ((2 * np.arange(new) + 1) * old) // (2 * new)
 
 
 def _span(start: int, length: int, full: int) -> tuple[slice, int, int]:
