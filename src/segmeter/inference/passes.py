@@ -11,8 +11,7 @@ from segmeter.classes import Task
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import autocast, is_out_of_memory
-from segmeter.models.ensemble import Ensemble, mean_logits
-from segmeter.models.segmenter import Segmenter
+from segmeter.models.ensemble import AnyModel, mean_logits
 from segmeter.progress import Stages
 
 _LOG = logging.getLogger(__name__)
@@ -35,9 +34,7 @@ class Passes:
         Where the time of the passes is added up; on a GPU it is the device's own.
     """
 
-    def __init__(
-        self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device, *, stages: Stages
-    ) -> None:
+    def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device, *, stages: Stages) -> None:
         self.batch_size, self.tile_batch = config.batch_size, config.tile_batch
         self._segmenter, self._config, self._device, self._stages = segmenter, config, device, stages
         self._views = choose_views(flips=config.flips, rotations=config.rotations)

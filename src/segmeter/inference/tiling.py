@@ -10,6 +10,7 @@ Axes: C channels of the image, H and W of the image, h and w of a tile.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.host_copier import upload
+from segmeter.data.files.array import LazyArray
 from segmeter.inference.config import Blend
 
 _SIGMA = 0.125  # of a tile's edge, as nnU-Net and MONAI weigh tiles
@@ -63,6 +65,16 @@ class Grid:
         """Whether the image is extended by its mirror image; a small one is extended by its last row and column."""
         axes = (self.rows, self.columns)
         return all(axis.starts[-1] + axis.edge - axis.extent < axis.extent for axis in axes)
+
+    def read(self, image: LazyArray, start: int, stop: int) -> NDArray[Any]:
+        """Read lines of the image as it is extended to a multiple of the stride."""
+        rows = self.rows.places(start, stop, mirrored=self.mirrored)
+        columns = self.columns.places(0, self.columns.starts[-1] + self.columns.edge, mirrored=self.mirrored)
+        first = int(rows.min())
+        block = image.read(first, int(rows.max()) + 1)
+        if len(rows) != len(block) or rows[-1] != first + len(block) - 1:
+            block = block[rows - first]
+        return block if len(columns) == block.shape[1] else block[:, columns]
 
 
 def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from segmeter.checks import shorten
 from segmeter.data.files.reader_process import need
 from segmeter.errors import CheckpointError, ConfigError, refusing
-from segmeter.models.foreign.config import Facts, ForeignConfig
+from segmeter.models.foreign.config import Facts, ForeignConfig, Source
 from segmeter.records import read_json
 
 _FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
@@ -21,9 +21,10 @@ _UNIVERSAL = "mask2former"
 _MASK2FORMER = (384, 384)  # at which it multiplies classes and masks, whatever the image's size
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _WANTED = ["*.json", "*.safetensors"]
+_EXPORT = "Export it to ONNX, and give that file."
 
 
-def describe(place: str, told: ForeignConfig) -> Facts:
+def describe(source: Source, told: ForeignConfig) -> Facts:
     """Read the card of a model from its `config.json` and `preprocessor_config.json`.
 
     Raises
@@ -36,24 +37,19 @@ def describe(place: str, told: ForeignConfig) -> Facts:
         transformers is not installed.
     """
     need("transformers", "hf", "hf: models")
-    folder = find_folder(place)
+    folder = find_folder(source.place)
     config = read_json(folder / "config.json")
-    processors = (read_json(path) for path in folder.glob("*processor_config.json"))
     weights = sorted(folder.glob("*.safetensors"))
-    if any("auto_map" in each for each in (config, *processors)):
-        raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {EXPORT}")
+    if any("auto_map" in each for each in (config, *map(read_json, folder.glob("*processor_config.json")))):
+        raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {_EXPORT}")
     if not weights:
         raise CheckpointError(f"{folder}: has no safetensors, and other weights can run code. Save it again with them.")
     labels = config.get("id2label") or {}
     classes = tuple(str(labels[key]) for key in sorted(labels, key=int)) or None
     output = {"kind": "probs" if config.get("model_type") == _UNIVERSAL else "logits", "activation": "softmax"}
-    values = {"classes": classes, "output": output, **_processor(folder)}
     names = ("config.json", "preprocessor_config.json", "processor_config.json")  # others affect no image
-    files = [folder / name for name in names if (folder / name).is_file()]
-    return Facts(values, (*files, *weights), {})
-
-
-EXPORT = "Export it to ONNX, and give that file."
+    files = (*(folder / name for name in names if (folder / name).is_file()), *weights)
+    return Facts({"classes": classes, "output": output, **_processor(folder)}, files)
 
 
 def find_folder(place: str) -> Path:
@@ -61,9 +57,8 @@ def find_folder(place: str) -> Path:
     if (Path(place) / "config.json").is_file():
         return Path(place)
     if Path(place).is_dir() or place.count("/") != 1:
-        raise CheckpointError(
-            f"hf:{place}: is not a folder with a config.json, nor a name such as nvidia/segformer-b0."
-        )
+        form = "a folder with a config.json, nor a name such as nvidia/segformer-b0"
+        raise CheckpointError(f"hf:{place}: is not {form}.")
     from huggingface_hub import snapshot_download
 
     with refusing(CheckpointError, f"hf:{place}: can't load", "Give a folder."):
@@ -73,7 +68,7 @@ def find_folder(place: str) -> Path:
             return Path(snapshot_download(place, allow_patterns=_WANTED))
 
 
-def load(place: str, config: ForeignConfig) -> nn.Module:
+def load(source: Source, config: ForeignConfig) -> nn.Module:
     """Build the network and load its weights.
 
     Raises
@@ -83,12 +78,12 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
     """
     import transformers
 
-    folder = find_folder(place)
+    folder = find_folder(source.place)
     universal = read_json(folder / "config.json").get("model_type") == _UNIVERSAL
     loader = getattr(transformers, f"AutoModelFor{'Universal' if universal else 'Semantic'}Segmentation")
     options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
-    options |= {"ignore_mismatched_sizes": True}  # they are listed instead, and refused below
-    with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", EXPORT):
+    options["ignore_mismatched_sizes"] = True  # they are listed instead, and refused below
+    with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", _EXPORT):
         network, info = loader.from_pretrained(folder, **_LOCAL, **options)
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
@@ -133,7 +128,7 @@ def _processor(folder: Path) -> dict[str, Any]:
         return {}
     refused = [key for key in ("do_center_crop", "do_pad", "keep_aspect_ratio", "do_thumbnail") if found.get(key)]
     if refused:
-        raise ConfigError(f"{folder}: its image processor has {', '.join(refused)}, which is not supported. {EXPORT}")
+        raise ConfigError(f"{folder}: its image processor has {', '.join(refused)}, which is not supported. {_EXPORT}")
     mean, std = (found[key] if found.get("do_normalize", True) else () for key in ("image_mean", "image_std"))
     scale = found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0
     images = {"dtype": "uint8", "order": "rgb", "channels": len(found.get("image_mean") or (0, 0, 0))}
@@ -141,12 +136,16 @@ def _processor(folder: Path) -> dict[str, Any]:
     if not found.get("do_resize", True):
         return {"input": images, "size": {"fit": "any"}}
     size, multiple = found.get("size") or {}, found.get("size_divisor") or found.get("ensure_multiple_of") or 1
-    fitted: dict[str, Any] = {"multiple": multiple if multiple > 1 else None}
+    fitted: dict[str, Any] = {
+        "filter": _FILTERS.get(int(found.get("resample", 2))),
+        "antialias": True,
+        "backend": "torchvision",
+    }
+    fitted["multiple"] = multiple if multiple > 1 else None
     if "height" in size:
-        fitted |= {"fit": f"fixed:{size['height']}x{size['width']}"}
+        fitted["fit"] = f"fixed:{size['height']}x{size['width']}"
     elif "shortest_edge" in size:
         fitted |= {"fit": f"short:{size['shortest_edge']}", "longest": size.get("longest_edge")}
-    fitted |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "antialias": True, "backend": "torchvision"}
     return {"input": images, "size": fitted}
 
 

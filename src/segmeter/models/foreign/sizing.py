@@ -4,7 +4,7 @@ Axes: B batch, C channels, H height, W width.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -20,47 +20,39 @@ from segmeter.models.segmenter import pad_to_multiple
 _GREY = 114  # with which ultralytics pads
 _BITS = 11  # of the weights of OpenCV's bilinear filter
 
-
-@dataclass(frozen=True)
-class Fitted:
-    """An image at the network's size, the rectangle in it that the image covers, and whether the rest is padding."""
-
-    image: Tensor
-    top: int
-    left: int
-    height: int
-    width: int
-    padded: bool = False
-
-    def restore(self, maps: Tensor, size: tuple[int, int]) -> Tensor:
-        """Bring logits (bilinear) or labels (nearest) from the network's size, or a part of it, to the image's.
-
-        Maps of a padded image are brought to the network's size and cropped first.
-        """
-        if self.padded:
-            maps = _resized(maps, self.image.shape[-2:])
-            maps = maps[..., self.top : self.top + self.height, self.left : self.left + self.width]
-        return _resized(maps, size)
+Restore = Callable[[Tensor], Tensor]
 
 
-def fit(image: Tensor, config: SizeConfig) -> Fitted:
-    """Bring images (B, C, H, W), as they are stored, to the network's size."""
+def fit(image: Tensor, config: SizeConfig) -> tuple[Tensor, Restore]:
+    """Bring images (B, C, H, W), as they are stored, to the network's size.
+
+    Returns
+    -------
+    The images, and a function that brings logits (bilinear) or labels (nearest) back to the images' size. Maps of
+    padded images are first brought to the network's size, and cropped.
+    """
     kind, numbers = config.parsed
-    height, width = image.shape[-2:]
-    if kind == "any":
-        return Fitted(image, 0, 0, height, width)
+    height, width = rows, columns = image.shape[-2:]
+    top = left = 0
     if kind == "multiple":
-        return Fitted(pad_to_multiple(image.float(), multiple=numbers[0]).to(image.dtype), 0, 0, height, width, True)
-    rows, columns = target_size(height, width, config)
-    resized = _resize(image, rows, columns, config)
-    if kind != "letterbox":
-        return Fitted(resized, 0, 0, rows, columns)
-    missing = (numbers[0] - rows, numbers[-1] - columns)
-    if config.multiple is not None:  # a network of any size needs no more grey than its stride
-        missing = (missing[0] % config.multiple, missing[1] % config.multiple)
-    top, left = (round(part / 2 - 0.1) for part in missing)
-    edges = (left, missing[1] - left, top, missing[0] - top)
-    return Fitted(functional.pad(resized, edges, value=_GREY), top, left, rows, columns, True)
+        image = pad_to_multiple(image.float(), multiple=numbers[0]).to(image.dtype)
+    elif kind != "any":
+        rows, columns = target_size(height, width, config)
+        image = _resize(image, rows, columns, config)
+    if kind == "letterbox":
+        missing = [numbers[0] - rows, numbers[-1] - columns]
+        if config.multiple is not None:  # a network of any size needs no more grey than its stride
+            missing = [part % config.multiple for part in missing]
+        top, left = (round(part / 2 - 0.1) for part in missing)
+        image = functional.pad(image, (left, missing[1] - left, top, missing[0] - top), value=_GREY)
+    fitted = image.shape[-2:]  # the images themselves are not kept
+
+    def restore(maps: Tensor) -> Tensor:
+        if kind in ("multiple", "letterbox"):
+            maps = _resized(maps, fitted)[..., top : top + rows, left : left + columns]
+        return _resized(maps, (height, width))
+
+    return image, restore
 
 
 def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
