@@ -100,11 +100,12 @@ class Passes:
     def _forward(self, images: Tensor) -> Tensor:
         card = self._segmenter.card
         task = "multiclass" if card.class_map else card.spec.task  # views are averaged before classes are mapped
-        return averaged_logits(images, self._logits, views=self._views, task=task)
 
-    def _logits(self, images: Tensor) -> Tensor:
-        found: Tensor = self._segmenter(images)
-        return found.float() if found.is_floating_point() else found  # some give labels
+        def logits(seen: Tensor) -> Tensor:
+            found: Tensor = self._segmenter(seen)
+            return found.float() if found.is_floating_point() else found  # some give labels
+
+        return averaged_logits(images, logits, views=self._views, task=task)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -123,13 +124,11 @@ class Passes:
 
 def _advice(height: int, width: int, *, tile: int | None) -> str:
     """Write the message for memory that does not suffice for one image, or one tile of it."""
-    what, remedy = "one tile", f"Set inference.tile below {tile}"
-    if tile is None:
-        smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
-        what, remedy = "one image", f"Set inference.tile={smaller}"
+    smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
+    what, remedy = ("image", f"={smaller}") if tile is None else ("tile", f" below {tile}")
     return (
-        f"inference: out of memory for {what} of {height} x {width}. {remedy} and inference.tile_batch=1, "
-        "or run on device=cpu."
+        f"inference: out of memory for one {what} of {height} x {width}. Set inference.tile{remedy} and "
+        "inference.tile_batch=1, or run on device=cpu."
     )
 
 
@@ -185,9 +184,5 @@ def averaged_logits(
     (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN if any view is NaN or
     infinite.
     """
-
-    def predictions() -> Iterator[Tensor]:
-        for view in views:
-            yield undo(forward(see(image, view)), view)
-
-    return next(predictions()) if len(views) == 1 else mean_logits(predictions(), task)
+    predictions = (undo(forward(see(image, view)), view) for view in views)
+    return next(predictions) if len(views) == 1 else mean_logits(predictions, task)

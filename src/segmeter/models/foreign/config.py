@@ -8,7 +8,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -135,7 +134,7 @@ class Facts(NamedTuple):
 
     values: dict[str, Any]
     files: tuple[Path, ...]
-    guesses: Mapping[str, Any] = MappingProxyType({})
+    guesses: Mapping[str, Any] | None = None
 
 
 PLUGINS: dict[str, tuple[Callable[..., Any], Facts]] = {}

@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from segmeter.checks import shorten
@@ -90,31 +92,25 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
         problem = f"lacks weights or has them in another shape, so these would be random: {shorten(lost, most=4)}"
         remedy = "Take a checkpoint that was trained for segmentation, with the classes of its config.json."
         raise CheckpointError(f"{folder}: {problem}. {remedy}")
-    decode = (_objects if config.output.kind == "instances" else _scores) if universal else lambda found: found.logits
+    decode = partial(_decode, objects=config.output.kind == "instances") if universal else attrgetter("logits")
     network.register_forward_hook(lambda module, given, found: decode(found))
     return cast(nn.Module, network)
 
 
-def _scores(found: Any) -> Tensor:
-    """Compute scores (1, K, h, w) of the classes from Mask2Former's queries, each with a class and a mask."""
-    classes, masks = _queries(found)
-    return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
+def _decode(found: Any, *, objects: bool) -> Any:
+    """Compute scores (1, K, h, w) of the classes from Mask2Former's queries, each with a class and a mask.
 
-
-def _objects(found: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores (N,), classes (N,) and masks (N, h, w) of Mask2Former's queries."""
-    classes, masks = _queries(found)
+    Or, with `objects`, scores (N,), classes (N,) and masks (N, h, w) of the queries themselves.
+    """
+    masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
+    classes = found.class_queries_logits.softmax(-1)[..., :-1]  # without "no object"
+    if not objects:
+        return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
     scores, places = classes[0].flatten().topk(len(classes[0]), sorted=False)
     masks = masks[0][places // classes.shape[-1]]
     inside = (masks > 0).float()
     certain = (masks.sigmoid() * inside).flatten(1).sum(1) / (inside.flatten(1).sum(1) + 1e-6)
     return scores * certain, places % classes.shape[-1], inside > 0
-
-
-def _queries(found: Any) -> tuple[Tensor, Tensor]:
-    """Return probabilities (1, Q, K), without "no object", and logits of the masks (1, Q, h, w)."""
-    masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
-    return found.class_queries_logits.softmax(-1)[..., :-1], masks
 
 
 def _processor(folder: Path) -> dict[str, Any]:
@@ -133,16 +129,12 @@ def _processor(folder: Path) -> dict[str, Any]:
     scale = found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0
     images = {"dtype": "uint8", "order": "rgb", "channels": len(found.get("image_mean") or (0, 0, 0))}
     images |= {"scale": scale, "mean": mean, "std": std}
-    if not found.get("do_resize", True):
-        return {"input": images, "size": {"fit": "any"}}
     size, multiple = found.get("size") or {}, found.get("size_divisor") or found.get("ensure_multiple_of") or 1
-    fitted: dict[str, Any] = {
-        "filter": _FILTERS.get(int(found.get("resample", 2))),
-        "antialias": True,
-        "backend": "torchvision",
-    }
-    fitted["multiple"] = multiple if multiple > 1 else None
-    if "height" in size:
+    fitted: dict[str, Any] = {"multiple": multiple if multiple > 1 else None, "antialias": True}
+    fitted |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "backend": "torchvision"}
+    if not found.get("do_resize", True):
+        fitted = {"fit": "any"}
+    elif "height" in size:
         fitted["fit"] = f"fixed:{size['height']}x{size['width']}"
     elif "shortest_edge" in size:
         fitted |= {"fit": f"short:{size['shortest_edge']}", "longest": size.get("longest_edge")}

@@ -24,6 +24,7 @@ from segmeter.remote import fetch
 from segmeter.schema import as_plain
 
 CARD = "model.yaml"
+_SCALING = "input.mean (and std; [] for none), or input.scale"
 _USUAL = {  # defaults that need no mention
     "input": {"axes": "BCHW"},
     "size": {"filter": "bilinear", "antialias": True, "backend": "torchvision"},
@@ -86,14 +87,13 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     read, _ = _FAMILIES[source.family]
     facts = read(source, told)
     values = overlay(facts.values, _read_card(source, told), told.model_dump(mode="json"))
-    guesses = overlay(_GUESSED, facts.guesses)
+    guesses = overlay(_GUESSED, facts.guesses or {})
     config = ForeignConfig(**overlay(_USUAL, guesses, values))
     guessed = flatten(guesses).keys() - {key for key, value in flatten(values).items() if value is not None}
     if config.output.kind in ("labels", "instances"):
         guessed -= {"output.activation"}  # which these lack
     scaling = config.input.scale if config.input.mean is None else config.input.mean
-    asked: dict[str, Any] = {"classes": config.classes, "size.fit": config.size.fit}
-    asked |= {"input.mean (and std; [] for none), or input.scale": scaling}
+    asked = {"classes": config.classes, "size.fit": config.size.fit, _SCALING: scaling}
     lacking = ", ".join(f"model.{key}" for key, value in asked.items() if value is None)
     if lacking:
         remedy = f"Set them, or write them to {CARD} beside the model."
@@ -199,30 +199,27 @@ def propose(classes: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str
     known, found = {normal(name): name for name in targets}, dict[str, str]()
     for name in classes:
         parts = [normal(part) for part in (name, *re.split(r"[,;/]", name))]  # ADE20K lists synonyms in a name
-        same = [word for part in parts for group in SYNONYMS if part in group for word in group]
-        hits = [known[word] for word in (*parts, *same) if word in known]
-        found |= {name: hits[0]} if hits else {}
+        same = (word for part in parts for group in SYNONYMS if part in group for word in group)
+        hit = next((known[word] for word in (*parts, *same) if word in known), None)
+        found |= {} if hit is None else {name: hit}
     return found
 
 
 def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ...], list[str]]:
     """Return the number of the data's class for each of the model's classes, and a line per problem."""
-    names, given = config.classes or (), dict(config.class_map or {})
-    rest, equal = given.pop("*", None), {normal(name): name for name in spec.names}
-    by_key = {**{str(i): name for i, name in enumerate(names)}, **{name: name for name in names}}
-    wanted = {by_key[key]: value for key, value in given.items() if key in by_key}
-    targets = {name: wanted.get(name, equal.get(normal(name), rest)) for name in names}
-    spoken = {*targets.values(), *given.values(), rest, config.output.background} - {None}
-    problems = []
-    for what, found in (
-        ("names classes that the model lacks", [key for key in given if key not in by_key]),
-        ("names classes that the data lacks", sorted(str(name) for name in spoken - {*spec.names})),
-        ("says nothing of the model's classes", [name for name, target in targets.items() if target is None]),
-        ("gives no source of the data's classes", [name for name in spec.names if name not in spoken]),
-    ):
-        if found:
-            problems.append(f"{what} {shorten(found)}")
-    return tuple(spec.names.index(name) if name in spec.names else 0 for name in map(str, targets.values())), problems
+    names, equal = config.classes or (), {normal(name): name for name in spec.names}
+    numbered = {str(i): name for i, name in enumerate(names)} | {name: name for name in names}
+    given = {numbered.get(key, key): value for key, value in (config.class_map or {}).items()}
+    targets = {name: given.get(name, equal.get(normal(name), given.get("*"))) for name in names}
+    spoken = {*targets.values(), *given.values(), config.output.background} - {None}
+    problems = {
+        "names classes that the model lacks": [key for key in given if key not in (*names, "*")],
+        "names classes that the data lacks": sorted(str(name) for name in spoken - {*spec.names}),
+        "says nothing of the model's classes": [name for name, target in targets.items() if target is None],
+        "gives no source of the data's classes": [name for name in spec.names if name not in spoken],
+    }
+    numbers = tuple(spec.names.index(name) if name in spec.names else 0 for name in map(str, targets.values()))
+    return numbers, [f"{what} {shorten(found)}" for what, found in problems.items() if found]
 
 
 _FAMILIES: dict[str, tuple[Callable[[Source, ForeignConfig], Facts], Callable[[Source, ForeignConfig], Any]]] = {

@@ -6,14 +6,12 @@ Axes: B batch, C channels, H height, W width.
 import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as vision
 
-from segmeter.bridge.arrays import to_torch
 from segmeter.models.foreign.config import SizeConfig
 from segmeter.models.segmenter import pad_to_multiple
 
@@ -102,22 +100,21 @@ def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
     if (height, width) == (2 * rows, 2 * columns):
         total = wide[..., ::2, ::2] + wide[..., ::2, 1::2] + wide[..., 1::2, ::2] + wide[..., 1::2, 1::2]
         return ((total + 2) >> 2).to(image.dtype)
-    first, second, weight = _taps(width, columns)
+    first, second, weight = _taps(width, columns, image.device)
     weight[first == second] = 0  # beyond the first and the last column; rows there keep two truncated shares
     across = wide[..., first] * ((1 << _BITS) - weight) + wide[..., second] * weight
-    first, second, weight = _taps(height, rows)
+    first, second, weight = _taps(height, rows, image.device)
     upper, lower, weight = across[..., first, :], across[..., second, :], weight[:, None]
     found = ((((1 << _BITS) - weight) * (upper >> 4)) >> 16) + ((weight * (lower >> 4)) >> 16)
     return ((found + 2) >> 2).to(image.dtype)
 
 
-def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
+def _taps(size: int, wanted: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Find the two pixels that each wanted pixel lies between, and the weight of the second, in 2048ths."""
-    places = ((np.arange(wanted) + 0.5) * (size / wanted) - 0.5).astype(np.float32)
-    first = np.floor(places).astype(np.int64)
-    weight = np.rint((places - first) * np.float32(1 << _BITS)).astype(np.int32)
-    pair = (first.clip(0, size - 1), (first + 1).clip(0, size - 1))
-    return to_torch(pair[0]), to_torch(pair[1]), to_torch(weight)
+    places = ((torch.arange(wanted, dtype=torch.float64, device=device) + 0.5) * (size / wanted) - 0.5).float()
+    first = places.floor().long()
+    weight = ((places.double() - first) * (1 << _BITS)).round().int()
+    return first.clamp(0, size - 1), (first + 1).clamp(0, size - 1), weight
 
 
 def _resized(maps: Tensor, size: tuple[int, ...]) -> Tensor:
