@@ -7,7 +7,7 @@ held at a time, whatever the height of the image.
 Axes: C channels of the image, H and W of the image, h and w of a tile.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -163,16 +163,16 @@ def tiled_bands(
         strip = fresh if strip is None else torch.cat([strip[:, top - rows.starts[index - 1] :], fresh], 1)
         if index == 0:
             row_weights, column_weights = (upload(each, fresh.device) for each in (row_weights, column_weights))
-        lefts, done = iter(range(len(columns.starts))), 0
-        while group := list(islice(lefts, tile_batch)):
-            logits = forward(_cut(strip, columns, group))
+        tiles, done = enumerate(columns.starts), 0
+        while group := list(islice(tiles, tile_batch)):
+            cut = torch.stack([strip[:, :, start : start + columns.edge] for _, start in group])
+            logits = forward(cut.contiguous(memory_format=torch.channels_last))
             if total is None:
                 total = logits.new_zeros(logits.shape[1], rows.edge, columns.starts[-1] + columns.edge)
-            for column, part in zip(group, logits, strict=True):
+            for (column, start), part in zip(group, logits, strict=True):
                 weight = row_weights[index, :, None] * column_weights[column]
-                start = columns.starts[column]
                 total[:, :, start : start + columns.edge].addcmul_(part, weight)
-            del logits, part  # before the next ones are computed
+            del cut, logits, part  # before the next ones are computed
             done += len(group)
             on_tiles((index + done / len(columns.starts)) / len(rows.starts))
         if total is not None:
@@ -189,12 +189,6 @@ def _finished(total: Tensor, grid: Grid, index: int) -> Iterator[Tensor]:
         kept, rest = rows.edge - count, total[:, count:]
         total[:, :kept] = rest if kept <= count else rest.clone()  # if they don't overlap, no second copy is needed
         total[:, kept:] = 0
-
-
-def _cut(strip: Tensor, columns: Axis, group: Sequence[int]) -> Tensor:
-    starts = [columns.starts[column] for column in group]
-    tiles = torch.stack([strip[:, :, start : start + columns.edge] for start in starts])
-    return tiles.contiguous(memory_format=torch.channels_last)
 
 
 def _build_axis(extent: int, *, tile: int, overlap: float, blend: Blend, stride: int) -> Axis:
