@@ -11,8 +11,7 @@ from segmeter.errors import ConfigError
 from segmeter.export.config import ExportConfig
 from segmeter.export.volumes import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
-from segmeter.inference.predictor import Loss
-from segmeter.inference.results import sums_by_bands
+from segmeter.inference.results import Loss, sums_by_bands
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import DistanceSplitConfig, PostprocessConfig, WatershedConfig
 from segmeter.postprocess.pipeline import unbounded_steps

@@ -31,8 +31,8 @@ from segmeter.evaluation.memory import Room
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
 from segmeter.files import make_folder
-from segmeter.inference.predictor import Loss, Predictor
-from segmeter.inference.results import BandLoss, Prediction, sums_by_bands
+from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
 from segmeter.inference.volumes import predict_volume
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.parallel import map_in_threads

@@ -116,7 +116,8 @@ def pick_dtype(device: torch.device, precision: Precision) -> torch.dtype:
         float16 on a CPU, bfloat16 on an Apple GPU.
     """
     if precision == "auto":
-        return _fastest(device)
+        alternative = torch.float16 if device.type == "cuda" else torch.float32
+        return torch.bfloat16 if has_bfloat16(device) else alternative
     refused, instead = _REFUSED.get(device.type, ("", ""))
     if precision == refused:
         remedy = f"Use {instead} or float32."
@@ -168,9 +169,3 @@ def has_bfloat16(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capable = torch.cpu.get_capabilities() if device.type == "cpu" else {}
     return any(capable.get(name) for name in _CPU_BFLOAT16)
-
-
-def _fastest(device: torch.device) -> torch.dtype:
-    if has_bfloat16(device):
-        return torch.bfloat16
-    return torch.float16 if device.type == "cuda" else torch.float32

@@ -11,8 +11,7 @@ from segmeter.classes import Task
 from segmeter.errors import RunError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import autocast, is_out_of_memory
-from segmeter.models.ensemble import Ensemble, mean_logits
-from segmeter.models.segmenter import Segmenter
+from segmeter.models.ensemble import AnyModel, mean_logits
 from segmeter.progress import Stages
 
 _LOG = logging.getLogger(__name__)
@@ -35,9 +34,7 @@ class Passes:
         Where the time of the passes is added up; on a GPU it is the device's own.
     """
 
-    def __init__(
-        self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device, *, stages: Stages
-    ) -> None:
+    def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device, *, stages: Stages) -> None:
         self.batch_size, self.tile_batch = config.batch_size, config.tile_batch
         self._segmenter, self._config, self._device, self._stages = segmenter, config, device, stages
         self._views = choose_views(flips=config.flips, rotations=config.rotations)
@@ -103,11 +100,12 @@ class Passes:
     def _forward(self, images: Tensor) -> Tensor:
         card = self._segmenter.card
         task = "multiclass" if card.class_map else card.spec.task  # views are averaged before classes are mapped
-        return averaged_logits(images, self._logits, views=self._views, task=task)
 
-    def _logits(self, images: Tensor) -> Tensor:
-        found: Tensor = self._segmenter(images)
-        return found.float() if found.is_floating_point() else found  # some give labels
+        def logits(seen: Tensor) -> Tensor:
+            found: Tensor = self._segmenter(seen)
+            return found.float() if found.is_floating_point() else found  # some give labels
+
+        return averaged_logits(images, logits, views=self._views, task=task)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -126,13 +124,11 @@ class Passes:
 
 def _advice(height: int, width: int, *, tile: int | None) -> str:
     """Write the message for memory that does not suffice for one image, or one tile of it."""
-    what, remedy = "one tile", f"Set inference.tile below {tile}"
-    if tile is None:
-        smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
-        what, remedy = "one image", f"Set inference.tile={smaller}"
+    smaller = max(_LEAST_TILE, max(height, width) // 2 // _LEAST_TILE * _LEAST_TILE)
+    what, remedy = ("image", f"={smaller}") if tile is None else ("tile", f" below {tile}")
     return (
-        f"inference: out of memory for {what} of {height} x {width}. {remedy} and inference.tile_batch=1, "
-        "or run on device=cpu."
+        f"inference: out of memory for one {what} of {height} x {width}. Set inference.tile{remedy} and "
+        "inference.tile_batch=1, or run on device=cpu."
     )
 
 
@@ -188,9 +184,5 @@ def averaged_logits(
     (B, num_channels, H, W), float32: softmax or sigmoid of it is the mean probability. NaN if any view is NaN or
     infinite.
     """
-
-    def predictions() -> Iterator[Tensor]:
-        for view in views:
-            yield undo(forward(see(image, view)), view)
-
-    return next(predictions()) if len(views) == 1 else mean_logits(predictions(), task)
+    predictions = (undo(forward(see(image, view)), view) for view in views)
+    return next(predictions) if len(views) == 1 else mean_logits(predictions, task)

@@ -17,21 +17,18 @@ from segmeter.checks import expected
 from segmeter.data.dataset import Indexed
 from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.data.sample import Sample
-from segmeter.errors import ConfigError, DataError, InputError, OverflowedError
+from segmeter.errors import ConfigError, InputError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
 from segmeter.inference.passes import Passes
-from segmeter.inference.prefetch import one_behind, read_ahead, same_shape_groups
-from segmeter.inference.results import Band, BandLoss, Outbox, Prediction, not_finite, sums_by_bands
+from segmeter.inference.prefetch import read_ahead, same_shape_groups
+from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
-from segmeter.losses.additive import AdditiveLoss, loss_terms
 from segmeter.models.card import ModelCard
-from segmeter.models.ensemble import Ensemble
-from segmeter.models.segmenter import Segmenter
+from segmeter.models.ensemble import AnyModel
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages
 
-Loss = Callable[[Tensor, Tensor], Tensor]
 _PIXELS = 1 << 23  # of a large image, after which freed memory is returned to the system: seldom enough to cost little
 _LESS = "Set inference.batch_size=1 and an inference.tile, or run on device=cpu."
 
@@ -54,7 +51,7 @@ class Predictor:
         The device does not support the precision, or the network would pad each tile.
     """
 
-    def __init__(self, segmenter: Segmenter | Ensemble, config: InferenceConfig, device: torch.device) -> None:
+    def __init__(self, segmenter: AnyModel, config: InferenceConfig, device: torch.device) -> None:
         config = fitting(config, segmenter.card)
         self.precision = str(pick_dtype(device, config.precision)).removeprefix("torch.")
         _check_tile(config, segmenter)
@@ -143,8 +140,7 @@ class Predictor:
         size = self.config.batch_size
         groups = same_shape_groups(read_ahead(samples, 2 * size, stages=self.stages), size, batches)
         outbox = self._outbox(probs_dtype if probs else None)
-        sent = (self._send(outbox, group, loss) for group in groups)
-        for batch in one_behind(sent) if outbox.overlaps else sent:
+        for batch in outbox.in_turn(self._send(outbox, group, loss) for group in groups):
             yield from batch
         self._passes.settle()
 
@@ -197,33 +193,26 @@ class Predictor:
         return None if self.segmenter.card.runs_whole else self.config.tile_of(height, width)
 
     def _send(self, outbox: Outbox, group: Sequence[Sample], loss: Loss | None) -> Iterator[Prediction]:
-        tiled = self._tile_of(*group[0].image.shape[:2]) is not None
-        if tiled and (loss is None or sums_by_bands(loss)):
-            return (self._by_bands(outbox, sample, loss) for sample in group)
+        if self._tile_of(*group[0].image.shape[:2]) is not None and (loss is None or sums_by_bands(loss)):
+            return Prediction.of_cases(group, (self._by_bands(outbox, sample, loss) for sample in group))
         with advised(f"inference: case {group[0].case_id!r}, {len(group)} at a time", _LESS):  # forward passes say more
-            if loss is None:
-                return outbox.send(group, self.logits([sample.image for sample in group]), None)
-            targets = [self._upload_target(sample) for sample in group]
+            targets = [None if loss is None else sample.target for sample in group]
+            uploaded = [None if target is None else self._upload([indexable(target)]) for target in targets]
             logits = self.logits([sample.image for sample in group])
             losses = [
-                None if target is None else _case_loss(loss, sample, outbox.merged(case[None]), target)
-                for sample, case, target in zip(group, logits, targets, strict=True)
+                None if loss is None or target is None else outbox.loss(loss, sample, case[None], target)
+                for sample, case, target in zip(group, logits, uploaded, strict=True)
             ]
-            return outbox.send(group, logits, losses)
+            return Prediction.of_cases(group, outbox.send([sample.case_id for sample in group], logits, losses))
 
-    def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Prediction:
+    def _by_bands(self, outbox: Outbox, sample: Sample, loss: Loss | None) -> Arrived:
         """Predict one image in tiles, and join the bands on the host."""
-        known = sample.target is not None
-        total = BandLoss(loss, self.device) if sums_by_bands(loss) and known else None
-        target = ArrayRows(sample.target, axis=sample.target.ndim - 2) if sample.target is not None else None
-        try:
-            with advised(f"inference: case {sample.case_id!r}", _LESS):
-                labels, probs = _join(
-                    self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total), len(sample.image)
-                )
-        except OverflowedError:
-            raise not_finite(sample.case_id, sample.image) from None
-        return Prediction(sample=sample, labels=labels, probs=probs, loss=None if total is None else total.terms())
+        target = None if sample.target is None else ArrayRows(sample.target, axis=sample.target.ndim - 2)
+        total = BandLoss(loss, self.device) if sums_by_bands(loss) and target is not None else None
+        with advised(f"inference: case {sample.case_id!r}", _LESS):
+            bands = self._decoded(outbox, ArrayRows(sample.image), sample.case_id, target, total)
+            labels, probs = _join(bands, len(sample.image))
+        return Arrived(labels, probs, None if total is None else total.terms())
 
     def _decoded(
         self, outbox: Outbox, image: LazyArray, case_id: str, target: LazyArray | None, loss: BandLoss | None
@@ -254,18 +243,11 @@ class Predictor:
 
         def read(span: tuple[int, int]) -> np.ndarray:
             with self.stages.timed("read"):
-                return _read_extended(image, grid, *span)
+                return grid.read(image, *span)
 
         in_memory, spans = isinstance(image, ArrayRows), grid.rows.spans()
         for block in map(read, spans) if in_memory else map_in_threads(read, spans, threads=1, ahead=1, name="read"):
             yield self._upload([block])[0].permute(2, 0, 1)
-
-    def _upload_target(self, sample: Sample) -> Tensor | None:
-        target = sample.target
-        if target is None:
-            return None
-        wide = target.astype(np.int32) if target.dtype == np.uint16 else target  # torch indexes no uint16
-        return self._upload([wide])
 
     def _upload(self, arrays: Sequence[np.ndarray]) -> Tensor:
         # channels are last in memory as they were in the file: a transposed view is channels_last without a copy
@@ -293,7 +275,7 @@ def fitting(config: InferenceConfig, card: ModelCard) -> InferenceConfig:
     return config.replace(precision=precision, batch_size=1)  # more would only hold more logits: see `ForeignModel`
 
 
-def _check_tile(config: InferenceConfig, segmenter: Segmenter | Ensemble) -> None:
+def _check_tile(config: InferenceConfig, segmenter: AnyModel) -> None:
     """Refuse a tile that the network would pad at every seam, with pixels that are not the image's."""
     tile, stride = config.tile, segmenter.size_multiple
     least = max(segmenter.size_least, least_tile(stride, config.overlap))
@@ -312,17 +294,6 @@ def _only_shape(images: Sequence[np.ndarray]) -> tuple[int, ...]:
     return next(iter(shapes))
 
 
-def _read_extended(image: LazyArray, grid: Grid, start: int, stop: int) -> np.ndarray:
-    """Read lines of the image as it is extended to a multiple of the stride."""
-    rows = grid.rows.places(start, stop, mirrored=grid.mirrored)
-    columns = grid.columns.places(0, grid.columns.starts[-1] + grid.columns.edge, mirrored=grid.mirrored)
-    first = int(rows.min())
-    block = image.read(first, int(rows.max()) + 1)
-    if len(rows) != len(block) or rows[-1] != first + len(block) - 1:
-        block = block[rows - first]
-    return block if len(columns) == block.shape[1] else block[:, columns]
-
-
 def _join(bands: Iterator[Band], height: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Join bands into labels and probabilities (..., height, W); each band is dropped when it has been copied."""
     first = next(bands)
@@ -334,11 +305,3 @@ def _join(bands: Iterator[Band], height: int) -> tuple[NDArray[Any], NDArray[Any
         if probs is not None:
             probs[:, rows] = band.probs
     return labels, probs
-
-
-@torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later
-def _case_loss(loss: Loss, sample: Sample, logits: Tensor, target: Tensor) -> Tensor:
-    try:
-        return loss_terms(loss, logits, target) if isinstance(loss, AdditiveLoss) else loss(logits, target)
-    except InputError as error:
-        raise DataError(f"case {sample.case_id!r}: {error}") from error

@@ -41,35 +41,32 @@ def same_shape_groups(
     If `batches` has a number for each sample, those of a group share it too. If reading the next sample fails, the
     samples before it come first, and then the error.
     """
-    group, last = list[Sample](), None
-    for index, sample in enumerate(_or_error(samples)):
-        number = 0 if batches is None or isinstance(sample, Exception) else batches[index]
-        kind = None if isinstance(sample, Exception) else (sample.image.shape, sample.image.dtype, number)
-        if group and (len(group) == size or kind != last):
-            yield group
-            group = []
-        if isinstance(sample, Exception):
-            raise sample
-        group.append(sample)
-        last = kind
+    group, last, fault = list[Sample](), None, None
+    try:
+        for index, sample in enumerate(samples):
+            kind = (sample.image.shape, sample.image.dtype, 0 if batches is None else batches[index])
+            if group and (len(group) == size or kind != last):
+                yield group
+                group = []
+            group.append(sample)
+            last = kind
+    except Exception as error:
+        fault = error
     if group:
         yield group
+    if fault is not None:
+        raise fault
 
 
 def one_behind(items: Iterable[Item]) -> Iterator[Item]:
     """Yield each item when the next one has been made; if that fails, the item comes first, then the error."""
-    held: list[Item] = []
-    for item in _or_error(items):
-        yield from held
-        if isinstance(item, Exception):
-            raise item
-        held = [item]
-    yield from held
-
-
-def _or_error(items: Iterable[Item]) -> Iterator[Item | Exception]:
-    """Yield the items, and then the exception that making the next one raised, if any."""
+    held, fault = list[Item](), None
     try:
-        yield from items
+        for item in items:
+            yield from held
+            held = [item]
     except Exception as error:
-        yield error
+        fault = error
+    yield from held
+    if fault is not None:
+        raise fault

@@ -1,8 +1,10 @@
 """Brings labels, probabilities and losses to the host, whole or in bands of lines, while the device computes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from itertools import repeat
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +25,18 @@ from segmeter.progress import Stages
 
 _AT_ONCE = 1 << 22  # logits whose loss is computed at a time
 
+Item = TypeVar("Item")
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Arrived(NamedTuple):
+    """The results of a case, or of a band of lines, as `Prediction` describes them, on the host."""
+
+    labels: NDArray[Any]
+    probs: NDArray[Any] | None = None
+    loss: NDArray[Any] | None = None
+    instances: NDArray[Any] | None = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
@@ -39,6 +53,16 @@ class Prediction:
     probs: NDArray[Any] | None = None
     loss: NDArray[Any] | None = None
     instances: NDArray[Any] | None = None
+
+    @classmethod
+    def of_cases(cls, group: Sequence[Sample], arriving: Iterator[Arrived]) -> Iterator["Prediction"]:
+        """Put the results of each sample beside it; if its logits are not finite, the error describes its image."""
+        for sample in group:
+            try:
+                found = next(arriving)
+            except OverflowedError:
+                raise not_finite(sample.case_id, sample.image) from None
+            yield cls(sample=sample, **found._asdict())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +101,7 @@ class BandLoss:
 
         A few lines are computed at a time, as a loss takes several times the memory of its logits.
         """
-        wide = target.astype(np.int32) if target.dtype == np.uint16 else target  # torch compares and indexes no uint16
+        wide = indexable(target)
         step = max(1, _AT_ONCE // (logits.shape[1] * logits.shape[3]))
         for top in range(0, logits.shape[2], step):
             lines = slice(top, top + step)
@@ -87,6 +111,20 @@ class BandLoss:
     def terms(self) -> NDArray[np.float64] | None:
         """Return sum and denominator of each part, (P, 2), of all bands; None if there were none."""
         return None if self._terms is None else to_numpy(self._terms)
+
+
+def indexable(target: NDArray[Any]) -> NDArray[Any]:
+    """Return a target in a dtype that torch can compare and index, which uint16 is not."""
+    return target.astype(np.int32) if target.dtype == np.uint16 else target
+
+
+@contextmanager
+def _naming(case_id: str) -> Iterator[None]:
+    """Name the case whose target a loss refuses within the block; the error becomes a DataError."""
+    try:
+        yield
+    except InputError as error:
+        raise DataError(f"case {case_id!r}: {error}") from error
 
 
 def sums_by_bands(loss: object) -> TypeGuard[AdditiveLoss]:
@@ -122,66 +160,22 @@ class Outbox:
     ) -> None:
         self.stages = stages or Stages()
         transport = open_transport(device)
-        self.overlaps = not transport.immediate
+        self._overlaps = not transport.immediate
         self._copier = HostCopier(device=device, transport=transport)
         self._card, self._threshold, self._probs = card, threshold, probs
         self._class_map = torch.tensor(card.class_map, device=device) if card.class_map else None
 
-    def send(
-        self, group: Sequence[Sample], logits: Tensor, losses: Sequence[Tensor | None] | None
-    ) -> Iterator[Prediction]:
-        """Send a batch, and return an iterator over its cases, in their order.
+    def in_turn(self, sent: Iterable[Item]) -> Iterator[Item]:
+        """Yield each batch that was sent when the next one has been, so that the device computes while the host works.
 
-        Parameters
-        ----------
-        group
-            The cases.
-        logits : (B, num_channels, H, W)
-            One per case; may be dropped or overwritten when this returns and `overlaps`.
-        losses
-            One per case, of one shape, None where a case has none; or None for no losses at all.
-
-        Raises
-        ------
-        OverflowedError
-            When a case is taken whose logits are not finite; those before it come first.
+        Where nothing can overlap, nothing is held back.
         """
-        first, known = group[0].case_id, [loss is not None for loss in losses or [None] * len(group)]
-        kept = [loss for loss in losses or () if loss is not None]
-        with self.stages.timed("transfer"):
-            objects = None
-            if self._card.output == "instances":
-                objects = self._copier.submit(logits[:, 1], case_id=first)
-                logits = logits[:, 0]
-            labels = self._send_labels(logits, first)
-            values = self._copier.submit(torch.stack(kept), case_id=first) if kept else None
-            # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
-            probs = (self._send_probs(case[None], sample.case_id) for sample, case in zip(group, logits, strict=True))
-            waiting = iter(list(probs)) if self.overlaps else probs
-            return self._take(group, labels, values, known, waiting, objects)
-
-    def _take(
-        self,
-        group: Sequence[Sample],
-        labels: PendingArray,
-        losses: PendingArray | None,
-        known: Sequence[bool],
-        probs: Iterator[PendingArray | None],
-        objects: PendingArray | None,
-    ) -> Iterator[Prediction]:
-        rows, numbered = labels.rows(), None if objects is None else objects.rows()
-        values = iter(()) if losses is None else losses.rows()
-        for sample, has_loss in zip(group, known, strict=True):
-            found, found_probs = self._arrived(rows, probs, sample.case_id, sample.image)
-            with self.stages.timed("transfer"):
-                loss = next(values) if has_loss else None
-                instances = None if numbered is None else next(numbered)
-            yield Prediction(sample=sample, labels=found, probs=found_probs, loss=loss, instances=instances)
+        return one_behind(sent) if self._overlaps else iter(sent)
 
     def decode(
-        self, bands: Iterator[Tensor], *, case_id: str, target: LazyArray | None, loss: BandLoss | None
+        self, bands: Iterable[Tensor], *, case_id: str, target: LazyArray | None, loss: BandLoss | None
     ) -> Iterator[Band]:
-        """Decode each band of a case on the device, and yield it when the next one has been computed.
+        """Decode each band of a case on the device, and yield it in its turn.
 
         Parameters
         ----------
@@ -199,63 +193,88 @@ class Outbox:
         DataError
             The loss does not take the target of the case.
         """
-        for top, labels, probs, lines in one_behind(self._send_bands(bands, case_id, target, loss)):
-            found, found_probs = self._arrived(labels.rows(), iter([probs]), case_id)
-            yield Band(top=top, labels=found, probs=found_probs, target=lines)
 
-    def _send_bands(
-        self, bands: Iterator[Tensor], case_id: str, target: LazyArray | None, loss: BandLoss | None
-    ) -> Iterator[tuple[int, PendingArray, PendingArray | None, NDArray[Any] | None]]:
-        top = 0
-        for band in bands:
-            logits, bottom = band[None], top + band.shape[1]
-            lines = None if target is None else target.read(top, bottom)
-            with self.stages.timed("transfer"):
-                probs = self._send_probs(logits, case_id)
-                labels = self._send_labels(logits, case_id)
-            if loss is not None and lines is not None:
-                try:
-                    loss.add(self.merged(logits), lines)
-                except InputError as error:
-                    raise DataError(f"case {case_id!r}: {error}") from error
-            yield top, labels, probs, lines
-            top = bottom
+        def sent() -> Iterator[tuple[int, NDArray[Any] | None, Iterator[Arrived]]]:
+            top = 0
+            for band in bands:
+                lines = None if target is None else target.read(top, top + band.shape[1])
+                arriving = self.send([case_id], band[None])
+                if loss is not None and lines is not None:
+                    with _naming(case_id):
+                        loss.add(self.merged(band[None]), lines)
+                yield top, lines, arriving
+                top += band.shape[1]
 
-    def _arrived(
-        self,
-        labels: Iterator[NDArray[Any]],
-        probs: Iterator[PendingArray | None],
-        case_id: str,
-        image: NDArray[Any] | None = None,
-    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Wait for the next labels and probabilities."""
+        for top, lines, arriving in self.in_turn(sent()):
+            found = next(arriving)
+            yield Band(top=top, labels=found.labels, probs=found.probs, target=lines)
+
+    def send(
+        self, case_ids: Sequence[str], logits: Tensor, losses: Sequence[Tensor | None] | None = None
+    ) -> Iterator[Arrived]:
+        """Send a batch, or a band as a batch of one, and return an iterator over its cases, in their order.
+
+        Parameters
+        ----------
+        case_ids
+            The cases.
+        logits : (B, num_channels, H, W)
+            One per case; may be dropped or overwritten when this returns and copies overlap.
+        losses
+            One per case, of one shape, None where a case has none; or None for no losses at all.
+
+        Raises
+        ------
+        OverflowedError
+            When a case is taken whose logits are not finite; those before it come first.
+        """
+        kept, first, objects = [loss for loss in losses or () if loss is not None], case_ids[0], None
         with self.stages.timed("transfer"):
-            try:
-                found = next(labels)
-            except InputError as error:
-                if self._card.output != "logits":
-                    raise RunError(f"inference: case {case_id!r}: {error}") from error
-                raise not_finite(case_id, image) from None
-            pending = next(probs)
-            found_probs = None if pending is None else next(pending.rows())
-        self.stages.crossed("to the host", found.nbytes + (0 if found_probs is None else found_probs.nbytes))
-        return found, found_probs
+            if self._card.output == "instances":
+                objects = self._copier.submit(logits[:, 1], case_id=first)
+                logits = logits[:, 0]
+            told: dict[str, Any] = {"task": self._card.spec.task, **self._card.spec.counting}
+            told |= {"threshold": self._threshold, "class_map": self._class_map}
+            labels = self._copier.submit_labels(logits, case_id=first, **told).rows()
+            values = self._copier.submit(torch.stack(kept), case_id=first).rows() if kept else iter(())
+            numbers = repeat(None) if objects is None else objects.rows()
+            # one by one, as they are the largest results of all: where nothing overlaps, one case is in memory
+            probs = (self._send_probs(case[None], case_id) for case_id, case in zip(case_ids, logits, strict=True))
+            waiting = iter(list(probs)) if self._overlaps else probs
+        known = [loss is not None for loss in losses or [None] * len(case_ids)]
+
+        def arriving() -> Iterator[Arrived]:
+            for case_id, has_loss in zip(case_ids, known, strict=True):
+                with self.stages.timed("transfer"):
+                    found = self._finite(labels, case_id)
+                    pending = next(waiting)
+                    of_case = None if pending is None else next(pending.rows())
+                    arrived = Arrived(found, of_case, next(values) if has_loss else None, next(numbers))
+                self.stages.crossed("to the host", found.nbytes + (0 if of_case is None else of_case.nbytes))
+                yield arrived
+
+        return arriving()
+
+    def _finite(self, labels: Iterator[NDArray[Any]], case_id: str) -> NDArray[Any]:
+        """Wait for the next labels; if the check of the logits failed, name the case."""
+        try:
+            return next(labels)
+        except InputError as error:
+            if self._card.output != "logits":
+                raise RunError(f"inference: case {case_id!r}: {error}") from error
+            raise not_finite(case_id) from None
+
+    @torch.no_grad()  # a tensor made in inference mode could not be used by a loss that learns later
+    def loss(self, loss: Loss, sample: Sample, logits: Tensor, target: Tensor) -> Tensor:
+        """Compute the loss of a case on its device: the terms of an `AdditiveLoss`, or the value of any other."""
+        merged = self.merged(logits)
+        with _naming(sample.case_id):
+            return loss_terms(loss, merged, target) if isinstance(loss, AdditiveLoss) else loss(merged, target)
 
     def merged(self, logits: Tensor) -> Tensor:
         """Merge the logits of a model's own classes into those of the data's classes."""
         card = self._card
         return merge_classes(logits, card.class_map, card.spec.task) if card.class_map else logits
-
-    def _send_labels(self, logits: Tensor, case_id: str) -> PendingArray:
-        spec = self._card.spec
-        return self._copier.submit_labels(
-            logits,
-            case_id=case_id,
-            task=spec.task,
-            **spec.counting,
-            threshold=self._threshold,
-            class_map=self._class_map,
-        )
 
     def _send_probs(self, logits: Tensor, case_id: str) -> PendingArray | None:
         if self._probs is None:

@@ -7,9 +7,10 @@ held at a time, whatever the height of the image.
 Axes: C channels of the image, H and W of the image, h and w of a tile.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from segmeter.bridge.host_copier import upload
+from segmeter.data.files.array import LazyArray
 from segmeter.inference.config import Blend
 
 _SIGMA = 0.125  # of a tile's edge, as nnU-Net and MONAI weigh tiles
@@ -63,6 +65,16 @@ class Grid:
         """Whether the image is extended by its mirror image; a small one is extended by its last row and column."""
         axes = (self.rows, self.columns)
         return all(axis.starts[-1] + axis.edge - axis.extent < axis.extent for axis in axes)
+
+    def read(self, image: LazyArray, start: int, stop: int) -> NDArray[Any]:
+        """Read lines of the image as it is extended to a multiple of the stride."""
+        rows = self.rows.places(start, stop, mirrored=self.mirrored)
+        columns = self.columns.places(0, self.columns.starts[-1] + self.columns.edge, mirrored=self.mirrored)
+        first = int(rows.min())
+        block = image.read(first, int(rows.max()) + 1)
+        if len(rows) != len(block) or rows[-1] != first + len(block) - 1:
+            block = block[rows - first]
+        return block if len(columns) == block.shape[1] else block[:, columns]
 
 
 def tile_starts(extent: int, *, tile: int, overlap: float) -> tuple[int, ...]:
@@ -151,16 +163,16 @@ def tiled_bands(
         strip = fresh if strip is None else torch.cat([strip[:, top - rows.starts[index - 1] :], fresh], 1)
         if index == 0:
             row_weights, column_weights = (upload(each, fresh.device) for each in (row_weights, column_weights))
-        lefts, done = iter(range(len(columns.starts))), 0
-        while group := list(islice(lefts, tile_batch)):
-            logits = forward(_cut(strip, columns, group))
+        tiles, done = enumerate(columns.starts), 0
+        while group := list(islice(tiles, tile_batch)):
+            cut = torch.stack([strip[:, :, start : start + columns.edge] for _, start in group])
+            logits = forward(cut.contiguous(memory_format=torch.channels_last))
             if total is None:
                 total = logits.new_zeros(logits.shape[1], rows.edge, columns.starts[-1] + columns.edge)
-            for column, part in zip(group, logits, strict=True):
+            for (column, start), part in zip(group, logits, strict=True):
                 weight = row_weights[index, :, None] * column_weights[column]
-                start = columns.starts[column]
                 total[:, :, start : start + columns.edge].addcmul_(part, weight)
-            del logits, part  # before the next ones are computed
+            del cut, logits, part  # before the next ones are computed
             done += len(group)
             on_tiles((index + done / len(columns.starts)) / len(rows.starts))
         if total is not None:
@@ -177,12 +189,6 @@ def _finished(total: Tensor, grid: Grid, index: int) -> Iterator[Tensor]:
         kept, rest = rows.edge - count, total[:, count:]
         total[:, :kept] = rest if kept <= count else rest.clone()  # if they don't overlap, no second copy is needed
         total[:, kept:] = 0
-
-
-def _cut(strip: Tensor, columns: Axis, group: Sequence[int]) -> Tensor:
-    starts = [columns.starts[column] for column in group]
-    tiles = torch.stack([strip[:, :, start : start + columns.edge] for start in starts])
-    return tiles.contiguous(memory_format=torch.channels_last)
 
 
 def _build_axis(extent: int, *, tile: int, overlap: float, blend: Blend, stride: int) -> Axis:

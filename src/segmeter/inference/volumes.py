@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from segmeter.bridge.decode import ProbsDtype
 from segmeter.data.planes import Volume
 from segmeter.data.sample import Sample
-from segmeter.inference.predictor import Loss, Predictor
-from segmeter.inference.results import Prediction
+from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Loss, Prediction
 
 
 def predict_volume(

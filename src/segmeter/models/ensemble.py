@@ -52,6 +52,9 @@ class Ensemble(nn.Module):
                 raise ConfigError(expected("config", "checkpoint", rule, f"{first} and {given[what]}"))
 
 
+AnyModel = Segmenter | ForeignModel | Ensemble
+
+
 def mean_logits(predictions: Iterable[Tensor], task: Task) -> Tensor:
     """Average the probabilities of several predictions, and return them as logits.
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from segmeter.checks import close_name, expected
 from segmeter.classes import ClassSpec
-from segmeter.errors import CheckpointError, ConfigError
+from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.checkpoints.checkpoint import find_weights
 from segmeter.models.checkpoints.weights import Fit, check_finite, compare, load_tensors
 from segmeter.models.config import ModelConfig
@@ -57,8 +57,22 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
         The file in ``model.weights`` can't be read or does not fit.
     """
     pretrained = config.weights == "imagenet" or config.weights in _pretrained_names(config.encoder)
-    with pretrained_encoder(config.encoder, wanted=pretrained):
-        network = _construct(config, spec.num_channels, in_channels, pretrained=pretrained)
+    # a timm model is pretrained or not; which weights is part of its name ("tu-resnet50.a1_in1k")
+    weights = (config.encoder.startswith("tu-") or config.weights) if pretrained else None
+    what = f"model: {config.name} with encoder {config.encoder!r} at depth {config.depth}"
+    _check_encoder(config.encoder)
+    remedy = "Choose another encoder or depth, or other options of this network."
+    with refusing(ConfigError, f"{what} can't be built", remedy), pretrained_encoder(config.encoder, wanted=pretrained):
+        network: nn.Module = smp.create_model(
+            config.name,
+            encoder_name=config.encoder,
+            encoder_depth=config.depth,
+            encoder_weights=weights,
+            in_channels=in_channels,
+            classes=spec.num_channels,
+            **_options(config),
+        )
+        _end_decoder_at(getattr(config, "logits_stride", 1), network)
     stride = int(network.encoder.output_stride)  # type: ignore[union-attr, arg-type]
     least = _INSTANCE_LEAST if config.norm == "instance" else 1
     network.size_multiple = stride  # type: ignore[assignment]
@@ -66,32 +80,9 @@ def build_network(config: Any, *, spec: ClassSpec, in_channels: int) -> nn.Modul
     network.downsample = config.downsample
     network = replace_norms(network, config.norm)
     fold_upsampling(network)
-    _check_size(network, config, in_channels)  # of what will run, so after folding
+    _check_size(network, what, in_channels)  # of what will run, so after folding
     if config.weights is not None and not pretrained:
         start_from(network, config.weights)
-    return network
-
-
-def _construct(config: Any, num_channels: int, in_channels: int, *, pretrained: bool) -> nn.Module:
-    _check_encoder(config.encoder)
-    # a timm model is pretrained or not; which weights is part of its name ("tu-resnet50.a1_in1k")
-    weights = (config.encoder.startswith("tu-") or config.weights) if pretrained else None
-    try:
-        network: nn.Module = smp.create_model(
-            config.name,
-            encoder_name=config.encoder,
-            encoder_depth=config.depth,
-            encoder_weights=weights,
-            in_channels=in_channels,
-            classes=num_channels,
-            **_options(config),
-        )
-    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, NotImplementedError) as error:
-        remedy = "Choose another encoder or depth, or other options of this network."
-        raise ConfigError(f"{_what(config)} can't be built: {_line(error)}. {remedy}") from error
-    stride = getattr(config, "logits_stride", 1)
-    if stride > 1:
-        _end_decoder_at(stride, network)
     return network
 
 
@@ -111,6 +102,8 @@ def _options(config: ModelConfig) -> dict[str, Any]:
 
 def _end_decoder_at(stride: int, network: Any) -> None:
     """Drop, in place, the levels of a U-Net's decoder that are finer than the stride, and enlarge the logits."""
+    if stride == 1:
+        return
     blocks, head = network.decoder.blocks, network.segmentation_head[0]
     kept = blocks[: len(blocks) - (stride.bit_length() - 1)]
     network.decoder.blocks = kept
@@ -121,20 +114,16 @@ def _end_decoder_at(stride: int, network: Any) -> None:
 
 
 @torch.inference_mode()
-def _check_size(network: nn.Module, config: Any, in_channels: int) -> None:
+def _check_size(network: nn.Module, what: str, in_channels: int) -> None:
     """Run a small image that is not square, to refuse combinations whose logits have another size."""
     multiple, least = int(network.size_multiple), int(network.size_least)  # type: ignore[arg-type]
-    size = max(2 * multiple, least), max(3 * multiple, least)
-    training = network.training
-    try:
+    size, training = (max(2 * multiple, least), max(3 * multiple, least)), network.training
+    with refusing(ConfigError, f"{what} does not run", "Choose another encoder or depth."):
         logits = network.eval()(torch.zeros(1, in_channels, *size))
-    except (ValueError, TypeError, RuntimeError, AssertionError, IndexError, AttributeError, KeyError) as error:
-        raise ConfigError(f"{_what(config)} does not run: {_line(error)}. Choose another encoder or depth.") from error
-    finally:
-        network.train(training)
+    network.train(training)
     given = tuple(logits.shape[-2:])
     if given != size:
-        raise ConfigError(f"{_what(config)} gives logits of {given} for an image of {size}. Choose model.depth=5.")
+        raise ConfigError(f"{what} gives logits of {given} for an image of {size}. Choose model.depth=5.")
 
 
 def _check_encoder(encoder: str) -> None:
@@ -187,14 +176,6 @@ def _reachable(endpoint: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _what(config: Any) -> str:
-    return f"model: {config.name} with encoder {config.encoder!r} at depth {config.depth}"
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".")
 
 
 def start_from(network: nn.Module, source: str) -> Fit:

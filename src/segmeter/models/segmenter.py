@@ -15,7 +15,7 @@ from segmeter.models.card import ModelCard
 from segmeter.models.config import MODELS, model_config
 
 SIZE_MULTIPLE = 32  # of a network that does not say which sizes it takes
-_FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 
 class Segmenter(nn.Module):
@@ -90,7 +90,7 @@ class Segmenter(nn.Module):
 
     def normalise(self, image: Tensor) -> Tensor:
         """Compute (image / full scale - mean) / std in the buffers' dtype, clipped to the card's `clip` first."""
-        full = _FULL_SCALE.get(image.dtype, 1.0)
+        full = FULL_SCALE.get(image.dtype, 1.0)
         gain = self.gain / full
         image = image.to(gain.dtype)
         if self.limits is not None:
@@ -102,7 +102,7 @@ class Segmenter(nn.Module):
         if image.dim() != 4 or image.shape[1] != channels or 0 in image.shape[-2:]:
             rule = f"to be (B, {channels}, H, W) with H, W >= 1"
             raise InputError(expected("segmenter", "image", rule, f"{image.dtype} {tuple(image.shape)}"))
-        if image.dtype not in _FULL_SCALE and not image.is_floating_point():
+        if image.dtype not in FULL_SCALE and not image.is_floating_point():
             rule = "to be uint8, uint16 or floating"
             remedy = "The scale of other integers is not known: divide them into 0 .. 1 first."
             raise InputError(expected("segmenter", "image", rule, str(image.dtype), remedy))

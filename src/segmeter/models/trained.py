@@ -56,16 +56,12 @@ class Checkpoints:
 
     def facts(self) -> dict[str, Any]:
         """Return the entries of run.json about these checkpoints."""
-        folders = [
-            known_place(member.folder) if isinstance(member, Checkpoint) else member.folder for member in self.members
+        places = [
+            known_place(each.folder) if isinstance(each, Checkpoint) else each.source.text for each in self.members
         ]
-        trained = [dict(member.progress) for member in self.members]
-        alone = len(self.members) == 1
-        return {
-            "checkpoint": folders[0] if alone else folders,
-            "checkpoint_sha256": self.sha256,
-            "trained": trained[0] if alone else trained,
-        }
+        trained = [dict(each.progress) if isinstance(each, Checkpoint) else {} for each in self.members]
+        checkpoint, told = (each[0] if len(each) == 1 else each for each in (places, trained))
+        return {"checkpoint": checkpoint, "checkpoint_sha256": self.sha256, "trained": told}
 
     def load(self, device: str | torch.device = "cpu") -> Ensemble:
         """Build the models and load their weights, in evaluation mode.

@@ -13,7 +13,7 @@ Rules, the same for every step:
 * Predictions hold classes only; the ignored value does not occur in them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import isqrt
 from typing import Any
@@ -26,7 +26,7 @@ from skimage.morphology import skeletonize
 from segmeter.checks import expected, nearest
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.postprocess.config import ClassNames, StepConfig
+from segmeter.postprocess.config import ClassNames, RemovingStepConfig, StepConfig
 
 Mask = NDArray[np.bool_]
 MaskStep = Callable[[Mask], Mask]
@@ -94,15 +94,24 @@ def _majority(mask: Mask, radius: int) -> Mask:
 
 
 def _disk_sums(mask: Mask, radius: int) -> NDArray[np.int32]:
-    """Count the pixels of the mask in the disk around each pixel, by running counts for each row of the disk."""
+    """Count the pixels of the mask in the disk around each pixel."""
+    sums = np.zeros(mask.shape, np.int32)
+    for first, last in _row_counts(mask, radius):
+        sums += last - first
+    return sums
+
+
+def _row_counts(mask: Mask, radius: int) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    """Yield running counts of the mask's pixels at both ends of each row of the disk around every pixel.
+
+    So the cost per pixel grows with the radius, not with its square. Pixels beyond the image are not in the mask.
+    """
     height, width = mask.shape
     before = np.pad(np.cumsum(np.pad(mask, radius), axis=1, dtype=np.int32), ((0, 0), (1, 0)))
-    sums = np.zeros(mask.shape, np.int32)
     for row in range(-radius, radius + 1):
         half = isqrt(radius * radius - row * row)
         counts = before[radius + row : radius + row + height]
-        sums += counts[:, radius + half + 1 :][:, :width] - counts[:, radius - half :][:, :width]
-    return sums
+        yield counts[:, radius - half :][:, :width], counts[:, radius + half + 1 :][:, :width]
 
 
 def skeleton(mask: Mask) -> Mask:
@@ -111,19 +120,10 @@ def skeleton(mask: Mask) -> Mask:
 
 
 def erode(mask: Mask, *, radius: int) -> Mask:
-    """Keep the pixels with no pixel outside the mask within `radius`.
-
-    A disk is a stack of rows, and a row holds a pixel outside the mask where a running count of those differs at its
-    ends: the cost per pixel grows with the radius, not with its square.
-    """
-    height, width = mask.shape
-    framed = np.pad(mask, radius, constant_values=True)
-    before = np.pad(np.cumsum(~framed, axis=1, dtype=np.int32), ((0, 0), (1, 0)))
+    """Keep the pixels with no pixel outside the mask within `radius`."""
     kept = np.ones_like(mask)
-    for row in range(-radius, radius + 1):
-        half = isqrt(radius * radius - row * row)
-        counts = before[radius + row : radius + row + height]
-        kept &= counts[:, radius - half :][:, :width] == counts[:, radius + half + 1 :][:, :width]
+    for first, last in _row_counts(~mask, radius):
+        kept &= first == last  # the disk's row holds no pixel outside the mask
     return kept
 
 
@@ -166,23 +166,24 @@ def _components(mask: Mask, connectivity: int) -> tuple[Any, Any]:
     return components, np.bincount(components.ravel(), minlength=count + 1)
 
 
-_OPERATIONS: dict[str, tuple[Callable[..., Mask], tuple[str, ...]]] = {  # by the name of the step, with its options
-    "remove_small_objects": (remove_small, ("min_pixels", "connectivity")),
-    "largest_component": (keep_largest, ("connectivity",)),
-    "clear_border": (clear_border, ("margin", "connectivity")),
-    "fill_holes": (fill_holes, ("max_pixels", "connectivity")),
-    "opening": (opening, ("radius",)),
-    "closing": (closing, ("radius",)),
-    "smooth": (smooth, ("radius",)),
-    "skeleton": (skeleton, ()),
+_OPERATIONS: dict[str, Callable[..., Mask]] = {  # by the name of the step; options are the other keys of the step
+    "remove_small_objects": remove_small,
+    "largest_component": keep_largest,
+    "clear_border": clear_border,
+    "fill_holes": fill_holes,
+    "opening": opening,
+    "closing": closing,
+    "smooth": smooth,
+    "skeleton": skeleton,
 }
+_COMMON = RemovingStepConfig.model_fields  # keys of any step
 PLANEWISE = ("opening", "closing", "smooth", "skeleton")
 
 
 def build_mask_step(config: StepConfig, *, spec: ClassSpec) -> partial[LabelArray]:
     """Build the step of label maps that a configuration names; ConfigError if a class does not exist."""
-    operation, options = _OPERATIONS[config.name]
-    step = partial(operation, **{name: getattr(config, name) for name in options})
+    options = {key: value for key, value in config if key not in _COMMON}
+    step = partial(_OPERATIONS[config.name], **options)
     where, fill = f"postprocess.{config.name}", getattr(config, "fill", None)
     return partial(
         apply_per_class,

@@ -167,17 +167,13 @@ def _rings(mask: Mask, *, apart: bool) -> Iterator[Ring]:
 
 def _edges(mask: Mask) -> dict[Corner, list[int]]:
     """Find the directions in which edges leave each corner of pixels: one, or two where pixels touch there."""
-    framed = np.pad(mask, 1)
-    inside = framed[1:-1, 1:-1]
-    sides = (
-        (inside & ~framed[:-2, 1:-1], 0, 0),  # above: from the top left corner to the right
-        (inside & ~framed[1:-1, 2:], 0, 1),  # right: from the top right corner down
-        (inside & ~framed[2:, 1:-1], 1, 1),  # below: from the bottom right corner to the left
-        (inside & ~framed[1:-1, :-2], 1, 0),  # left: from the bottom left corner up
-    )
+    framed = np.pad(mask, 1).astype(np.int8)
+    down, right = np.diff(framed, axis=0)[:, 1:-1], np.diff(framed, axis=1)[1:-1]  # 1 where the mask begins
+    # the edges along which the walk goes right, down, left and up, and where they start from their own corner
+    sides = ((down == 1, 0, 0), (right == -1, 0, 0), (down == -1, 1, 0), (right == 1, 0, 1))
     leaving: dict[Corner, list[int]] = {}
-    for heading, (edge, down, right) in enumerate(sides):
+    for heading, (edge, beside, below) in enumerate(sides):
         rows, columns = np.nonzero(edge)
-        for corner in zip((columns + right).tolist(), (rows + down).tolist(), strict=True):
+        for corner in zip((columns + beside).tolist(), (rows + below).tolist(), strict=True):
             leaving.setdefault(corner, []).append(heading)
     return leaving

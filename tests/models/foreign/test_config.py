@@ -2,8 +2,8 @@ import pytest
 
 from segmeter.classes import ClassSpec
 from segmeter.errors import ConfigError
-from segmeter.models.foreign.config import PLUGINS, ForeignConfig, SizeConfig, register_model
-from segmeter.models.foreign.opened import class_numbers, overlay, propose
+from segmeter.models.foreign.config import PLUGINS, ForeignConfig, SizeConfig, overlay, register_model
+from segmeter.models.foreign.opened import class_numbers, propose
 
 DATA = ClassSpec(task="multiclass", names=("Sky", "Road", "Pedestrian"), colours=((0, 0, 0),) * 3)
 

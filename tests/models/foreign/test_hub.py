@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from segmeter.data.sample import Sample
-from segmeter.models.foreign.config import ForeignConfig, SizeConfig
-from segmeter.models.foreign.opened import Source, describe
+from segmeter.models.foreign.config import ForeignConfig, SizeConfig, Source
+from segmeter.models.foreign.opened import describe
 
 from .parts import CLASSES, check_equal, images, predictor, save_hub
 

@@ -9,9 +9,9 @@ from segmeter.errors import ConfigError, InputError, SegmeterError
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.models.ensemble import merge_classes
-from segmeter.models.foreign.config import ForeignConfig
+from segmeter.models.foreign.config import ForeignConfig, Source
 from segmeter.models.foreign.network import ForeignModel
-from segmeter.models.foreign.opened import Described, Source, open_foreign
+from segmeter.models.foreign.opened import Described, open_foreign
 
 DATA = ClassSpec(task="multiclass", names=("ground", "thing"), colours=((0, 0, 0),) * 2, ignore_index=255)
 

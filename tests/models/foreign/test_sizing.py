@@ -22,17 +22,18 @@ def test_a_size_follows_its_rule(told, size, wanted):
 
 def test_a_letterbox_is_grey_around_the_image_and_is_cropped_again():
     image = torch.randint(0, 256, (1, 3, 30, 64), dtype=torch.uint8)
-    fitted = fit(image, SizeConfig(fit="letterbox:64", backend="opencv"))
-    assert fitted.image.shape == (1, 3, 64, 64)
-    assert torch.equal(fitted.image[..., 17:47, :], image)
-    assert (fitted.image[..., :17, :] == 114).all()
+    fitted, restore = fit(image, SizeConfig(fit="letterbox:64", backend="opencv"))
+    assert fitted.shape == (1, 3, 64, 64)
+    assert torch.equal(fitted[..., 17:47, :], image)
+    assert (fitted[..., :17, :] == 114).all()
     labels = torch.arange(64 * 64).view(1, 64, 64)
-    assert torch.equal(fitted.restore(labels, (30, 64)), labels[:, 17:47])
+    assert torch.equal(restore(labels), labels[:, 17:47])
 
 
 def test_a_network_of_any_size_gets_no_more_grey_than_its_stride_needs():
     image = torch.zeros(1, 3, 30, 64, dtype=torch.uint8)
-    assert fit(image, SizeConfig(fit="letterbox:64", backend="opencv", multiple=16)).image.shape[-2:] == (32, 64)
+    fitted, _ = fit(image, SizeConfig(fit="letterbox:64", backend="opencv", multiple=16))
+    assert fitted.shape[-2:] == (32, 64)
 
 
 @pytest.mark.parametrize("size", [(64, 92), (20, 18), (25, 70), (37, 106)])

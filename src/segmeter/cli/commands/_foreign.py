@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import yaml
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from segmeter.checks import shorten
 from segmeter.classes import ClassSpec
@@ -25,7 +25,6 @@ from segmeter.metrics.pixels.confusion import count_case
 from segmeter.metrics.pixels.overlap import overlap_scores
 from segmeter.metrics.statistics.bootstrap import mean_interval
 from segmeter.models.foreign import opened
-from segmeter.models.trained import Checkpoints
 from segmeter.records import flatten
 from segmeter.report.pictures.flatten import draw_overlay, write_overlay
 from segmeter.schema import as_plain
@@ -46,9 +45,9 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     if source is None:
         raise ConfigError("check: checkpoint names models that others trained; a checkpoint of ours needs no check.")
     described, spec = opened.describe(source, config.model), dataset.spec
-    proposed = opened.propose(described.config.classes or (), spec.names)
-    full = described.config.replace(class_map=proposed | (described.config.class_map or {}), data_classes=spec.names)
-    described = replace(described, config=full)
+    card = described.config
+    proposed = opened.propose(card.classes or (), spec.names) | (card.class_map or {})
+    described = replace(described, config=card.replace(class_map=proposed, data_classes=spec.names))
     console.print(_known(described))
     near = opened.beside(source, config.model)
     path = config.card or near or Path(opened.CARD)
@@ -57,7 +56,7 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
     found = opened.open_foreign(described, spec, remedy=f"complete class_map in {path}, and check again{needed}.")
     for line in mismatch_warnings(report.intensities, found.card.mean, found.card.std):
         _LOG.warning("%s", line)
-    predictor = Predictor(Checkpoints((found,)).load(), InferenceConfig(), torch.device("cpu"))
+    predictor = Predictor(found.load_segmenter(), InferenceConfig(), torch.device("cpu"))
     samples = [dataset[int(i)] for i in np.unique(np.linspace(0, len(dataset) - 1, _CASES).astype(int))]
     predictions = list(predictor.predict(samples))
     first = predictions[0]
@@ -69,9 +68,8 @@ def check_model(config: CheckConfig, dataset: Dataset, report: DataReport, conso
 
 
 def _known(described: opened.Described) -> Table:
-    table = Table(title=f"{described.source.text}: what is known about it", show_header=False)
-    for column in ("key", "value", "guessed"):
-        table.add_column(column, overflow="fold")
+    columns = (Column(overflow="fold") for _ in range(3))
+    table = Table(*columns, title=f"{described.source.text}: what is known about it", show_header=False)
     for key, value in flatten(as_plain(described.config)).items():
         if value not in (None, {}) and not key.startswith("class_map"):
             text = shorten([str(each) for each in value], most=24) if isinstance(value, list) else str(value)
@@ -94,17 +92,16 @@ def _write(path: Path, described: opened.Described) -> None:
     write_bytes(path, (guessed + yaml.safe_dump(known, sort_keys=False, allow_unicode=True)).encode())
 
 
-def _mean_iou(prediction: Prediction, spec: ClassSpec) -> float:
-    target = prediction.sample.target
-    assert target is not None, "cases of a data set have one"
-    return float(overlap_scores(count_case(target, prediction.labels, spec), task=spec.task).mean_iou)
-
-
 def _look_for_swapped(predictor: Predictor, predictions: list[Prediction], spec: ClassSpec) -> None:
     """Warn if the model does better on images whose red and blue are swapped."""
+
+    def mean_iou(found: Prediction) -> float:
+        assert found.sample.target is not None, "cases of a data set have one"
+        return float(overlap_scores(count_case(found.sample.target, found.labels, spec), task=spec.task).mean_iou)
+
     swapped = [replace(each.sample, image=np.ascontiguousarray(each.sample.image[..., ::-1])) for each in predictions]
     pairs = zip(predictions, predictor.predict(swapped), strict=True)
-    gain = mean_interval([_mean_iou(after, spec) - _mean_iou(before, spec) for before, after in pairs])
+    gain = mean_interval([mean_iou(after) - mean_iou(before) for before, after in pairs])
     if gain.low > 0:
         text = "mean IoU rises by %.3f [%.3f, %.3f] if red and blue are swapped: set model.input.order=bgr?"
         _LOG.warning(text, gain.mean, gain.low, gain.high)

@@ -33,14 +33,7 @@ from segmeter.files import (
     write_json,
 )
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.weights import (
-    check_finite,
-    compare,
-    find_placeholder,
-    load_plain,
-    load_tensors,
-    real_path,
-)
+from segmeter.models.checkpoints.weights import find_placeholder, load_exactly, load_plain, load_tensors, real_path
 from segmeter.models.segmenter import Segmenter, build_segmenter
 from segmeter.records import digest, read_json, seal
 from segmeter.remote import fetch
@@ -83,14 +76,9 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.folder / MANIFEST}: can't be built here. {' '.join(error.problems)} {remedy}"
             ) from error
-        tensors = load_tensors(path)
-        fit = compare(segmenter.state_dict(), tensors)
-        if not fit.exact:
-            name = self.card.model.get("name")
-            problem = f"does not fit the network {name!r} of its card: {fit.describe()}"
-            raise CheckpointError(f"{path}: {problem}. Take another checkpoint, or train one from it: model.weights.")
-        check_finite(tensors, path)
-        segmenter.load_state_dict(tensors)
+        what = f"the network {self.card.model.get('name')!r} of its card"
+        remedy = "Take another checkpoint, or train one from it: model.weights."
+        load_exactly(segmenter, load_tensors(path), path, what=what, remedy=remedy)
         return segmenter.to(device).eval()
 
     def load_state(self) -> dict[str, Any]:

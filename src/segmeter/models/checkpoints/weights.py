@@ -12,7 +12,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from segmeter.checks import shorten
 from segmeter.errors import CheckpointError
@@ -67,6 +67,15 @@ def check_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
             f"{path}: {len(bad)} tensors hold NaN or infinity: {shorten(bad)}. "
             "The training diverged; take an earlier checkpoint."
         )
+
+
+def load_exactly(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, *, what: str, remedy: str) -> None:
+    """Load the tensors of a file; CheckpointError unless they are finite and just those of the network."""
+    fit = compare(network.state_dict(), tensors)
+    if not fit.exact:
+        raise CheckpointError(f"{path}: does not fit {what}: {fit.describe()}. {remedy}")
+    check_finite(tensors, path)
+    network.load_state_dict(tensors)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

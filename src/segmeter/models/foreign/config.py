@@ -6,7 +6,7 @@ convention of its library. If neither knows it, the user is asked for it.
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -15,11 +15,10 @@ from pydantic import Field
 from segmeter.errors import ConfigError
 from segmeter.schema import Config, Given, RuleError, Unit, rule
 
-_RULE = re.compile(r"any|multiple:\d+|fixed:\d+x\d+|short:\d+|long:\d+|letterbox:\d+x\d+|letterbox:\d+")
+_RULE = re.compile(r"any|(multiple|short|long|letterbox):\d+|(fixed|letterbox):\d+x\d+")
 
 Model = TypeVar("Model", bound=Callable[..., Any])
 Values = tuple[float, ...]
-OutputKind = Literal["logits", "probs", "labels", "instances"]
 
 
 class InputConfig(Config, title="model.input"):
@@ -76,7 +75,7 @@ class SizeConfig(Config, title="model.size"):
 class OutputConfig(Config, title="model.output"):
     """The output of the network."""
 
-    kind: OutputKind | None = None
+    kind: Literal["logits", "probs", "labels", "instances"] | None = None
     """"logits", "probs", "labels" (class numbers), or "instances" (masks of objects with scores and classes)."""
     name: str | None = None
     """The output to take of an ONNX file that has several."""
@@ -122,23 +121,36 @@ class ForeignConfig(Config, title="model"):
         return 1 if self.output.activation == "sigmoid" and count == 2 else count
 
 
+class Source(NamedTuple):
+    """A model as the command line names it, its family, and where it is."""
+
+    text: str
+    family: str
+    place: str
+
+
 class Facts(NamedTuple):
     """Values of a card from a model's own files, these files, and values that its library's conventions suggest."""
 
     values: dict[str, Any]
     files: tuple[Path, ...]
-    guesses: dict[str, Any]
+    guesses: Mapping[str, Any] | None = None
 
 
-class Plugin(NamedTuple):
-    """A registered callable, its card, and the file that defines it."""
-
-    call: Callable[..., Any]
-    card: ForeignConfig
-    file: Path
+PLUGINS: dict[str, tuple[Callable[..., Any], Facts]] = {}
+_STORED = {"input": {"scale": 1.0, "mean": (), "order": "rgb"}, "size": {"fit": "any"}}  # images as a plugin gets them
 
 
-PLUGINS: dict[str, Plugin] = {}
+def overlay(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay the values of a card over those of the layers before; null and empty mappings hide nothing."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            if isinstance(value, Mapping):
+                found[key] = overlay(found.get(key) or {}, value)
+            elif value is not None:
+                found[key] = value
+    return found
 
 
 def register_model(name: str, **card: Any) -> Callable[[Model], Model]:
@@ -173,10 +185,10 @@ def register_model(name: str, **card: Any) -> Callable[[Model], Model]:
 
     def add(call: Model) -> Model:
         file = Path(inspect.getsourcefile(inspect.unwrap(call)) or "")
-        known = PLUGINS.get(name)
-        if known is not None and known.file != file:
-            raise ConfigError(f"model: expected a new name, got {name!r}, which {known.file} registered already.")
-        PLUGINS[name] = Plugin(call, ForeignConfig(**card), file)
+        _, known = PLUGINS.get(name, (None, None))
+        if known is not None and known.files != (file,):
+            raise ConfigError(f"model: expected a new name, got {name!r}, which {known.files[0]} registered already.")
+        PLUGINS[name] = call, Facts(overlay(_STORED, ForeignConfig(**card).model_dump(mode="json")), (file,))
         return call
 
     return add

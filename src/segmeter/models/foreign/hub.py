@@ -3,17 +3,19 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from segmeter.checks import shorten
 from segmeter.data.files.reader_process import need
 from segmeter.errors import CheckpointError, ConfigError, refusing
-from segmeter.models.foreign.config import Facts, ForeignConfig
+from segmeter.models.foreign.config import Facts, ForeignConfig, Source
 from segmeter.records import read_json
 
 _FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
@@ -21,9 +23,10 @@ _UNIVERSAL = "mask2former"
 _MASK2FORMER = (384, 384)  # at which it multiplies classes and masks, whatever the image's size
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _WANTED = ["*.json", "*.safetensors"]
+_EXPORT = "Export it to ONNX, and give that file."
 
 
-def describe(place: str, told: ForeignConfig) -> Facts:
+def describe(source: Source, told: ForeignConfig) -> Facts:
     """Read the card of a model from its `config.json` and `preprocessor_config.json`.
 
     Raises
@@ -36,24 +39,19 @@ def describe(place: str, told: ForeignConfig) -> Facts:
         transformers is not installed.
     """
     need("transformers", "hf", "hf: models")
-    folder = find_folder(place)
+    folder = find_folder(source.place)
     config = read_json(folder / "config.json")
-    processors = (read_json(path) for path in folder.glob("*processor_config.json"))
     weights = sorted(folder.glob("*.safetensors"))
-    if any("auto_map" in each for each in (config, *processors)):
-        raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {EXPORT}")
+    if any("auto_map" in each for each in (config, *map(read_json, folder.glob("*processor_config.json")))):
+        raise CheckpointError(f"{folder}: needs code of its own (auto_map), which is never run. {_EXPORT}")
     if not weights:
         raise CheckpointError(f"{folder}: has no safetensors, and other weights can run code. Save it again with them.")
     labels = config.get("id2label") or {}
     classes = tuple(str(labels[key]) for key in sorted(labels, key=int)) or None
     output = {"kind": "probs" if config.get("model_type") == _UNIVERSAL else "logits", "activation": "softmax"}
-    values = {"classes": classes, "output": output, **_processor(folder)}
     names = ("config.json", "preprocessor_config.json", "processor_config.json")  # others affect no image
-    files = [folder / name for name in names if (folder / name).is_file()]
-    return Facts(values, (*files, *weights), {})
-
-
-EXPORT = "Export it to ONNX, and give that file."
+    files = (*(folder / name for name in names if (folder / name).is_file()), *weights)
+    return Facts({"classes": classes, "output": output, **_processor(folder)}, files)
 
 
 def find_folder(place: str) -> Path:
@@ -61,9 +59,8 @@ def find_folder(place: str) -> Path:
     if (Path(place) / "config.json").is_file():
         return Path(place)
     if Path(place).is_dir() or place.count("/") != 1:
-        raise CheckpointError(
-            f"hf:{place}: is not a folder with a config.json, nor a name such as nvidia/segformer-b0."
-        )
+        form = "a folder with a config.json, nor a name such as nvidia/segformer-b0"
+        raise CheckpointError(f"hf:{place}: is not {form}.")
     from huggingface_hub import snapshot_download
 
     with refusing(CheckpointError, f"hf:{place}: can't load", "Give a folder."):
@@ -73,7 +70,7 @@ def find_folder(place: str) -> Path:
             return Path(snapshot_download(place, allow_patterns=_WANTED))
 
 
-def load(place: str, config: ForeignConfig) -> nn.Module:
+def load(source: Source, config: ForeignConfig) -> nn.Module:
     """Build the network and load its weights.
 
     Raises
@@ -83,43 +80,37 @@ def load(place: str, config: ForeignConfig) -> nn.Module:
     """
     import transformers
 
-    folder = find_folder(place)
+    folder = find_folder(source.place)
     universal = read_json(folder / "config.json").get("model_type") == _UNIVERSAL
     loader = getattr(transformers, f"AutoModelFor{'Universal' if universal else 'Semantic'}Segmentation")
     options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
-    options |= {"ignore_mismatched_sizes": True}  # they are listed instead, and refused below
-    with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", EXPORT):
+    options["ignore_mismatched_sizes"] = True  # they are listed instead, and refused below
+    with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", _EXPORT):
         network, info = loader.from_pretrained(folder, **_LOCAL, **options)
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
         problem = f"lacks weights or has them in another shape, so these would be random: {shorten(lost, most=4)}"
         remedy = "Take a checkpoint that was trained for segmentation, with the classes of its config.json."
         raise CheckpointError(f"{folder}: {problem}. {remedy}")
-    decode = (_objects if config.output.kind == "instances" else _scores) if universal else lambda found: found.logits
+    decode = partial(_decode, objects=config.output.kind == "instances") if universal else attrgetter("logits")
     network.register_forward_hook(lambda module, given, found: decode(found))
     return cast(nn.Module, network)
 
 
-def _scores(found: Any) -> Tensor:
-    """Compute scores (1, K, h, w) of the classes from Mask2Former's queries, each with a class and a mask."""
-    classes, masks = _queries(found)
-    return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
+def _decode(found: Any, *, objects: bool) -> Any:
+    """Compute scores (1, K, h, w) of the classes from Mask2Former's queries, each with a class and a mask.
 
-
-def _objects(found: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores (N,), classes (N,) and masks (N, h, w) of Mask2Former's queries."""
-    classes, masks = _queries(found)
+    Or, with `objects`, scores (N,), classes (N,) and masks (N, h, w) of the queries themselves.
+    """
+    masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
+    classes = found.class_queries_logits.softmax(-1)[..., :-1]  # without "no object"
+    if not objects:
+        return torch.einsum("bqc,bqhw->bchw", classes, masks.sigmoid())
     scores, places = classes[0].flatten().topk(len(classes[0]), sorted=False)
     masks = masks[0][places // classes.shape[-1]]
     inside = (masks > 0).float()
     certain = (masks.sigmoid() * inside).flatten(1).sum(1) / (inside.flatten(1).sum(1) + 1e-6)
     return scores * certain, places % classes.shape[-1], inside > 0
-
-
-def _queries(found: Any) -> tuple[Tensor, Tensor]:
-    """Return probabilities (1, Q, K), without "no object", and logits of the masks (1, Q, h, w)."""
-    masks = functional.interpolate(found.masks_queries_logits, _MASK2FORMER, mode="bilinear", align_corners=False)
-    return found.class_queries_logits.softmax(-1)[..., :-1], masks
 
 
 def _processor(folder: Path) -> dict[str, Any]:
@@ -133,20 +124,20 @@ def _processor(folder: Path) -> dict[str, Any]:
         return {}
     refused = [key for key in ("do_center_crop", "do_pad", "keep_aspect_ratio", "do_thumbnail") if found.get(key)]
     if refused:
-        raise ConfigError(f"{folder}: its image processor has {', '.join(refused)}, which is not supported. {EXPORT}")
+        raise ConfigError(f"{folder}: its image processor has {', '.join(refused)}, which is not supported. {_EXPORT}")
     mean, std = (found[key] if found.get("do_normalize", True) else () for key in ("image_mean", "image_std"))
     scale = found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0
     images = {"dtype": "uint8", "order": "rgb", "channels": len(found.get("image_mean") or (0, 0, 0))}
     images |= {"scale": scale, "mean": mean, "std": std}
-    if not found.get("do_resize", True):
-        return {"input": images, "size": {"fit": "any"}}
     size, multiple = found.get("size") or {}, found.get("size_divisor") or found.get("ensure_multiple_of") or 1
-    fitted: dict[str, Any] = {"multiple": multiple if multiple > 1 else None}
-    if "height" in size:
-        fitted |= {"fit": f"fixed:{size['height']}x{size['width']}"}
+    fitted: dict[str, Any] = {"multiple": multiple if multiple > 1 else None, "antialias": True}
+    fitted |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "backend": "torchvision"}
+    if not found.get("do_resize", True):
+        fitted = {"fit": "any"}
+    elif "height" in size:
+        fitted["fit"] = f"fixed:{size['height']}x{size['width']}"
     elif "shortest_edge" in size:
         fitted |= {"fit": f"short:{size['shortest_edge']}", "longest": size.get("longest_edge")}
-    fitted |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "antialias": True, "backend": "torchvision"}
     return {"input": images, "size": fitted}
 
 

@@ -13,9 +13,8 @@ from segmeter.checks import expected
 from segmeter.errors import InputError, RunError
 from segmeter.models.card import ModelCard
 from segmeter.models.foreign.config import ForeignConfig
-from segmeter.models.foreign.sizing import Fitted, fit
-
-_FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
+from segmeter.models.foreign.sizing import Restore, fit
+from segmeter.models.segmenter import FULL_SCALE
 
 
 class ForeignModel(nn.Module):
@@ -33,16 +32,16 @@ class ForeignModel(nn.Module):
         The model's card, complete.
     """
 
+    size_least = 1
+
     def __init__(self, network: Callable[[Tensor], Any], card: ModelCard, config: ForeignConfig) -> None:
         super().__init__()
         self.network, self.card, self.config = network, card, config
         kind, numbers = config.size.parsed
         self.size_multiple = numbers[0] if kind == "multiple" else 1
-        self.size_least = 1
-        told, ones = config.input, (1.0,) * (config.input.channels or 1)
-        self.normalises = bool(told.mean or told.std)
-        self.register_buffer("mean", torch.tensor(told.mean or (0.0,) * len(ones)).view(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(told.std or ones).view(-1, 1, 1), persistent=False)
+        self.normalises = bool(config.input.mean or config.input.std)
+        for name, values in (("mean", config.input.mean or (0.0,)), ("std", config.input.std or (1.0,))):
+            self.register_buffer(name, torch.tensor(values).view(-1, 1, 1), persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
         """Run images (B, C, H, W) as they are stored.
@@ -66,7 +65,7 @@ class ForeignModel(nn.Module):
         told = self.config.input
         values = image.flip(1) if told.order == "bgr" else image
         values = values.expand(-1, told.channels or 1, -1, -1) if told.order == "grey" else values
-        divisor = _FULL_SCALE.get(image.dtype, 1.0) if told.scale is None else 1 / told.scale
+        divisor = FULL_SCALE.get(image.dtype, 1.0) if told.scale is None else 1 / told.scale
         if self.normalises:  # in this order, as transformers computes it
             values = (values.float() - self.get_buffer("mean") * divisor) / (self.get_buffer("std") * divisor)
         elif told.scale is None:
@@ -76,17 +75,18 @@ class ForeignModel(nn.Module):
         return values.permute(0, 2, 3, 1) if told.axes == "BHWC" else values
 
     def _run(self, image: Tensor) -> Tensor:
-        size = (int(image.shape[-2]), int(image.shape[-1]))
-        fitted = fit(image, self.config.size)
-        found = self.network(self.prepare(fitted.image))
-        if self.config.output.kind == "instances":
-            return self._painted(found, fitted, size)
-        maps = fitted.restore(self._checked(found), size)
-        return self._as_logits(maps) if self.config.output.kind == "probs" else maps
+        output, size = self.config.output, image.shape[-2:]
+        image, restore = fit(image, self.config.size)
+        found = self.network(self.prepare(image))
+        if output.kind == "instances":
+            return self._painted(found, restore, size)
+        maps = restore(self._checked(found))
+        if output.kind == "probs" and output.activation == "sigmoid":
+            return torch.logit(maps.double(), eps=1e-12).float()
+        return maps.clamp_min(torch.finfo(torch.float32).tiny).log() if output.kind == "probs" else maps
 
     def _check(self, image: Tensor) -> None:
-        told = self.config.input
-        channels = self.card.in_channels
+        told, channels = self.config.input, self.card.in_channels
         if image.dim() != 4 or image.shape[1] != channels:
             given = f"{image.dtype} {tuple(image.shape)}"
             remedy = "model.input.order=grey repeats grey images." if image.shape[1] == 1 else ""
@@ -96,14 +96,15 @@ class ForeignModel(nn.Module):
             raise InputError(expected("model", "image", f"to be {told.dtype}", image.dtype, remedy))
 
     def _checked(self, found: Any) -> Tensor:
+        """Return integer labels (B, H, W) or float32 logits (B, K, H, W); InputError if the output is neither."""
         output, wanted, name = self.config.output, self.config.num_channels, self.card.model["name"]
         if not isinstance(found, Tensor):
             raise InputError(f"model: expected {name} to give a tensor, got {type(found).__name__}.")
-        labels, maps = output.kind == "labels", found
-        if labels:
-            maps = found[:, 0] if found.dim() == 4 and found.shape[1] == 1 else found
-        elif output.axes == "BHWK" and found.dim() == 4:
-            maps = found.permute(0, 3, 1, 2)
+        maps, labels = found, output.kind == "labels"
+        if maps.dim() == 4 and output.axes == "BHWK" and not labels:
+            maps = maps.permute(0, 3, 1, 2)
+        if maps.dim() == 4 and maps.shape[1] == 1 and labels:
+            maps = maps[:, 0]
         right = maps.dim() == 3 if labels else maps.dim() == 4 and maps.shape[1] == wanted
         if not right or maps.is_floating_point() == labels:
             rule = "to be labels (B, H, W), integers" if labels else f"to be (B, {wanted}, H, W), floating"
@@ -111,22 +112,16 @@ class ForeignModel(nn.Module):
             raise InputError(expected("model", "output", rule, f"{found.dtype} {tuple(found.shape)}", remedy))
         return maps.int() if labels else maps.float()
 
-    def _as_logits(self, probs: Tensor) -> Tensor:
-        if self.config.output.activation == "sigmoid":
-            return torch.logit(probs.double(), eps=1e-12).float()
-        return probs.clamp_min(torch.finfo(torch.float32).tiny).log()
-
-    def _painted(self, found: Any, fitted: Fitted, size: tuple[int, int]) -> Tensor:
+    def _painted(self, found: Any, restore: Restore, size: tuple[int, ...]) -> Tensor:
         """Paint the objects of an image, those with the highest scores on top."""
-        output, classes = self.config.output, len(self.config.classes or ())
         found = found[0] if isinstance(found, list) and len(found) == 1 else found
         if not isinstance(found, tuple) or len(found) != 3:
             raise RunError("model: expected instances as a tuple of scores (N,), classes (N,) and masks (N, H, W).")
         scores, numbers, masks = found
         painted = torch.zeros((2, *size), dtype=torch.int32, device=scores.device)
-        painted[0] = classes
-        kept = [int(i) for i in scores.argsort(stable=True) if scores[i] >= (output.score or 0)]
+        painted[0] = len(self.config.classes or ())
+        kept = [int(i) for i in scores.argsort(stable=True) if scores[i] >= (self.config.output.score or 0)]
         for number, index in enumerate(kept, 1):
-            mask = fitted.restore(masks[index][None].to(torch.uint8), size)[0] > 0
+            mask = restore(masks[index][None].to(torch.uint8))[0] > 0
             painted[0][mask], painted[1][mask] = numbers[index].int(), number
         return painted[None]

@@ -19,7 +19,7 @@ from segmeter.checks import expected
 from segmeter.data.files.reader_process import need
 from segmeter.errors import CheckpointError, ConfigError, refusing
 from segmeter.models.checkpoints.weights import find_placeholder, real_path
-from segmeter.models.foreign.config import Facts, ForeignConfig
+from segmeter.models.foreign.config import Facts, ForeignConfig, Source
 from segmeter.remote import fetch
 
 _OURS = "segmeter"  # the key of our metadata
@@ -27,7 +27,7 @@ _OURS = "segmeter"  # the key of our metadata
 _MOST, _OBJECTS, _APART = 30_000, 300, 7680.0
 
 
-def describe(place: str, told: ForeignConfig) -> Facts:
+def describe(source: Source, told: ForeignConfig) -> Facts:
     """Read the card of an ONNX file from its metadata and graph.
 
     Raises
@@ -40,7 +40,7 @@ def describe(place: str, told: ForeignConfig) -> Facts:
         onnx or onnxruntime is not installed.
     """
     onnx, _ = (need(name, "onnx", "ONNX files") for name in ("onnx", "onnxruntime"))
-    path = fetch(place)
+    path = fetch(source.place)
     real_path(path)  # it is there
     try:
         model = onnx.load(path, load_external_data=False)
@@ -48,10 +48,11 @@ def describe(place: str, told: ForeignConfig) -> Facts:
         fault = find_placeholder(path) or "is no ONNX file, or is damaged or truncated. Fetch it again."
         raise CheckpointError(f"{path}: {fault}") from error
     outside = {entry.value for tensor in _tensors(model) for entry in tensor.external_data if entry.key == "location"}
-    wrong = [name for name in sorted(outside) if (path.parent / name).resolve().parent != path.parent.resolve()]
-    if wrong or not all((path.parent / name).is_file() for name in outside):
-        text = f"keeps weights in {', '.join(wrong or sorted(outside))}, which is not a file of its folder"
-        raise CheckpointError(f"{path}: {text}. Save it as one file.")
+    beside = {name: path.parent / name for name in sorted(outside)}
+    for name, file in beside.items():
+        if file.resolve().parent != path.parent.resolve() or not file.is_file():
+            text = f"keeps weights in {name}, which is not a file of its folder"
+            raise CheckpointError(f"{path}: {text}. Save it as one file.")
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     values, guesses = _of_graph(model.graph, told)
     with refusing(CheckpointError, f"{path}: its metadata can't be read", "Export it again."):
@@ -59,7 +60,7 @@ def describe(place: str, told: ForeignConfig) -> Facts:
             values |= _ours(json.loads(metadata[_OURS]))
         elif metadata.get("task") and "names" in metadata:
             values, guesses = _ultralytics(metadata, values["output"]), {}
-    return Facts(values, (path, *(path.parent / name for name in sorted(outside))), guesses)
+    return Facts(values, (path, *beside.values()), guesses)
 
 
 def open_session(model: str | bytes) -> Any:
@@ -73,9 +74,9 @@ def open_session(model: str | bytes) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def load(place: str, config: ForeignConfig) -> Callable[[Tensor], Any]:
+def load(source: Source, config: ForeignConfig) -> Callable[[Tensor], Any]:
     """Open the file as a function of images; objects of ultralytics' models are decoded."""
-    path = fetch(place)
+    path = fetch(source.place)
     with refusing(CheckpointError, f"{path}: onnxruntime can't open it"):
         session = open_session(str(path))
     taken, given = session.get_inputs()[0], [each.name for each in session.get_outputs()]
@@ -149,20 +150,19 @@ def _of_graph(graph: Any, told: ForeignConfig) -> tuple[dict[str, Any], dict[str
     name = told.output.name or next(iter(outputs))
     if name not in outputs:
         raise ConfigError(expected("model", "output.name", f"to be one of {', '.join(outputs)}", name))
-    shapes = [[axis.dim_value or axis.dim_param for axis in each.shape.dim] for each in inputs.values()]
-    if [len(shape) for shape in shapes] != [4]:
-        given = ", ".join(f"{each} of {len(shape)} axes" for each, shape in zip(inputs, shapes, strict=True))
+    axes = {each: len(tensor.shape.dim) for each, tensor in inputs.items()}
+    if [*axes.values()] != [4]:
+        given = ", ".join(f"{each} of {count} axes" for each, count in axes.items())
         raise ConfigError(expected("model", "input", "to be one, images of four axes", f"{given} in the ONNX file"))
-    first, second, last = shapes[0][1:]
-    axes = "BHWC" if last in (1, 3, 4) and first not in (1, 3, 4) else "BCHW"
-    channels, height, width = (last, first, second) if axes == "BHWC" else (first, second, last)
-    fit = f"fixed:{height}x{width}" if isinstance(height, int) and isinstance(width, int) else None
-    found = outputs[name]
+    (image,), found = inputs.values(), outputs[name]
+    sides = [axis.dim_value or None for axis in image.shape.dim[1:]]
+    last = sides[2] in (1, 3, 4) and sides[0] not in (1, 3, 4)
+    channels, height, width = (sides[2], *sides[:2]) if last else sides
     labels = found.elem_type in (2, 3, 4, 5, 6, 7)  # TensorProto's integers
     single = not labels and len(found.shape.dim) == 4 and found.shape.dim[1].dim_value == 1
-    images = {"channels": channels if isinstance(channels, int) else None}
-    values = {"input": images, "output": {"kind": "labels" if labels else None}, "size": {"fit": fit}}
-    guesses = {"input": {"axes": axes}, "size": {"fit": "any"}}
+    values = {"input": {"channels": channels}, "output": {"kind": "labels" if labels else None}}
+    values["size"] = {"fit": f"fixed:{height}x{width}" if height and width else None}
+    guesses = {"input": {"axes": "BHWC" if last else "BCHW"}, "size": {"fit": "any"}}
     return values, guesses | {"output": {"activation": "sigmoid" if single else "softmax"}}
 
 
@@ -172,21 +172,20 @@ def _ours(facts: dict[str, Any]) -> dict[str, Any]:
     if spec["task"] == "multilabel":
         text = "an exported multilabel model gives planes, which no card can say. Take its checkpoint."
         raise ConfigError(f"model: {text}")
-    images = {"channels": channels, "order": "rgb", "dtype": facts["input"]["dtype"]}
-    images |= {"scale": 1.0, "mean": [], "axes": "BHWC"}
-    return {"classes": spec["names"], "input": images, "size": {"fit": "any"}}
+    images = {"channels": channels, "order": "rgb", "dtype": facts["input"]["dtype"], "axes": "BHWC"}
+    return {"classes": spec["names"], "input": images | {"scale": 1.0, "mean": []}, "size": {"fit": "any"}}
 
 
 def _ultralytics(metadata: dict[str, str], output: dict[str, Any]) -> dict[str, Any]:
     """Return the card of a file that ultralytics wrote, for the tasks "semantic" and "segment"."""
     if metadata["task"] not in ("semantic", "segment"):
         raise ConfigError(expected("model", "task", "to be semantic or segment", metadata["task"], "It has no masks."))
-    names, size = literal_eval(metadata["names"]), literal_eval(metadata["imgsz"])
-    args = literal_eval(metadata.get("args", "{}"))
-    classes = [names[key] for key in sorted(names)] if isinstance(names, dict) else names
+    names, size, args = (literal_eval(metadata.get(key, "{}")) for key in ("names", "imgsz", "args"))
+    classes = [str(names[key]) for key in (sorted(names) if isinstance(names, dict) else range(len(names)))]
     images = {"channels": int(metadata.get("channels", 3)), "order": "rgb", "dtype": "uint8", "mean": [], "std": []}
     stride = int(metadata.get("stride", 32)) if args.get("dynamic") else None
     resizing = {"fit": f"letterbox:{size[0]}x{size[-1]}", "multiple": stride, "backend": "opencv"}
-    objects = {"kind": "instances", "score": 0.25, "overlap": 0.7}
-    output = {**(objects if metadata["task"] == "segment" else output), "activation": "softmax"}
-    return {"classes": [*map(str, classes)], "input": images, "size": resizing, "output": output}
+    if metadata["task"] == "segment":
+        output = {"kind": "instances", "score": 0.25, "overlap": 0.7}
+    output = {**output, "activation": "softmax"}
+    return {"classes": classes, "input": images, "size": resizing, "output": output}

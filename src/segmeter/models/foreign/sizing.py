@@ -4,63 +4,53 @@ Axes: B batch, C channels, H height, W width.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as vision
 
-from segmeter.bridge.arrays import to_torch
 from segmeter.models.foreign.config import SizeConfig
 from segmeter.models.segmenter import pad_to_multiple
 
 _GREY = 114  # with which ultralytics pads
 _BITS = 11  # of the weights of OpenCV's bilinear filter
 
-
-@dataclass(frozen=True)
-class Fitted:
-    """An image at the network's size, the rectangle in it that the image covers, and whether the rest is padding."""
-
-    image: Tensor
-    top: int
-    left: int
-    height: int
-    width: int
-    padded: bool = False
-
-    def restore(self, maps: Tensor, size: tuple[int, int]) -> Tensor:
-        """Bring logits (bilinear) or labels (nearest) from the network's size, or a part of it, to the image's.
-
-        Maps of a padded image are brought to the network's size and cropped first.
-        """
-        if self.padded:
-            maps = _resized(maps, self.image.shape[-2:])
-            maps = maps[..., self.top : self.top + self.height, self.left : self.left + self.width]
-        return _resized(maps, size)
+Restore = Callable[[Tensor], Tensor]
 
 
-def fit(image: Tensor, config: SizeConfig) -> Fitted:
-    """Bring images (B, C, H, W), as they are stored, to the network's size."""
+def fit(image: Tensor, config: SizeConfig) -> tuple[Tensor, Restore]:
+    """Bring images (B, C, H, W), as they are stored, to the network's size.
+
+    Returns
+    -------
+    The images, and a function that brings logits (bilinear) or labels (nearest) back to the images' size. Maps of
+    padded images are first brought to the network's size, and cropped.
+    """
     kind, numbers = config.parsed
-    height, width = image.shape[-2:]
-    if kind == "any":
-        return Fitted(image, 0, 0, height, width)
+    height, width = rows, columns = image.shape[-2:]
+    top = left = 0
     if kind == "multiple":
-        return Fitted(pad_to_multiple(image.float(), multiple=numbers[0]).to(image.dtype), 0, 0, height, width, True)
-    rows, columns = target_size(height, width, config)
-    resized = _resize(image, rows, columns, config)
-    if kind != "letterbox":
-        return Fitted(resized, 0, 0, rows, columns)
-    missing = (numbers[0] - rows, numbers[-1] - columns)
-    if config.multiple is not None:  # a network of any size needs no more grey than its stride
-        missing = (missing[0] % config.multiple, missing[1] % config.multiple)
-    top, left = (round(part / 2 - 0.1) for part in missing)
-    edges = (left, missing[1] - left, top, missing[0] - top)
-    return Fitted(functional.pad(resized, edges, value=_GREY), top, left, rows, columns, True)
+        image = pad_to_multiple(image.float(), multiple=numbers[0]).to(image.dtype)
+    elif kind != "any":
+        rows, columns = target_size(height, width, config)
+        image = _resize(image, rows, columns, config)
+    if kind == "letterbox":
+        missing = [numbers[0] - rows, numbers[-1] - columns]
+        if config.multiple is not None:  # a network of any size needs no more grey than its stride
+            missing = [part % config.multiple for part in missing]
+        top, left = (round(part / 2 - 0.1) for part in missing)
+        image = functional.pad(image, (left, missing[1] - left, top, missing[0] - top), value=_GREY)
+    fitted = image.shape[-2:]  # the images themselves are not kept
+
+    def restore(maps: Tensor) -> Tensor:
+        if kind in ("multiple", "letterbox"):
+            maps = _resized(maps, fitted)[..., top : top + rows, left : left + columns]
+        return _resized(maps, (height, width))
+
+    return image, restore
 
 
 def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
@@ -110,22 +100,21 @@ def resize_as_opencv(image: Tensor, rows: int, columns: int) -> Tensor:
     if (height, width) == (2 * rows, 2 * columns):
         total = wide[..., ::2, ::2] + wide[..., ::2, 1::2] + wide[..., 1::2, ::2] + wide[..., 1::2, 1::2]
         return ((total + 2) >> 2).to(image.dtype)
-    first, second, weight = _taps(width, columns)
+    first, second, weight = _taps(width, columns, image.device)
     weight[first == second] = 0  # beyond the first and the last column; rows there keep two truncated shares
     across = wide[..., first] * ((1 << _BITS) - weight) + wide[..., second] * weight
-    first, second, weight = _taps(height, rows)
+    first, second, weight = _taps(height, rows, image.device)
     upper, lower, weight = across[..., first, :], across[..., second, :], weight[:, None]
     found = ((((1 << _BITS) - weight) * (upper >> 4)) >> 16) + ((weight * (lower >> 4)) >> 16)
     return ((found + 2) >> 2).to(image.dtype)
 
 
-def _taps(size: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
+def _taps(size: int, wanted: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Find the two pixels that each wanted pixel lies between, and the weight of the second, in 2048ths."""
-    places = ((np.arange(wanted) + 0.5) * (size / wanted) - 0.5).astype(np.float32)
-    first = np.floor(places).astype(np.int64)
-    weight = np.rint((places - first) * np.float32(1 << _BITS)).astype(np.int32)
-    pair = (first.clip(0, size - 1), (first + 1).clip(0, size - 1))
-    return to_torch(pair[0]), to_torch(pair[1]), to_torch(weight)
+    places = ((torch.arange(wanted, dtype=torch.float64, device=device) + 0.5) * (size / wanted) - 0.5).float()
+    first = places.floor().long()
+    weight = ((places.double() - first) * (1 << _BITS)).round().int()
+    return first.clamp(0, size - 1), (first + 1).clamp(0, size - 1), weight
 
 
 def _resized(maps: Tensor, size: tuple[int, ...]) -> Tensor:
