@@ -19,7 +19,6 @@ from segmeter.data.folders.pairing import (
     Listing,
     Names,
     class_folders,
-    fetch,
     layout,
     list_images,
     ordered,
@@ -27,8 +26,6 @@ from segmeter.data.folders.pairing import (
     scan_folder,
     scan_masks,
     twice_problems,
-    unzipped,
-    url_of,
 )
 from segmeter.data.images import Orientation
 from segmeter.data.masks.options import Reading
@@ -37,6 +34,7 @@ from segmeter.data.sample import Pair
 from segmeter.data.verification.verify import header_problems, verify
 from segmeter.errors import DataError
 from segmeter.files import safe_id
+from segmeter.remote import fetch, unzipped, url_of
 
 
 def build_folder(config: FolderConfig, *, split: str) -> Dataset:
@@ -79,20 +77,8 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
 
 def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
     kind = Dataset if config.planes is None else partial(VolumeSet, planes=config.planes, context=config.context)
-    reading = Reading(
-        spec=config.spec(),
-        label_map=config.labels_of(),
-        max_pixels=config.max_pixels,
-        key=config.key,
-        instances=config.instances,
-        divisor=config.instance_divisor,
-        flat=True,
-        overlap=config.overlap,
-        level=config.level,
-        located=False,
-    )
     return kind(
-        reading=reading,
+        reading=Reading.of(config, config.spec(), flat=True, located=False),
         in_channels=config.in_channels,
         split=split,
         pairs=pairs,
@@ -190,23 +176,16 @@ def open_images(
     if not path.exists() and not url_of(path):
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("config", "input", "to be a folder or an image", tried))
-    files = {stem: [str(each) for each in paths] for stem, paths in list_images(path).items()}
-    listed = Listing(path, files).by_channel(channel_files)
+    listed = list_images(path).by_channel(channel_files)
     problems = [*listed.problems, *twice_problems(listed.names, "images")]
     if problems:
         raise DataError(problems)
-    pairs = [
-        Pair(
-            case_id=safe_id(stem), paths=(paths[0], *[one.names[stem][0] for one in listed.more]), more=len(listed.more)
-        )
-        for stem, paths in listed.names.items()
-    ]
     kind = Dataset if planes is None else partial(VolumeSet, planes=planes, context=context)
     dataset = kind(
         reading=Reading(spec=spec, max_pixels=max_pixels, flat=True, level=level, located=False),
         in_channels=in_channels,
         split="all",
-        pairs=ordered(pairs),
+        pairs=ordered([listed.pair(stem) for stem in listed.names]),
         orientation=orientation,
         streams=True,
         timeout_s=timeout_s,
@@ -238,12 +217,7 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
     elif config.strata is not None:
         strata = read_strata(fetch(root / config.strata))
     folds = deal_folds(
-        both,
-        count,
-        seed=config.split_seed,
-        group_until=config.group_until,
-        group_by=config.group_by,
-        strata=strata,
+        both, count, seed=config.split_seed, group_until=config.group_until, group_by=config.group_by, strata=strata
     )
     return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
 

@@ -16,9 +16,6 @@ from segmeter.data.sample import Pair
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 from segmeter.remote import Listed, list_place
-from segmeter.remote import fetch as fetch
-from segmeter.remote import unzipped as unzipped
-from segmeter.remote import url_of as url_of
 
 Files = dict[str, list[Path]]
 Names = dict[str, list[str]]
@@ -71,6 +68,11 @@ class Listing:
     def path(self, stem: str) -> str:
         """Return the path of the first file of a name, as text: a `Path` for each of 100,000 files is slower."""
         return os.path.join(self.folder, self.names[stem][0])  # noqa: PTH118
+
+    def pair(self, stem: str, masks: Sequence[str] = ()) -> Pair:
+        """Return the case of a name, with its masks."""
+        others = [one.path(stem) for one in self.more]
+        return Pair(case_id=safe_id(stem), paths=(self.path(stem), *masks, *others), more=len(others))
 
 
 def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Listing:
@@ -146,18 +148,23 @@ def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
 
 def list_files(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Files:
     """Return the paths that `scan_folder` finds; DataError where the folder has problems."""
-    found = scan_folder(folder, role=role, remedy=remedy, whole_suffix=whole_suffix, ending=ending)
-    if found.problems:
-        raise DataError(found.problems)
+    given = scan_folder(folder, role=role, remedy=remedy, whole_suffix=whole_suffix, ending=ending)
+    found = _without_problems(given)
     return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
 
 
-def list_images(place: Path) -> Files:
-    """Find the images of a folder; a file or Zarr folder is one image."""
+def _without_problems(found: Listing) -> Listing:
+    if found.problems:
+        raise DataError(found.problems)
+    return found
+
+
+def list_images(place: Path) -> Listing:
+    """Find the images of a folder; a file or Zarr folder is one image. DataError where the folder has problems."""
     listed = list_place(place)
     if _is_zarr(listed) or not (listed.inside or listed.path.is_dir()):
-        return {stem_of(place): [listed.path]}
-    return list_files(place, role="images")
+        return Listing(listed.path.parent, {stem_of(place): [listed.path.name]})
+    return _without_problems(scan_folder(place, role="images"))
 
 
 def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
@@ -274,21 +281,12 @@ def pair_cases(
     if not config.allow_links:
         channels = ((one, list(chosen)) for one in (images, *images.more))
         problems += check_inside(root, _links([*channels, *((mask, wanted) for mask in masks)]))
-    return ordered(
-        [
-            Pair(
-                case_id=safe_id(stem),
-                paths=(
-                    images.path(stem),
-                    *[mask.path(name) for mask in masks],
-                    *[one.path(stem) for one in images.more],
-                ),
-                more=len(images.more),
-            )
-            for stem, name in zip(chosen, wanted, strict=True)
-            if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
-        ]
+    complete = (
+        (stem, name)
+        for stem, name in zip(chosen, wanted, strict=True)
+        if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
     )
+    return ordered([images.pair(stem, [mask.path(name) for mask in masks]) for stem, name in complete])
 
 
 def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:
