@@ -232,8 +232,7 @@ class Dataset:
             sha256 = stored.sha256 if hashed or pair.sha256 else ""
             if pair.sha256 and sha256 != pair.sha256[0]:
                 raise content_changed(pair.image)
-            given: dict[str, Any] = {"channels": self.in_channels, "orientation": self.orientation}
-            return image_of(stored, level=level, **given), sha256
+            return image_of(stored, channels=self.in_channels, orientation=self.orientation, level=level), sha256
 
     def read_target(self, index: int, number: int, shape: tuple[int, ...]) -> Target:
         """Read file `number` of a case, a mask, whose image has this shape; raises as `read_image`."""

@@ -27,6 +27,7 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is ref
 _LOSSY = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables are stored once for all tiles
 _ORIENTATION = 274
+_MOST_KEPT = 10_000  # pages are parsed once, and more of them twice; each takes some kilobytes
 _LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of zeros that was left out
 
 
@@ -181,6 +182,7 @@ def open_tiff(file: IO[bytes]) -> Any:
     seen = set[int]()
     with suppress(IndexError):  # behind the last page
         for number in count():
+            tiff.pages.cache = number < _MOST_KEPT
             at = tiff.pages[number].offset
             if at in seen:
                 raise ValueError("its pages lead back to an earlier one")

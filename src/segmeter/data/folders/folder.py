@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -180,12 +181,14 @@ def open_images(
     problems = [*listed.problems, *twice_problems(listed.names, "images")]
     if problems:
         raise DataError(problems)
+    # records name files of the working folder without "./"
+    pairs = [replace(pair, paths=tuple(map(str, pair.files))) for pair in map(listed.pair, listed.names)]
     kind = Dataset if planes is None else partial(VolumeSet, planes=planes, context=context)
     dataset = kind(
         reading=Reading(spec=spec, max_pixels=max_pixels, flat=True, level=level, located=False),
         in_channels=in_channels,
         split="all",
-        pairs=ordered([listed.pair(stem) for stem in listed.names]),
+        pairs=ordered(pairs),
         orientation=orientation,
         streams=True,
         timeout_s=timeout_s,
@@ -216,9 +219,7 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
         strata = _classes_of(config, root, sorted(both), images, masks)
     elif config.strata is not None:
         strata = read_strata(fetch(root / config.strata))
-    folds = deal_folds(
-        both, count, seed=config.split_seed, group_until=config.group_until, group_by=config.group_by, strata=strata
-    )
+    folds = deal_folds(both, count, strata=strata, **_grouping(config))
     return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
 
 
@@ -247,15 +248,14 @@ def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) ->
     listed = _list_name(config, split)
     if listed is not None:
         return _listed(root, listed)
-    falls = split_names(
-        images,
-        seed=config.split_seed,
-        val_fraction=config.val_fraction,
-        test_fraction=config.test_fraction,
-        group_until=config.group_until,
-        group_by=config.group_by,
-    )
+    shares = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
+    falls = split_names(images, **shares, **_grouping(config))
     return [stem for stem in sorted(images) if falls[stem] == split]
+
+
+def _grouping(config: FolderConfig) -> dict[str, Any]:
+    """Return what decides, with a case's name, where it falls."""
+    return {"seed": config.split_seed, "group_until": config.group_until, "group_by": config.group_by}
 
 
 def _list_name(config: FolderConfig, split: str) -> Path | None:

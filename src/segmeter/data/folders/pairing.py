@@ -97,45 +97,44 @@ def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool
     """
     try:
         place = list_place(folder)
-        folder, behind = (place.path, {}) if place.inside is None else (folder, place.inside)
+        behind = place.inside or {}
         if place.inside is None:
+            folder = place.path
             with os.scandir(folder) as scanned:
-                entries = sorted((each.name, each.is_symlink()) for each in scanned if each.name.endswith(ending))
+                links = {each.name: each.is_symlink() for each in scanned if each.name.endswith(ending)}
         else:
-            entries = sorted((name, False) for name in behind if name.endswith(ending))
+            links = dict.fromkeys((name for name in behind if name.endswith(ending)), False)
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
         return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
     except DataError as error:
         return Listing(folder, {}, problems=tuple(error.problems))
-    if place.inside is None and not os.access(folder, os.X_OK):
+    if not behind and not os.access(folder, os.X_OK):
         return Listing(folder, {}, problems=(expected(show(folder), role, *NO_ENTRY),))
     names, foreign = defaultdict[str, list[str]](list), list[str]()
-    for name, _ in entries:
+    for name in sorted(links):
         stem, _, suffix = name.rpartition(".")
+        kept = str(behind[name].path) if behind else name
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
-            names[stem_of(name) if whole_suffix else stem].append(str(behind[name].path) if behind else name)
+            names[stem_of(name) if whole_suffix else stem].append(kept)
         elif not is_junk(folder / name):
-            entry = behind[name].path if behind else folder / name
-            if volume_format(entry) not in (None, "zarr") or _is_zarr(behind.get(name, Listed(entry))):
-                names[stem_of(name)].append(str(entry) if behind else name)
+            entry = behind[name] if behind else Listed(folder / name)
+            if volume_format(entry.path) not in (None, "zarr") or _is_zarr(entry):
+                names[stem_of(name)].append(kept)
             else:
                 foreign.append(name)
     if not names and not foreign and role not in ("images", "probs"):
-        labels = [name for name, _ in entries if name.lower().endswith(_YOLO) and name.lower() != _YOLO_NAMES]
+        labels = [name for name in sorted(links) if name.lower().endswith(_YOLO) and name.lower() != _YOLO_NAMES]
         names |= {stem_of(name): [str(behind[name].path) if behind else name] for name in labels}
-    rule = f"to hold {VOLUME_NAMES} files"
-    problems: tuple[str, ...] = ()
+    rule, found, advice = f"to hold {VOLUME_NAMES} files", "none", remedy
     if foreign:
-        advice = f"Convert or move these. {remedy}".strip()
-        problems = (expected(show(folder), role, rule, some(foreign), advice),)
-    elif not names and ending:
-        problems = (expected(show(folder), role, f"to hold files that end in {ending}", "none", remedy),)
-    elif not names and any(name.endswith(".json") for name, _ in entries):
-        problems = (expected(show(folder), role, rule, "JSON", _NO_JSON),)
-    elif not names:
-        problems = (expected(show(folder), role, rule, "none", remedy),)
-    return Listing(folder, dict(names), frozenset(name for name, is_link in entries if is_link), problems)
+        found, advice = some(foreign), f"Convert or move these. {remedy}".strip()
+    elif ending:
+        rule = f"to hold files that end in {ending}"
+    elif any(name.endswith(".json") for name in links):
+        found, advice = "JSON", _NO_JSON
+    problems = () if names and not foreign else (expected(show(folder), role, rule, found, advice),)
+    return Listing(folder, dict(names), frozenset(name for name, is_link in links.items() if is_link), problems)
 
 
 def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
