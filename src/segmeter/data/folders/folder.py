@@ -248,7 +248,7 @@ def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) ->
     listed = _list_name(config, split)
     if listed is not None:
         return _listed(root, listed)
-    shares = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
+    shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
     falls = split_names(images, **shares, **_grouping(config))
     return [stem for stem in sorted(images) if falls[stem] == split]
 
