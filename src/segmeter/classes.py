@@ -25,6 +25,7 @@ Colour = tuple[int, int, int]
 Byte = Annotated[int, Field(ge=0, le=255)]
 Colours = tuple[tuple[Byte, Byte, Byte], ...]
 
+IGNORED_KEY = "data.ignore_index"  # for messages
 SURE_ABOVE = 0.95  # a model that was trained on cores gives their pixels a higher probability
 CORE = 2  # in binary training targets that mark the cores of objects, whose other pixels are 1
 _MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outside the classes
@@ -120,6 +121,20 @@ class ClassSpec(Config, title="ClassSpec"):
     def counting(self) -> dict[str, Any]:
         """Arguments that tell functions of arrays what is counted."""
         return {"num_classes": self.num_classes, "ignore_index": self.ignore_index}
+
+    @property
+    def has_ignored(self) -> bool:
+        """Whether there is an ignored value."""
+        return self.ignore_index is not None
+
+    @property
+    def void(self) -> int:
+        """The label of pixels that nobody labelled: the ignored value, or 0 if there is none."""
+        return self.ignore_index or 0
+
+    def number_of(self, count: int) -> int:
+        """Return the number of an object, counted from 1: the ignored value is left out."""
+        return count + (self.has_ignored and count >= self.void)
 
     def valid(self, target: NDArray[Any]) -> NDArray[np.bool_]:
         """Return True where a pixel of the target is not ignored, in the target's shape."""

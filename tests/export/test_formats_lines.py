@@ -6,7 +6,7 @@ import tifffile
 import zarr
 
 from segmeter.classes import ClassSpec
-from segmeter.data.files.array import ArrayRows, Lines
+from segmeter.data.files.array import ArrayRows, LazyArray
 from segmeter.export.formats import LinesOf, palette_of, write_tiff, write_zarr
 
 RNG = np.random.default_rng(0)
@@ -70,5 +70,5 @@ def test_a_fault_on_the_way_leaves_nothing(tmp_path, write):
         return np.zeros((stop - start, 9), np.uint8)
 
     with pytest.raises(KeyboardInterrupt):
-        write(tmp_path / "a", LinesOf(Lines((600, 9), np.dtype(np.uint8), read), np.dtype(np.uint8)))
+        write(tmp_path / "a", LinesOf(LazyArray((600, 9), np.dtype(np.uint8), read), np.dtype(np.uint8)))
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,9 @@
 """The part of the configuration that says what the values in masks mean, for data sets and for `segmeter score`."""
 
 import colorsys
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -13,6 +15,8 @@ Instances = Literal[False, True, "references", "predictions"]
 TimeoutSeconds = Annotated[float | None, Unit("seconds"), Field(gt=0, le=1e6)]
 Preset = Literal["cityscapes", "cityscapes-colours", "ade20k", "voc", "voc-colours"]
 
+_VOID = 255
+
 CAMVID_CLASSES = (
     "Sky", "Building", "Pole", "Road", "Pavement", "Tree", "SignSymbol", "Fence", "Car", "Pedestrian", "Bicyclist",
 )  # fmt: skip
@@ -22,41 +26,6 @@ CAMVID_COLOURS: tuple[Colour, ...] = (
 )  # fmt: skip
 CELL_CLASSES = ("background", "round", "spindle", "mitotic")
 CELL_COLOURS: tuple[Colour, ...] = ((0, 0, 0), (86, 180, 233), (0, 158, 115), (230, 97, 1))
-
-_VOID = 255
-_DIVISOR = 1000  # of Cityscapes' instanceIds
-_CITYSCAPES = {  # the 19 classes of its benchmark: id and colour
-    "road": (7, (128, 64, 128)), "sidewalk": (8, (244, 35, 232)), "building": (11, (70, 70, 70)),
-    "wall": (12, (102, 102, 156)), "fence": (13, (190, 153, 153)), "pole": (17, (153, 153, 153)),
-    "traffic light": (19, (250, 170, 30)), "traffic sign": (20, (220, 220, 0)), "vegetation": (21, (107, 142, 35)),
-    "terrain": (22, (152, 251, 152)), "sky": (23, (70, 130, 180)), "person": (24, (220, 20, 60)),
-    "rider": (25, (255, 0, 0)), "car": (26, (0, 0, 142)), "truck": (27, (0, 0, 70)), "bus": (28, (0, 60, 100)),
-    "train": (31, (0, 80, 100)), "motorcycle": (32, (0, 0, 230)), "bicycle": (33, (119, 11, 32)),
-}  # fmt: skip
-CITYSCAPES_IDS = {name: number for name, (number, _) in _CITYSCAPES.items()}
-_CITYSCAPES_VOID: tuple[Colour, ...] = (  # colours of the classes that its benchmark ignores
-    (0, 0, 0), (111, 74, 0), (81, 0, 81), (250, 170, 160), (230, 150, 140), (180, 165, 180), (150, 100, 100),
-    (150, 120, 90), (0, 0, 90), (0, 0, 110),
-)  # fmt: skip
-_VOC = (
-    "background, aeroplane, bicycle, bird, boat, bottle, bus, car, cat, chair, cow, diningtable, dog, horse, "
-    "motorbike, person, pottedplant, sheep, sofa, train, tvmonitor"
-)
-_VOC_VOID = (224, 224, 192)  # the colour of index 255 in the palette
-_ADE20K = (
-    "wall, building, sky, floor, tree, ceiling, road, bed, windowpane, grass, cabinet, sidewalk, person, earth, door, "
-    "table, mountain, plant, curtain, chair, car, water, painting, sofa, shelf, house, sea, mirror, rug, field, "
-    "armchair, seat, fence, desk, rock, wardrobe, lamp, bathtub, railing, cushion, base, box, column, signboard, "
-    "chest of drawers, counter, sand, sink, skyscraper, fireplace, refrigerator, grandstand, path, stairs, runway, "
-    "case, pool table, pillow, screen door, stairway, river, bridge, bookcase, blind, coffee table, toilet, flower, "
-    "book, hill, bench, countertop, stove, palm, kitchen island, computer, swivel chair, boat, bar, arcade machine, "
-    "hovel, bus, towel, light, truck, tower, chandelier, awning, streetlight, booth, television receiver, airplane, "
-    "dirt track, apparel, pole, land, bannister, escalator, ottoman, bottle, buffet, poster, stage, van, ship, "
-    "fountain, conveyer belt, canopy, washer, plaything, swimming pool, stool, barrel, basket, waterfall, tent, bag, "
-    "minibike, cradle, oven, ball, food, step, tank, trade name, microwave, pot, animal, bicycle, lake, dishwasher, "
-    "screen, blanket, sculpture, hood, sconce, vase, traffic light, tray, ashcan, fan, pier, crt screen, plate, "
-    "monitor, bulletin board, shower, radiator, glass, clock, flag"
-)
 
 
 def filled(values: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,34 +138,18 @@ def preset_values(preset: Preset, *, instances: bool = False) -> dict[str, Any]:
     instances
         Whether the files hold object numbers.
     """
-    values: dict[str, Any] = {"ignore_index": _VOID}
-    if preset == "ade20k":
-        names = tuple(_ADE20K.split(", "))
-        return values | {"classes": names, "label_map": {"0": _VOID} | {str(k + 1): k for k in range(len(names))}}
-    if preset in ("voc", "voc-colours"):
-        names = tuple(_VOC.split(", "))
-        values |= {"classes": names, "colours": tuple(_voc_colour(index) for index in range(len(names)))}
-        return values | ({"label_map": _by_colour(values["colours"], (_VOC_VOID,))} if preset == "voc-colours" else {})
-    colours = tuple(colour for _, colour in _CITYSCAPES.values())
-    values |= {"classes": tuple(_CITYSCAPES), "colours": colours}
-    if preset == "cityscapes-colours":
-        return values | {"label_map": _by_colour(colours, _CITYSCAPES_VOID)}
-    ids = dict.fromkeys(map(str, (*range(-1, 34), _VOID)), _VOID)
-    ids |= {str(number): label for label, number in enumerate(CITYSCAPES_IDS.values())}
-    return values | {"label_map": ids} | ({"instance_divisor": _DIVISOR} if instances else {})
-
-
-def _by_colour(colours: tuple[Colour, ...], void: tuple[Colour, ...]) -> dict[str, int]:
-    labels = {colour: label for label, colour in enumerate(colours)} | dict.fromkeys(void, _VOID)
-    return {",".join(map(str, colour)): label for colour, label in labels.items()}
-
-
-def _voc_colour(index: int) -> Colour:
-    """Return the colour of a palette's index: its bits, by threes, are the highest bits of red, green and blue."""
-    red, green, blue = (
-        sum((index >> (3 * step + channel) & 1) << (7 - step) for step in range(8)) for channel in range(3)
-    )
-    return red, green, blue
+    known = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
+    table = known[preset.removesuffix("-colours")]
+    labels: dict[str, int] = {}
+    if preset.endswith("-colours"):
+        labels = {",".join(map(str, colour)): label for label, colour in enumerate(table["colours"])}
+        labels |= {",".join(map(str, colour)): _VOID for colour in table["void_colours"]}
+    elif "values" in table:
+        stored = {value: label for label, value in enumerate(table["values"])} | dict.fromkeys(table["void"], _VOID)
+        labels = {str(value): stored[value] for value in sorted(stored)}
+    kept = ["classes", "colours", *(["instance_divisor"] if instances and preset == "cityscapes" else [])]
+    values = {key: table[key] for key in kept if key in table}
+    return {"ignore_index": _VOID, **values, **({"label_map": labels} if labels else {})}
 
 
 def default_colours(count: int) -> tuple[Colour, ...]:

@@ -1,7 +1,6 @@
 """The configuration of data: one schema per kind of data set."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -182,7 +181,7 @@ class FolderConfig(DataConfig):
     @classmethod
     def _from_nnunet(cls, values: Any) -> Any:
         """Fill in what an nnU-Net data set says and the user doesn't."""
-        return nnunet_folder(values) if isinstance(values, Mapping) else values
+        return nnunet_folder(values)
 
     @rule("channel_files")
     def _of_volumes(cls, channel_files: tuple[str, ...], given: Given) -> None:

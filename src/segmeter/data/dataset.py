@@ -18,13 +18,14 @@ from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.opened import open_array, read_geometry, read_header
 from segmeter.data.files.sniff import file_error, show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
-from segmeter.data.in_time import TimeLimit, fetched
+from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.label_mapping import mark_cores
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
 from segmeter.data.sample import Pair, Sample
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
+from segmeter.remote import fetched
 
 Item = TypeVar("Item")
 Read = TypeVar("Read", covariant=True)
@@ -231,8 +232,7 @@ class Dataset:
             sha256 = stored.sha256 if hashed or pair.sha256 else ""
             if pair.sha256 and sha256 != pair.sha256[0]:
                 raise content_changed(pair.image)
-            given: dict[str, Any] = {"channels": self.in_channels, "orientation": self.orientation}
-            return image_of(stored, level=level, **given), sha256
+            return image_of(stored, channels=self.in_channels, orientation=self.orientation, level=level), sha256
 
     def read_target(self, index: int, number: int, shape: tuple[int, ...]) -> Target:
         """Read file `number` of a case, a mask, whose image has this shape; raises as `read_image`."""

@@ -9,11 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
-from segmeter.data.files.array import MAX_PIXELS, FileArray, Header, LazyArray, Lines
+from segmeter.data.files.array import MAX_PIXELS, FileArray, Header, LazyArray
 from segmeter.data.files.opened import open_array
-from segmeter.data.files.sniff import file_error, show
-from segmeter.errors import DataError
+from segmeter.data.files.sniff import file_error
 
 Orientation = Literal["refuse", "ignore", "apply"]
 IMAGE_DTYPES = ("uint8", "uint16", "float32")
@@ -30,11 +28,7 @@ LONGEST = 1024  # side of a thumbnail, pixels
 
 
 def read_image(
-    path: Path,
-    *,
-    channels: int | None = None,
-    max_pixels: int = MAX_PIXELS,
-    orientation: Orientation = "refuse",
+    path: Path, *, channels: int | None = None, max_pixels: int = MAX_PIXELS, orientation: Orientation = "refuse"
 ) -> NDArray[Any]:
     """Read an image exactly.
 
@@ -75,7 +69,9 @@ def image_of(stored: FileArray, *, channels: int | None, orientation: Orientatio
 
 
 @contextmanager
-def open_image_lines(path: Path, *, channels: int | None, orientation: Orientation, **options: Any) -> Iterator[Lines]:
+def open_image_lines(
+    path: Path, *, channels: int | None, orientation: Orientation, **options: Any
+) -> Iterator[LazyArray]:
     """Open a TIFF file or Zarr folder as lines, as `read_image` would read them; `options` are those of `open_array`.
 
     Raises
@@ -92,7 +88,7 @@ def open_image_lines(path: Path, *, channels: int | None, orientation: Orientati
             raise file_error(path, "EXIF orientation", "to be 1 in a large file", header.orientation, remedy)
         dtype = np.dtype({"bool": "uint8", "float16": "float32"}.get(header.dtype.name, header.dtype.name))
         shape = (header.height, header.width, header.channels)
-        yield Lines(shape, dtype, lambda start, stop: _as_image(path, stored.read(start, stop)))
+        yield LazyArray(shape, dtype, lambda start, stop: _as_image(path, stored.read(start, stop)))
 
 
 def _as_image(path: Path, pixels: NDArray[Any]) -> NDArray[Any]:
@@ -125,32 +121,29 @@ def check_image_header(
     path: Path, header: Header, *, channels: int | None, orientation: Orientation, level: int = 0
 ) -> None:
     """Refuse a file whose header shows that it can't be such an image."""
-    name = show(path)
     if level and header.levels == 1:
         remedy = "Set data.level=0, or give files with a pyramid."
-        raise DataError(expected(name, "image", f"to have a level {level}", "a picture without a pyramid", remedy))
+        raise file_error(path, "image", f"to have a level {level}", "a picture without a pyramid", remedy)
     if header.kind == "cmyk":
-        found = "CMYK (4 inks)"
-        raise DataError(
-            expected(name, "image", "to be gray or RGB", found, "Convert it to RGB with its colour profile.")
-        )
+        remedy = "Convert it to RGB with its colour profile."
+        raise file_error(path, "image", "to be gray or RGB", "CMYK (4 inks)", remedy)
     if header.format == "png" and header.bits == 16 and header.channels > 1:
         remedy = "Save it as TIFF: PNG decoding would cut it to 8 bits."
-        raise DataError(expected(name, "image", "to have 8 bits per colour channel", "16-bit colour PNG", remedy))
+        raise file_error(path, "image", "to have 8 bits per colour channel", "16-bit colour PNG", remedy)
     if header.format == "tiff" and header.kind == "palette":
-        raise DataError(expected(name, "image", "to be gray or RGB", "a palette TIFF", "Save it as RGB."))
+        raise file_error(path, "image", "to be gray or RGB", "a palette TIFF", "Save it as RGB.")
     if header.dtype.name not in (*IMAGE_DTYPES, "float16", "bool"):
         remedy = "Save it as one of these; the scale is yours to choose."
-        raise DataError(expected(name, "image", f"of dtype {', '.join(IMAGE_DTYPES)}", header.dtype.name, remedy))
+        raise file_error(path, "image", f"of dtype {', '.join(IMAGE_DTYPES)}", header.dtype.name, remedy)
     if header.orientation != 1 and orientation == "refuse":
         remedy = (
             "The mask isn't turned by this tag: turn the pixels themselves and clear the tag, "
             "or set data.orientation=apply (masks fit the turned image) or =ignore (they fit the stored one)."
         )
-        raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
+        raise file_error(path, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy)
     if channels is not None and channels not in _possible_channels(header):
         remedy = f"Convert the image, or train with data.in_channels={min(_possible_channels(header))}."
-        raise DataError(expected(name, "image", f"to have {channels} channels", kind_of(header), remedy))
+        raise file_error(path, "image", f"to have {channels} channels", kind_of(header), remedy)
 
 
 def kind_of(header: Header) -> str:
@@ -198,7 +191,7 @@ class Thumbnail:
         return np.concatenate(self._rows, self._axis)
 
 
-def tapped(array: LazyArray, picture: Thumbnail) -> Lines:
+def tapped(array: LazyArray, picture: Thumbnail) -> LazyArray:
     """Return the lines of an image, and collect a thumbnail from whatever is read."""
 
     def read(start: int, stop: int) -> NDArray[Any]:
@@ -206,4 +199,4 @@ def tapped(array: LazyArray, picture: Thumbnail) -> Lines:
         picture.add(start, pixels)
         return pixels
 
-    return Lines(array.shape, array.dtype, read)
+    return LazyArray(array.shape, array.dtype, read)

@@ -15,12 +15,11 @@ from typing import TypeVar
 from PIL import Image
 
 from segmeter.checks import shorten
-from segmeter.data.files.array import LazyArray, Lines
+from segmeter.data.files.array import LazyArray
 from segmeter.data.files.png import decode_samples
 from segmeter.data.files.sniff import show
 from segmeter.errors import LateError
-from segmeter.remote import fetch_ahead as fetch_ahead
-from segmeter.remote import fetched as fetched
+from segmeter.remote import fetched
 
 _WAITS = 10  # in turn, so that a process stopped by SIGSTOP loses at most a tenth of the time
 
@@ -79,7 +78,7 @@ class TimeLimit:
         """Return the same lines with a time limit for each read."""
         if self.seconds is None:
             return array
-        return Lines(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
+        return LazyArray(array.shape, array.dtype, lambda start, stop: self(partial(array.read, start, stop)))
 
 
 def _fulfil(future: Future[Result], read: Callable[[], Result]) -> None:

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import ClassesConfig, Instances, check_objects, filled
-from segmeter.data.nnunet import read_labels
-from segmeter.errors import ConfigError, DataError
+from segmeter.data.nnunet import configured_labels
+from segmeter.errors import ConfigError
 from segmeter.schema import Given, RuleError, Unit, rule
 
 MAX_CLASSES = 65534
@@ -56,12 +56,9 @@ class LabelsConfig(ClassesConfig):
     @classmethod
     def _from_nnunet(cls, values: Any) -> Any:
         """Fill in what an nnU-Net data set says and the user doesn't."""
-        if not isinstance(values, Mapping) or not isinstance(values.get("nnunet"), str | Path):
+        found = configured_labels(values)
+        if found is None:
             return values
-        try:
-            found = read_labels(values["nnunet"])
-        except DataError as error:
-            raise ConfigError(error.problems) from error
         spec, given = found.spec, values.get("classes")
         listed = given if isinstance(given, list | tuple) else ()
         swapped = any(one != other and one in spec.names for one, other in zip(listed, spec.names, strict=False))

@@ -92,7 +92,17 @@ def read_labels(path: str | Path) -> NnunetLabels:
     )
 
 
-def nnunet_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def configured_labels(values: Any) -> NnunetLabels | None:
+    """Read the labels of the data set that the key `nnunet` names, if there is one; ConfigError if they can't be."""
+    if not isinstance(values, Mapping) or not isinstance(values.get("nnunet"), str | Path):
+        return None
+    try:
+        return read_labels(values["nnunet"])
+    except DataError as error:
+        raise ConfigError(error.problems) from error
+
+
+def nnunet_folder(values: Any) -> Any:
     """Complete the configuration of a folder with what its nnU-Net data set says; values that the user set stay.
 
     Raises
@@ -100,12 +110,9 @@ def nnunet_folder(values: Mapping[str, Any]) -> Mapping[str, Any]:
     ConfigError
         The dataset.json can't be used.
     """
-    if not isinstance(values.get("nnunet"), str | Path):
+    found = configured_labels(values)
+    if found is None:
         return values
-    try:
-        found = read_labels(values["nnunet"])
-    except DataError as error:
-        raise ConfigError(error.problems) from error
     place, count = Path(values["nnunet"]), len(found.channels) or 1
     known = {
         "root": str(place if place.is_dir() else place.parent),

@@ -27,10 +27,10 @@ from segmeter.data.files.geometry import NOWHERE, Geometry, describe, differing_
 from segmeter.data.files.opened import open_array
 from segmeter.data.files.sniff import file_error, show
 from segmeter.data.images import plane_of_volume
-from segmeter.data.in_time import fetched
 from segmeter.data.masks.reading import check_labels, check_mask_header, has_pixels
 from segmeter.data.sample import Sample
 from segmeter.errors import DataError
+from segmeter.remote import fetched
 
 AXES = "kji"  # names of the axes of (D, H, W), as a NIfTI file counts them
 _COARSER = 1.01  # spacings closer than this are equal

@@ -123,15 +123,6 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class _Patch:
-    """A cell in its window: the pixels that it covers, and its light there."""
-
-    window: tuple[slice, slice]
-    mask: np.ndarray
-    light: np.ndarray
-
-
-@dataclass(frozen=True)
 class _Field:
     """Noise of three grain sizes over the whole image, unit variance each; cells take their texture from it."""
 
@@ -140,6 +131,7 @@ class _Field:
     coarse: np.ndarray
 
 
+_Patch = tuple[tuple[slice, slice], np.ndarray, np.ndarray]  # a window, the pixels that a cell covers, its light there
 _Draw = Callable[
     [np.random.Generator, np.ndarray, np.ndarray, _Field, tuple[slice, slice]], tuple[np.ndarray, np.ndarray]
 ]
@@ -154,9 +146,10 @@ def draw_scene(rng: np.random.Generator, size: int) -> Scene:
     for number, kind in enumerate(_census(rng, size), 1):
         patch = _place(rng, kind, instances, field)
         if patch is not None:
-            light[patch.window][patch.mask] += patch.light[patch.mask] - 0.6 * light[patch.window][patch.mask]
-            instances[patch.window][patch.mask] = number
-            labels[patch.window][patch.mask] = kind
+            window, mask, glow = patch
+            light[window][mask] += glow[mask] - 0.6 * light[window][mask]
+            instances[window][mask] = number
+            labels[window][mask] = kind
     return Scene(image=_camera(rng, light), labels=labels, instances=instances)
 
 
@@ -200,7 +193,7 @@ def _place(rng: np.random.Generator, kind: int, instances: np.ndarray, field: _F
         along, across = dy * np.sin(angle) + dx * np.cos(angle), dy * np.cos(angle) - dx * np.sin(angle)
         mask, light = draw(rng, along, across, field, (window[0], window[1]))
         if mask.sum() >= 30 and (instances[window][mask] > 0).mean() <= _OVERLAP:
-            return _Patch((window[0], window[1]), mask, light)
+            return (window[0], window[1]), mask, light
     return None
 
 

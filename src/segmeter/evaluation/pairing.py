@@ -17,7 +17,6 @@ from segmeter.data.files.sniff import show, stored_size, volume_format
 from segmeter.data.folders.pairing import (
     Files,
     class_folders,
-    fetch,
     find_beside,
     list_files,
     missing_problem,
@@ -31,6 +30,7 @@ from segmeter.data.masks.reading import hash_map, read_values
 from segmeter.errors import DataError
 from segmeter.evaluation.spacings import write_shape
 from segmeter.files import safe_id
+from segmeter.remote import fetch
 
 Missing = Literal["error", "as_background"]
 

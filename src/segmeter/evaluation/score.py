@@ -12,7 +12,7 @@ from typing import Any
 from segmeter import __version__
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
-from segmeter.data.in_time import TimeLimit, fetch_ahead
+from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import hash_map
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
@@ -39,6 +39,7 @@ from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.records import Summary, read_json
+from segmeter.remote import fetch_ahead
 from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"

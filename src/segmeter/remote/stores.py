@@ -6,7 +6,6 @@ Failed requests are repeated if the fault may be temporary, so that a lost conne
 import logging
 import os
 import re
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -331,18 +330,14 @@ def find_files(folder: Path) -> dict[str, Path]:
         for entry in os.scandir(place):
             if entry.name.startswith((".", TEMPORARY)):
                 continue
-            known, real = name / entry.name, Path(os.path.realpath(entry.path))
-            kind = real.stat().st_mode if real.exists() and real.is_relative_to(root) else 0
-            if stat.S_ISREG(kind):
+            known, real, is_link = name / entry.name, Path(os.path.realpath(entry.path)), entry.is_symlink()
+            is_inside = real.is_relative_to(root)
+            if is_inside and real.is_file():
                 found[known.as_posix()] = real
-            elif stat.S_ISDIR(kind) and not entry.is_symlink():
-                left.append((real, known, linked))
-            elif stat.S_ISDIR(kind) and not linked and real.parent == place:
-                left.append((real, known, True))
+            elif is_inside and real.is_dir() and (not is_link or (not linked and real.parent == place)):
+                left.append((real, known, linked or is_link))
             else:
-                what = "no regular file"
-                if entry.is_symlink():
-                    what = "a link that leads out of the run, to a folder, or nowhere"
+                what = "a link that leads out of the run, to a folder, or nowhere" if is_link else "no regular file"
                 line = f"run.copy_to: {folder / known} is {what}, and nothing is copied through it. Remove it."
                 problems.append(line)
     if problems:

@@ -15,7 +15,7 @@ from segmeter.data.masks.drawn import (
     check_object_classes,
     draw_objects,
     fill_outline,
-    find_labels,
+    find_object_labels,
 )
 from segmeter.data.masks.options import Reading
 from segmeter.errors import DataError
@@ -85,9 +85,10 @@ def test_no_object_has_the_ignored_number():
 
 
 def test_names_are_labels_or_refused_all_at_once():
-    assert find_labels(PATH, ["nerve", "cell", "nerve"], SPEC) == {"nerve": 2, "cell": 1}
+    reading = Reading(spec=SPEC)
+    assert find_object_labels(PATH, ["nerve", "cell", "nerve"], reading) == {"nerve": 2, "cell": 1}
     with pytest.raises(DataError) as error:
-        find_labels(PATH, ["nerves", "cell", "bone", "nerves"], SPEC)
+        find_object_labels(PATH, ["nerves", "cell", "bone", "nerves"], reading)
     assert error.value.problems == (
         "a.json: expected `classes` to be of ground, cell, nerve, got 2: bone, nerves. Did you mean 'nerve'?",
     )

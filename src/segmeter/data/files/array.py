@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,70 +93,72 @@ class Opening:
     streams: bool = False
 
 
-class LazyArray(Protocol):
-    """Pixels whose shape is known before they are read."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(H, W), (H, W, C) for images, or (K, H, W) for the planes of a multilabel map."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of what is read."""
-
-    @property
-    def read(self) -> Callable[[int, int], NDArray[Any]]:
-        """Read the lines from the first number up to, but not including, the second. Threads may do so at once."""
-
-
 @dataclass(frozen=True, eq=False)
-class Lines:
-    """A lazy array that computes its lines from those of others, such as labels from stored values."""
+class LazyArray:
+    """Pixels whose shape and dtype are known before they are read.
+
+    Parameters
+    ----------
+    shape
+        (H, W), (H, W, C) for images, or (K, H, W) for the planes of a multilabel map.
+    dtype
+        The dtype of what is read.
+    read
+        Reads the lines from the first number up to, but not including, the second. Threads may do so at once.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     read: Callable[[int, int], NDArray[Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayRows:
+class ArrayRows(LazyArray):
     """The lines of an array in memory; `axis` is the one that counts lines."""
 
-    array: NDArray[Any]
-    axis: int = 0
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.array.dtype
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        return self.array[(slice(None),) * self.axis + (slice(start, stop),)]
+    def __init__(self, array: NDArray[Any], axis: int = 0) -> None:
+        before = (ALL,) * axis
+        super().__init__(array.shape, array.dtype, lambda start, stop: array[(*before, slice(start, stop))])
 
 
-def stack_planes(planes: list[LazyArray]) -> Lines:
+def stack_planes(planes: list[LazyArray]) -> LazyArray:
     """Stack planes (H, W) of the same size and dtype to (K, H, W)."""
-    first = planes[0]
-    shape = (len(planes), *first.shape)
-    return Lines(shape, first.dtype, lambda start, stop: np.stack([plane.read(start, stop) for plane in planes]))
+    shape = (len(planes), *planes[0].shape)
+    stack = lambda start, stop: np.stack([plane.read(start, stop) for plane in planes])  # noqa: E731
+    return LazyArray(shape, planes[0].dtype, stack)
 
 
 class FileArray:
     """The stored pixels of an open file; see `segmeter.data.files.opened.open_array`.
 
-    A format overrides `_decode` if it is decoded as a whole, or `_lines` if it is read in parts.
+    Parameters
+    ----------
+    path, file
+        The file; None for a Zarr folder.
+    header, geometry
+        What the file says about its pixels; formats that find it out later override them.
+    pixels
+        Decodes the whole file, once. Formats that are read in parts override `_lines` instead.
+    planes
+        Reads a volume plane by plane; without it the volume is decoded as a whole.
     """
 
     header: Header
     geometry: Geometry = NOWHERE
     nodata: float | str | None = None
 
-    def __init__(self, path: Path, file: IO[bytes] | None) -> None:
-        self.path, self._file = path, file
-        self._turn = threading.Lock()
+    def __init__(
+        self,
+        path: Path,
+        file: IO[bytes] | None,
+        header: Header | None = None,
+        geometry: Geometry = NOWHERE,
+        pixels: Callable[[], NDArray[Any]] | None = None,
+        planes: Callable[[], Iterator[NDArray[Any]]] | None = None,
+    ) -> None:
+        self.path, self._file, self._turn = path, file, threading.Lock()
+        self._pixels, self._planes = pixels, planes
+        if header is not None:
+            self.header, self.geometry = header, geometry
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -209,33 +211,15 @@ class FileArray:
         return self._whole[(*[ALL] * len(self.header.lead), slice(start, stop), columns)]
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
-        yield self._whole
+        return self._planes() if self._planes else iter([self._whole])
 
     @cached_property
     def _whole(self) -> NDArray[Any]:
         return self._decode().reshape(self.header.shape)
 
     def _decode(self) -> NDArray[Any]:
-        raise NotImplementedError
-
-
-class DecodedArray(FileArray):
-    """A file that `decode` reads as a whole, once, or `blocks` plane by plane."""
-
-    def __init__(
-        self,
-        path: Path,
-        file: IO[bytes] | None,
-        header: Header,
-        geometry: Geometry,
-        decode: Callable[[], NDArray[Any]],
-        blocks: Callable[[], Iterator[NDArray[Any]]] | None = None,
-    ) -> None:
-        super().__init__(path, file)
-        self.header, self.geometry = header, geometry
-        self._decode = decode  # type: ignore[method-assign]
-        if blocks is not None:
-            self._blocks = blocks  # type: ignore[method-assign]
+        assert self._pixels is not None
+        return self._pixels()
 
 
 def array_header(

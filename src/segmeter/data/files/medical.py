@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header
+from segmeter.data.files.array import FileArray, Opening, array_header
 from segmeter.data.files.geometry import MILLIMETRES, Geometry, stated_geometry
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, file_error, show
@@ -40,7 +40,7 @@ def _opened(path: Path, file: IO[bytes], form: str, opening: Opening, found: Dec
     """Wrap the pixels that a reader process has decoded."""
     pixels, geometry = found
     header = array_header(path, form, pixels.shape, pixels.dtype, opening)
-    return DecodedArray(path, file, header, geometry, lambda: pixels)
+    return FileArray(path, file, header, geometry, lambda: pixels)
 
 
 def open_itk(path: Path, file: IO[bytes], opening: Opening) -> FileArray:

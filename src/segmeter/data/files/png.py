@@ -8,7 +8,7 @@ decides.
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -34,7 +34,6 @@ class PngLayout:
     width: int
     bits: int
     is_palette: bool
-    channels: Literal[1] = 1
 
     @property
     def row_bytes(self) -> int:

@@ -14,7 +14,7 @@ from segmeter.checks import expected
 from segmeter.errors import DataError
 from segmeter.files import PLAIN
 from segmeter.parallel import free_bytes
-from segmeter.remote import fetch, listed_size, origin
+from segmeter.remote import listed_size, origin
 
 States = list[tuple[int, int, int, int]]
 
@@ -82,11 +82,6 @@ def known_place(path: str | Path) -> str:
     """Return the URL or absolute path of a place, so that records can find it again from anywhere."""
     text = origin(path)
     return text if "://" in text else str(Path(path).absolute())
-
-
-def find_place(known: str, keep: Callable[[str], bool]) -> Path:
-    """Find what `known_place` named; behind a URL, fetch the files that `keep` names."""
-    return fetch(known, keep)
 
 
 def stored_size(path: Path) -> int:

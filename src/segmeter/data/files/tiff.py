@@ -3,9 +3,10 @@
 import io
 import logging
 import math
-import struct
 import threading
+from contextlib import suppress
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,16 +14,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from segmeter.data.files.array import (
-    ALL,
-    DecodedArray,
-    FileArray,
-    Header,
-    Kind,
-    Opening,
-    array_header,
-    check_pixel_count,
-)
+from segmeter.data.files.array import ALL, FileArray, Header, Kind, Opening, array_header, check_pixel_count
 from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.sniff import damage_named, file_error
 from segmeter.data.files.tiff_geometry import DEPTH_AXES, read_nodata, repeatable_geometry, tiff_geometry
@@ -35,7 +27,7 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is ref
 _LOSSY = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables are stored once for all tiles
 _ORIENTATION = 274
-_MOST_BYTES = 1 << 62  # of a file
+_MOST_KEPT = 10_000  # pages are parsed once, and more of them twice; each takes some kilobytes
 _LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of zeros that was left out
 
 
@@ -77,7 +69,7 @@ def _open_stack(
     planes = lambda: (np.asarray(page.asarray())[None] for page in series.pages)  # noqa: E731
     whole = lambda: np.asarray(series.asarray())  # noqa: E731
     pages = planes if len(series.pages) == shape[0] else None  # ImageJ's large stacks have one page
-    return DecodedArray(path, file, header, tiff_geometry(path, tiff, axes), whole, pages)
+    return FileArray(path, file, header, tiff_geometry(path, tiff, axes), whole, pages)
 
 
 class TiffArray(FileArray):
@@ -186,30 +178,16 @@ def open_tiff(file: IO[bytes]) -> Any:
     ValueError
         The pages do so.
     """
-    head = file.read(16).ljust(16, b"\0")
-    order, wide = "<" if head.startswith(b"II") else ">", head[2:4] in (b"+\0", b"\0+")
-    number, link, entry = ("Q", "Q", 20) if wide else ("H", "I", 12)
-    (at,) = struct.unpack_from(order + link, head, 8 if wide else 4)
-    seen: set[int] = set()
-    while at:
-        if at in seen:
-            raise ValueError("its pages lead back to an earlier one")
-        seen.add(at)
-        at = _following(file, at, order + number, order + link, entry)
-    file.seek(0)
-    return tifffile.TiffFile(file)
-
-
-def _following(file: IO[bytes], at: int, number: str, link: str, entry: int) -> int:
-    """Return where the page after the one at `at` starts; 0 if the file ends before it says so."""
-    size = struct.calcsize(number)
-    file.seek(min(at, _MOST_BYTES))
-    count = file.read(size)
-    if len(count) < size:
-        return 0
-    file.seek(min(at + size + entry * struct.unpack(number, count)[0], _MOST_BYTES))
-    found = file.read(struct.calcsize(link))
-    return struct.unpack(link, found)[0] if len(found) == struct.calcsize(link) else 0
+    tiff = tifffile.TiffFile(file)
+    seen = set[int]()
+    with suppress(IndexError):  # behind the last page
+        for number in count():
+            tiff.pages.cache = number < _MOST_KEPT
+            at = tiff.pages[number].offset
+            if at in seen:
+                raise ValueError("its pages lead back to an earlier one")
+            seen.add(at)
+    return tiff
 
 
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:
@@ -249,15 +227,11 @@ def _check_strips(page: Any, file: IO[bytes]) -> None:
 def _kind(path: Path, page: Any, *, is_map: bool) -> Kind:
     """Return the kind of the samples; those of a map are values, whatever a viewer makes of them."""
     name = getattr(page.photometric, "name", str(page.photometric))
-    as_stored = is_map and page.samplesperpixel == 1 and name != "PALETTE"
-    if as_stored and page.dtype is not None:
+    if is_map and page.samplesperpixel == 1 and name != "PALETTE" and page.dtype is not None:
         return "gray"
-    if page.dtype is None or name not in {"MINISBLACK", "RGB", "PALETTE", "YCBCR", "SEPARATED"}:
+    by_name: dict[str, Kind] = {"SEPARATED": "cmyk", "PALETTE": "palette"}
+    if page.dtype is None or name not in {"MINISBLACK", "RGB", "YCBCR", *by_name}:
         rule = "to be MINISBLACK, RGB or PALETTE with whole samples"
         raise file_error(path, "photometric", rule, f"{name}, {page.dtype}", "Save it as PNG.")
-    if name == "SEPARATED":
-        return "cmyk"
-    if name == "PALETTE":
-        return "palette"
     by_channels: dict[int, Kind] = {1: "gray", 3: "rgb"}
-    return by_channels.get(page.samplesperpixel, "array")
+    return by_name.get(name) or by_channels.get(page.samplesperpixel, "array")

@@ -17,6 +17,7 @@ from segmeter.data.files.geometry import (
     Geometry,
     find_unit,
     stated_geometry,
+    unusable_spacing,
 )
 from segmeter.data.files.sniff import show
 
@@ -162,8 +163,7 @@ def _imagej(path: Path, tiff: Any, axes: str) -> Geometry:
         plane, per = [1.0, 1.0], None
     if unit and per and find_unit(unit) != per:
         found = f"{unit!r} in the description and {per} in the resolution tags"
-        problem = expected(f"{show(path)}: {source}", "unit", "of the spacing to be one", found, SET_SPACING)
-        return Geometry(source=source, spacing_problem=problem)
+        return unusable_spacing(path, source, "unit", "of the spacing to be one", found)
     edges = [_number(metadata.get("spacing", 1.0)), *plane] if len(axes) == 3 else plane
     if not (unit or per) and edges == [1.0] * len(edges):
         return Geometry()
@@ -213,9 +213,7 @@ def _unrepeatable(page: Any, tags: dict[int, Any], *, enlarged: bool) -> str:
     """Return why the stored position does not hold for the pixels as read, or ""."""
     if int(page.tags.valueof(274, 1)) != 1:
         return "the picture is turned as its orientation says, which moves its pixels"
-    keys = tags.get(_KEYS, ())
-    entries = [tuple(keys[start : start + 4]) for start in range(4, len(keys), 4)]
-    if enlarged and any(key == _RASTER and value == _POINT for key, _, _, value in entries):
+    if enlarged and _read_keys(tags.get(_KEYS, ()), ()).get(_RASTER) == _POINT:
         return "its coordinates are of pixels' centres, which are others on other levels of a pyramid"
     return ""
 

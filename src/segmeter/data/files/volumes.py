@@ -19,7 +19,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from segmeter.checks import expected
-from segmeter.data.files.array import DecodedArray, FileArray, Opening, array_header, pick_array
+from segmeter.data.files.array import FileArray, Opening, array_header, pick_array
 from segmeter.data.files.geometry import (
     MILLIMETRES,
     NOWHERE,
@@ -92,7 +92,7 @@ def open_npz(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
             content = _read_all(member, math.prod(shape) * dtype.itemsize)
         return np.frombuffer(content, dtype).reshape(shape, order=order)
 
-    return DecodedArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
+    return FileArray(path, file, array_header(path, "npz", shape, dtype, opening), NOWHERE, decode)
 
 
 def _read_all(stream: IO[bytes], size: int) -> bytes:
@@ -162,7 +162,7 @@ def open_nifti(path: Path, file: IO[bytes], opening: Opening) -> FileArray:
         if again.read(1):  # it also makes gzip verify its checksum
             raise ValueError(f"more bytes than the {size} that the header asks for")
 
-    return DecodedArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), decode, blocks)
+    return FileArray(path, file, header, _nifti_geometry(path, stored, pixdim, shape), decode, blocks)
 
 
 def _nifti_header(path: Path, file: IO[bytes]) -> tuple[Any, NDArray[np.float64]]:

@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected, some
+from segmeter.checks import some
 from segmeter.data.files.array import FileArray, Header, Kind, Opening, array_header, check_pixel_count, pick_array
 from segmeter.data.files.geometry import (
     MILLIMETRES,
-    SET_SPACING,
+    NOWHERE,
     Geometry,
     find_unit,
     same_spacing,
     stated_geometry,
+    unusable_spacing,
     write_spacing,
 )
 from segmeter.data.files.reader_process import need
-from segmeter.data.files.sniff import check_size, file_error, show
+from segmeter.data.files.sniff import check_size, file_error
 from segmeter.files import sha256_file
 
 MARKS = ("zarr.json", ".zarray", ".zgroup")  # files that make a folder a Zarr array or group
@@ -87,21 +88,59 @@ class ZarrArray(FileArray):
 
     @cached_property
     def geometry(self) -> Geometry:  # type: ignore[override]
-        count, attributes, scales = self._array.ndim, self._attributes, self._scales
-        if self._axes[-1] == "c":  # so that the last two axes are height and width
-            count, attributes, scales = _without_channels(count, attributes, scales)
-        axes = len(self._axes.replace("c", ""))
-        own, ome = _own_geometry(self.path, attributes, count, axes), _ome(self.path, scales, axes)
+        own, ome = self._own_geometry(), self._ome_geometry()
         if own.spacing_problem or own.spacing is None or ome.spacing_problem or ome.spacing is None:
             return own if own.spacing_problem or (own.spacing is not None and not ome.spacing_problem) else ome
         if same_spacing(own, ome):
             return ome
-        both = (
-            f"{write_spacing(own.spacing, own.unit)} there and {write_spacing(ome.spacing, ome.unit)} in OME metadata"
-        )
-        where = f"{show(self.path)}: {own.source}"
-        problem = expected(where, "spacing", "to be that of OME metadata", both, SET_SPACING)
-        return Geometry(source=ome.source, spacing_problem=problem)
+        here, there = write_spacing(own.spacing, own.unit), write_spacing(ome.spacing, ome.unit)
+        both = f"{here} there and {there} in OME metadata"
+        found = unusable_spacing(self.path, own.source, "spacing", "to be that of OME metadata", both)
+        return found.having(source=ome.source)
+
+    def _spatial(self, values: Any) -> Any:
+        """Return the values of axes without that of channels, if these are the last axis."""
+        has_last = self._axes[-1] == "c" and isinstance(values, list) and len(values) == self._array.ndim
+        return values[:-1] if has_last else values
+
+    def _own_geometry(self) -> Geometry:
+        given, units = self._spatial(self._attributes.get("spacing")), self._spatial(self._attributes.get("unit"))
+        if given is None:
+            return NOWHERE
+        source, axes = "Zarr attributes", len(self._axes.replace("c", ""))
+        units = units if isinstance(units, list) else [units] * axes
+        for name, values, rule in (("spacing", given, "numbers"), ("unit", units, "names")):
+            if not isinstance(values, list) or len(values) not in (axes, self._array.ndim - (self._axes[-1] == "c")):
+                rule = f"to be {axes} {rule}, one per axis"
+                return unusable_spacing(self.path, source, name, rule, repr(values)[:60])
+        return stated_geometry(self.path, given[-axes:], units[-axes:], source=source)
+
+    def _ome_geometry(self) -> Geometry:
+        """Apply the transformations in their order, each of which is a scale or a translation."""
+        if not self._scales.get("steps"):
+            return NOWHERE
+        source, axes = "OME metadata", len(self._axes.replace("c", ""))
+        scale, shift = [1.0] * axes, [0.0] * axes
+        for step in self._scales["steps"]:
+            kind = step.get("type")
+            values = [1.0] * axes if kind == "identity" else self._spatial(step.get(kind))
+            numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
+            if kind not in ("identity", "scale", "translation") or not numbers or len(values) < axes:
+                rule, text = f"to be scales and translations, of {axes} or more numbers", json.dumps(step)[:80]
+                return unusable_spacing(self.path, source, "coordinateTransformations", rule, text)
+            if kind == "translation":
+                shift = [a + b for a, b in zip(shift, values[-axes:], strict=True)]
+            else:
+                scale, shift = ([a * b for a, b in zip(old, values[-axes:], strict=True)] for old in (scale, shift))
+        units = ([None] * axes + [axis.get("unit") for axis in self._spatial(self._scales["axes"])])[-axes:]
+        found = stated_geometry(self.path, scale, units, source=source)
+        if not found.unit:
+            return found
+        affine = np.eye(4)  # from indices, last array axis first, to millimetres
+        for i, (edge, start, unit) in enumerate(zip(reversed(scale), reversed(shift), reversed(units), strict=True)):
+            factor = MILLIMETRES[find_unit(unit) or "mm"]
+            affine[i, i], affine[i, 3] = edge * factor, start * factor
+        return found.having(affine=affine)
 
     @cached_property
     def sha256(self) -> str:
@@ -258,19 +297,6 @@ def _plane_axes(path: Path, names: list[str], shape: tuple[int, ...]) -> str:
     raise file_error(path, "axes", rule, given, "Name them in OME multiscales or dimension_names.")
 
 
-def _without_channels(
-    count: int, attributes: dict[str, Any], scales: dict[str, Any]
-) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """Return the number of axes and the metadata without a last axis of channels."""
-
-    def cut(value: Any) -> Any:
-        return value[:-1] if isinstance(value, list) and len(value) == count else value
-
-    steps = [{key: cut(value) for key, value in step.items()} for step in scales.get("steps", [])]
-    plain = {key: cut(value) for key, value in attributes.items()}
-    return count - 1, plain, {**scales, "axes": cut(scales.get("axes")), "steps": steps} if scales else scales
-
-
 def _check_axes(path: Path, kept: list[str], shape: tuple[int, ...]) -> None:
     """Refuse time or channels for depth, and x, y, z for z, y, x, if OME, Zarr 3 or xarray name the axes."""
     sizes = dict(zip(reversed(kept), reversed(shape), strict=False))
@@ -286,46 +312,3 @@ def _axis_names(array: Any, attributes: dict[str, Any], scales: dict[str, Any]) 
     names = [axis["type"] if axis.get("type") in _NOT_SPACE else axis.get("name") for axis in axes]
     names = names or getattr(array.metadata, "dimension_names", None) or attributes.get("_ARRAY_DIMENSIONS") or []
     return [str(name).lower() for name in names]
-
-
-def _own_geometry(path: Path, attributes: dict[str, Any], count: int, axes: int) -> Geometry:
-    given, units = attributes.get("spacing"), attributes.get("unit")
-    if given is None:
-        return Geometry()
-    source, sizes = "Zarr attributes", (axes, count)
-    units = units if isinstance(units, list) else [units] * axes
-    for name, values, rule in (("spacing", given, "numbers"), ("unit", units, "names")):
-        if not isinstance(values, list) or len(values) not in sizes:
-            rule = f"to be {axes} {rule}, one per axis"
-            problem = expected(f"{show(path)}: {source}", name, rule, repr(values)[:60], SET_SPACING)
-            return Geometry(source=source, spacing_problem=problem)
-    return stated_geometry(path, given[-axes:], units[-axes:], source=source)
-
-
-def _ome(path: Path, scales: dict[str, Any], axes: int) -> Geometry:
-    """Apply the transformations in their order, each of which is a scale or a translation."""
-    if not scales.get("steps"):
-        return Geometry()
-    source, scale, shift = "OME metadata", [1.0] * axes, [0.0] * axes
-    for step in scales["steps"]:
-        kind = step.get("type")
-        values = [1.0] * axes if kind == "identity" else step.get(kind)
-        numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
-        if kind not in ("identity", "scale", "translation") or not numbers or len(values) < axes:
-            rule = f"to be scales and translations, of {axes} or more numbers"
-            text = json.dumps(step)[:80]
-            problem = expected(f"{show(path)}: {source}", "coordinateTransformations", rule, text, SET_SPACING)
-            return Geometry(source=source, spacing_problem=problem)
-        if kind == "translation":
-            shift = [a + b for a, b in zip(shift, values[-axes:], strict=True)]
-        else:
-            scale, shift = ([a * b for a, b in zip(old, values[-axes:], strict=True)] for old in (scale, shift))
-    units = ([None] * axes + [axis.get("unit") for axis in scales["axes"]])[-axes:]
-    found = stated_geometry(path, scale, units, source=source)
-    if not found.unit:
-        return found
-    affine = np.eye(4)  # from indices, last array axis first, to millimetres
-    for i, (edge, start, unit) in enumerate(zip(reversed(scale), reversed(shift), reversed(units), strict=True)):
-        factor = MILLIMETRES[find_unit(unit) or "mm"]
-        affine[i, i], affine[i, 3] = edge * factor, start * factor
-    return found.having(affine=affine)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from segmeter.data.folders.pairing import (
     Listing,
     Names,
     class_folders,
-    fetch,
     layout,
     list_images,
     ordered,
@@ -27,8 +27,6 @@ from segmeter.data.folders.pairing import (
     scan_folder,
     scan_masks,
     twice_problems,
-    unzipped,
-    url_of,
 )
 from segmeter.data.images import Orientation
 from segmeter.data.masks.options import Reading
@@ -37,6 +35,7 @@ from segmeter.data.sample import Pair
 from segmeter.data.verification.verify import header_problems, verify
 from segmeter.errors import DataError
 from segmeter.files import safe_id
+from segmeter.remote import fetch, unzipped, url_of
 
 
 def build_folder(config: FolderConfig, *, split: str) -> Dataset:
@@ -79,20 +78,8 @@ def build_folder(config: FolderConfig, *, split: str) -> Dataset:
 
 def _dataset(config: FolderConfig, split: str, pairs: tuple[Pair, ...]) -> Dataset:
     kind = Dataset if config.planes is None else partial(VolumeSet, planes=config.planes, context=config.context)
-    reading = Reading(
-        spec=config.spec(),
-        label_map=config.labels_of(),
-        max_pixels=config.max_pixels,
-        key=config.key,
-        instances=config.instances,
-        divisor=config.instance_divisor,
-        flat=True,
-        overlap=config.overlap,
-        level=config.level,
-        located=False,
-    )
     return kind(
-        reading=reading,
+        reading=Reading.of(config, config.spec(), flat=True, located=False),
         in_channels=config.in_channels,
         split=split,
         pairs=pairs,
@@ -190,17 +177,12 @@ def open_images(
     if not path.exists() and not url_of(path):
         tried = f"nothing at {show(path.absolute())} (working folder {show(Path.cwd())})"
         raise DataError(expected("config", "input", "to be a folder or an image", tried))
-    files = {stem: [str(each) for each in paths] for stem, paths in list_images(path).items()}
-    listed = Listing(path, files).by_channel(channel_files)
+    listed = list_images(path).by_channel(channel_files)
     problems = [*listed.problems, *twice_problems(listed.names, "images")]
     if problems:
         raise DataError(problems)
-    pairs = [
-        Pair(
-            case_id=safe_id(stem), paths=(paths[0], *[one.names[stem][0] for one in listed.more]), more=len(listed.more)
-        )
-        for stem, paths in listed.names.items()
-    ]
+    # records name files of the working folder without "./"
+    pairs = [replace(pair, paths=tuple(map(str, pair.files))) for pair in map(listed.pair, listed.names)]
     kind = Dataset if planes is None else partial(VolumeSet, planes=planes, context=context)
     dataset = kind(
         reading=Reading(spec=spec, max_pixels=max_pixels, flat=True, level=level, located=False),
@@ -237,14 +219,7 @@ def _stems(config: FolderConfig, root: Path, split: str, images: Listing, masks:
         strata = _classes_of(config, root, sorted(both), images, masks)
     elif config.strata is not None:
         strata = read_strata(fetch(root / config.strata))
-    folds = deal_folds(
-        both,
-        count,
-        seed=config.split_seed,
-        group_until=config.group_until,
-        group_by=config.group_by,
-        strata=strata,
-    )
+    folds = deal_folds(both, count, strata=strata, **_grouping(config))
     return [stem for stem in sorted(both) if (folds[stem] == number) == (split == "val")]
 
 
@@ -273,15 +248,14 @@ def _split_stems(config: FolderConfig, root: Path, split: str, images: Names) ->
     listed = _list_name(config, split)
     if listed is not None:
         return _listed(root, listed)
-    falls = split_names(
-        images,
-        seed=config.split_seed,
-        val_fraction=config.val_fraction,
-        test_fraction=config.test_fraction,
-        group_until=config.group_until,
-        group_by=config.group_by,
-    )
+    shares: dict[str, Any] = {"val_fraction": config.val_fraction, "test_fraction": config.test_fraction}
+    falls = split_names(images, **shares, **_grouping(config))
     return [stem for stem in sorted(images) if falls[stem] == split]
+
+
+def _grouping(config: FolderConfig) -> dict[str, Any]:
+    """Return what decides, with a case's name, where it falls."""
+    return {"seed": config.split_seed, "group_until": config.group_until, "group_by": config.group_by}
 
 
 def _list_name(config: FolderConfig, split: str) -> Path | None:

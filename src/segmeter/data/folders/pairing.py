@@ -16,9 +16,6 @@ from segmeter.data.sample import Pair
 from segmeter.errors import DataError
 from segmeter.files import safe_id
 from segmeter.remote import Listed, list_place
-from segmeter.remote import fetch as fetch
-from segmeter.remote import unzipped as unzipped
-from segmeter.remote import url_of as url_of
 
 Files = dict[str, list[Path]]
 Names = dict[str, list[str]]
@@ -72,6 +69,11 @@ class Listing:
         """Return the path of the first file of a name, as text: a `Path` for each of 100,000 files is slower."""
         return os.path.join(self.folder, self.names[stem][0])  # noqa: PTH118
 
+    def pair(self, stem: str, masks: Sequence[str] = ()) -> Pair:
+        """Return the case of a name, with its masks."""
+        others = [one.path(stem) for one in self.more]
+        return Pair(case_id=safe_id(stem), paths=(self.path(stem), *masks, *others), more=len(others))
+
 
 def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Listing:
     """Find the image files of a folder by name without suffix, and collect what is wrong instead of raising it.
@@ -95,45 +97,44 @@ def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool
     """
     try:
         place = list_place(folder)
-        folder, behind = (place.path, {}) if place.inside is None else (folder, place.inside)
+        behind = place.inside or {}
         if place.inside is None:
+            folder = place.path
             with os.scandir(folder) as scanned:
-                entries = sorted((each.name, each.is_symlink()) for each in scanned if each.name.endswith(ending))
+                links = {each.name: each.is_symlink() for each in scanned if each.name.endswith(ending)}
         else:
-            entries = sorted((name, False) for name in behind if name.endswith(ending))
+            links = dict.fromkeys((name for name in behind if name.endswith(ending)), False)
     except OSError as error:
         tried = f"{error.strerror} at {show(folder.absolute())} (working folder {show(Path.cwd())})"
         return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
     except DataError as error:
         return Listing(folder, {}, problems=tuple(error.problems))
-    if place.inside is None and not os.access(folder, os.X_OK):
+    if not behind and not os.access(folder, os.X_OK):
         return Listing(folder, {}, problems=(expected(show(folder), role, *NO_ENTRY),))
     names, foreign = defaultdict[str, list[str]](list), list[str]()
-    for name, _ in entries:
+    for name in sorted(links):
         stem, _, suffix = name.rpartition(".")
+        kept = str(behind[name].path) if behind else name
         if f".{suffix.lower()}" in SUFFIXES and not name.startswith(_HIDDEN):
-            names[stem_of(name) if whole_suffix else stem].append(str(behind[name].path) if behind else name)
+            names[stem_of(name) if whole_suffix else stem].append(kept)
         elif not is_junk(folder / name):
-            entry = behind[name].path if behind else folder / name
-            if volume_format(entry) not in (None, "zarr") or _is_zarr(behind.get(name, Listed(entry))):
-                names[stem_of(name)].append(str(entry) if behind else name)
+            entry = behind[name] if behind else Listed(folder / name)
+            if volume_format(entry.path) not in (None, "zarr") or _is_zarr(entry):
+                names[stem_of(name)].append(kept)
             else:
                 foreign.append(name)
     if not names and not foreign and role not in ("images", "probs"):
-        labels = [name for name, _ in entries if name.lower().endswith(_YOLO) and name.lower() != _YOLO_NAMES]
+        labels = [name for name in sorted(links) if name.lower().endswith(_YOLO) and name.lower() != _YOLO_NAMES]
         names |= {stem_of(name): [str(behind[name].path) if behind else name] for name in labels}
-    rule = f"to hold {VOLUME_NAMES} files"
-    problems: tuple[str, ...] = ()
+    rule, found, advice = f"to hold {VOLUME_NAMES} files", "none", remedy
     if foreign:
-        advice = f"Convert or move these. {remedy}".strip()
-        problems = (expected(show(folder), role, rule, some(foreign), advice),)
-    elif not names and ending:
-        problems = (expected(show(folder), role, f"to hold files that end in {ending}", "none", remedy),)
-    elif not names and any(name.endswith(".json") for name, _ in entries):
-        problems = (expected(show(folder), role, rule, "JSON", _NO_JSON),)
-    elif not names:
-        problems = (expected(show(folder), role, rule, "none", remedy),)
-    return Listing(folder, dict(names), frozenset(name for name, is_link in entries if is_link), problems)
+        found, advice = some(foreign), f"Convert or move these. {remedy}".strip()
+    elif ending:
+        rule = f"to hold files that end in {ending}"
+    elif any(name.endswith(".json") for name in links):
+        found, advice = "JSON", _NO_JSON
+    problems = () if names and not foreign else (expected(show(folder), role, rule, found, advice),)
+    return Listing(folder, dict(names), frozenset(name for name, is_link in links.items() if is_link), problems)
 
 
 def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
@@ -146,18 +147,23 @@ def scan_masks(folder: Path, *, role: str, remedy: str) -> Listing:
 
 def list_files(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool = False, ending: str = "") -> Files:
     """Return the paths that `scan_folder` finds; DataError where the folder has problems."""
-    found = scan_folder(folder, role=role, remedy=remedy, whole_suffix=whole_suffix, ending=ending)
-    if found.problems:
-        raise DataError(found.problems)
+    given = scan_folder(folder, role=role, remedy=remedy, whole_suffix=whole_suffix, ending=ending)
+    found = _without_problems(given)
     return {stem: [found.folder / name for name in names] for stem, names in found.names.items()}
 
 
-def list_images(place: Path) -> Files:
-    """Find the images of a folder; a file or Zarr folder is one image."""
+def _without_problems(found: Listing) -> Listing:
+    if found.problems:
+        raise DataError(found.problems)
+    return found
+
+
+def list_images(place: Path) -> Listing:
+    """Find the images of a folder; a file or Zarr folder is one image. DataError where the folder has problems."""
     listed = list_place(place)
     if _is_zarr(listed) or not (listed.inside or listed.path.is_dir()):
-        return {stem_of(place): [listed.path]}
-    return list_files(place, role="images")
+        return Listing(listed.path.parent, {stem_of(place): [listed.path.name]})
+    return _without_problems(scan_folder(place, role="images"))
 
 
 def find_beside(folder: Path, stems: Iterable[str], *, role: str, what: str, remedy: str) -> dict[str, Path]:
@@ -274,21 +280,12 @@ def pair_cases(
     if not config.allow_links:
         channels = ((one, list(chosen)) for one in (images, *images.more))
         problems += check_inside(root, _links([*channels, *((mask, wanted) for mask in masks)]))
-    return ordered(
-        [
-            Pair(
-                case_id=safe_id(stem),
-                paths=(
-                    images.path(stem),
-                    *[mask.path(name) for mask in masks],
-                    *[one.path(stem) for one in images.more],
-                ),
-                more=len(images.more),
-            )
-            for stem, name in zip(chosen, wanted, strict=True)
-            if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
-        ]
+    complete = (
+        (stem, name)
+        for stem, name in zip(chosen, wanted, strict=True)
+        if all(name in mask.names for mask in masks) and all(stem in one.names for one in images.more)
     )
+    return ordered([images.pair(stem, [mask.path(name) for mask in masks]) for stem, name in complete])
 
 
 def _links(wanted: list[tuple[Listing, list[str]]]) -> list[Path]:

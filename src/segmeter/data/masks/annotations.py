@@ -7,7 +7,7 @@ multilabel task ``annotations.json/car/000123`` is the plane of one class.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -132,25 +132,19 @@ def open_annotations(path: Path) -> AnnotationFile:
 def _open(path: Path, mtime: int, size: int) -> AnnotationFile:
     check_json(path, size)
     with damage_named(path):
+        mask_of: Callable[[Path, Any, tuple[int, int]], NDArray[np.bool_]] = draw_shape
         if path.name.lower().endswith(".xml"):
-            return _named(path, parse_cvat(path.read_bytes()), draw_shape)
-        content = json.loads(path.read_bytes())
-        if isinstance(content, dict):
-            return open_coco(path, content)
-        if all("image_id" in each for each in content):
-            rule, remedy = "to name images and categories", "Put its entries into the references' file as annotations."
-            raise file_error(path, "file", rule, "a list of results", remedy)
-        return _named(path, parse_label_studio(path, content), draw_region)
-
-
-def _named(
-    path: Path,
-    images: Iterable[Annotated],
-    mask_of: Callable[[Path, Any, tuple[int, int]], NDArray[np.bool_]],
-) -> NamedObjects:
-    found = list(images)
-    check_names(path, (name for name, _, _ in found))
-    return NamedObjects(images={name: (shape, objects) for name, shape, objects in found}, mask_of=mask_of)
+            images = list(parse_cvat(path.read_bytes()))
+        else:
+            content = json.loads(path.read_bytes())
+            if isinstance(content, dict):
+                return open_coco(path, content)
+            if all("image_id" in each for each in content):
+                remedy = "Put its entries into the references' file as annotations."
+                raise file_error(path, "file", "to name images and categories", "a list of results", remedy)
+            images, mask_of = list(parse_label_studio(path, content)), draw_region
+        check_names(path, (name for name, _, _ in images))
+        return NamedObjects(images={name: (shape, objects) for name, shape, objects in images}, mask_of=mask_of)
 
 
 def _file_of(path: Path) -> Path:
@@ -179,7 +173,7 @@ def parse_label_studio(path: Path, tasks: list[Any]) -> Iterator[Annotated]:
         odd |= {each["type"] for each in results if each["type"] not in _KINDS}
         sizes = {(each["original_height"], each["original_width"]) for each in results}
         if not odd and len(sizes) == 1:
-            yield name, sizes.pop(), [(label, 0, _region(each)) for each in results for label in _labels_of(each)]
+            yield name, sizes.pop(), [_object_of(each) for each in results]
         elif not odd:
             raise ValueError(f"{len(sizes)} sizes of the image {name!r}")
     if odd:
@@ -200,23 +194,17 @@ def _name_of(data: Mapping[str, Any]) -> str:
     return stem_of(uploaded[1] if uploaded else place.rpartition("/")[2])
 
 
-def _labels_of(result: Mapping[str, Any]) -> list[str]:
-    labels: list[str] = result["value"][result["type"]]
-    if len(labels) != 1:
-        raise ValueError(f"{len(labels)} labels of one region")
-    return labels
-
-
-def _region(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a result that decide its mask; refuse regions on rotated images."""
-    value = result["value"]
+def _object_of(result: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    """Return label, layer and what decides the mask of a result; ValueError for regions of another form."""
+    value, kind = result["value"], result["type"]
+    (label,) = value[kind]
     if result.get("image_rotation"):
         raise ValueError("a region on a rotated image")
-    if result["type"] == "polygonlabels":
-        return {"points": value["points"]}
+    if kind == "polygonlabels":
+        return label, 0, {"points": value["points"]}
     if value["format"] != "rle":
         raise ValueError(f"a brush stroke in the format {value['format']!r}")
-    return {"rle": value["rle"]}
+    return label, 0, {"rle": value["rle"]}
 
 
 def draw_region(path: Path, region: Mapping[str, Any], shape: tuple[int, int]) -> NDArray[np.bool_]:

@@ -13,17 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import some
+from segmeter.classes import IGNORED_KEY
 from segmeter.data.files.reader_process import need, read_apart
 from segmeter.data.files.sniff import damaged, file_error, stem_of
 from segmeter.data.images import read_image
-from segmeter.data.masks.drawn import (
-    Drawn,
-    check_corners,
-    check_object_classes,
-    draw_objects,
-    find_labels,
-    refuse_first_class,
-)
+from segmeter.data.masks.drawn import Drawn, check_corners, check_object_classes, draw_objects, find_object_labels
 from segmeter.data.masks.options import Reading
 
 _MOST_SHIFT = 60  # bits before the last digit of a number
@@ -80,25 +74,23 @@ class CocoFile:
 
     def _labels(self, path: Path, annotations: Entries, reading: Reading) -> dict[int, int]:
         """Return the label of each category on an image; object numbers need none, but stuff is then 0."""
-        spec, label_map = reading.spec, reading.label_map
+        numbered, label_map = bool(reading.instances), reading.label_map
         panoptic = any("segments_info" in each for each in annotations)
         segments = [each for one in annotations for each in one.get("segments_info", [one])]
         ids = sorted({int(each["category_id"]) for each in segments})
-        if reading.instances:
-            things = [each for each in ids if not (panoptic and each in self.stuff)]
-            named = {str(each): label_map.get(str(each), -1) for each in things}
-            check = named if label_map else find_labels(path, [self.categories[each] for each in things], spec)
-            check_object_classes(path, check, spec)
-            return dict.fromkeys(self.stuff, 0) if panoptic else {}
+        ids = [each for each in ids if not (numbered and panoptic and each in self.stuff)]
         if label_map:
-            foreign = [str(each) for each in ids if str(each) not in label_map]
-            if foreign:
+            labels = {each: label_map.get(str(each), -1) for each in ids}
+            foreign = [str(each) for each, label in labels.items() if label < 0]
+            if numbered:
+                check_object_classes(path, {str(each): label for each, label in labels.items()}, reading.spec)
+            elif foreign:
                 raise file_error(path, "categories", "to be in data.label_map", some(foreign))
-            return {each: label_map[str(each)] for each in ids}
-        named = find_labels(path, [self.categories[each] for each in ids], spec)
-        if 0 in named.values() and not panoptic and not spec.is_multilabel:
-            refuse_first_class(path, spec)
-        return {each: named[self.categories[each]] for each in ids}
+        else:
+            names = {each: self.categories[each] for each in ids}
+            named = find_object_labels(path, names.values(), reading, may_be_first=panoptic)
+            labels = {each: named[name] for each, name in names.items()}
+        return dict.fromkeys(self.stuff, 0) if numbered else labels
 
     def _picture_of(self, annotation: Mapping[str, Any]) -> Path:
         """Find the picture of a panoptic image, in the folder that is named like the JSON file."""
@@ -114,17 +106,16 @@ class CocoFile:
             raise ValueError(f"a picture of shape {colours.shape}")
         found, places = np.unique(colours @ np.array([1, 256, 65536]), return_inverse=True)
         segments = {int(each["id"]): each for each in annotation["segments_info"]}
-        void, numbered = reading.spec.ignore_index, bool(reading.instances)
+        spec, numbered = reading.spec, bool(reading.instances)
         foreign = [each for each in found.tolist() if each and each not in segments]
-        if foreign or (0 in found and void is None):
-            rule = "to have colours of its segments only"
+        if foreign or (0 in found and not spec.has_ignored):
             what = f"ids {some(map(str, foreign))}" if foreign else "uncovered pixels"
-            remedy = "" if foreign else "Set data.ignore_index=255, which they then have."
-            raise file_error(path, "picture", rule, what, remedy)
-        values = {0: 0 if void is None else void}
+            remedy = "" if foreign else f"Set {IGNORED_KEY}=255, which they then have."
+            raise file_error(path, "picture", "to have colours of its segments only", what, remedy)
+        values = {0: spec.void}
         for number, (segment, each) in enumerate(segments.items(), 1):
-            value = labels.get(int(each["category_id"]), number + (void is not None and number >= void))
-            values[segment] = void if numbered and each.get("iscrowd") and void is not None else value
+            value = labels.get(int(each["category_id"]), spec.number_of(number))
+            values[segment] = spec.void if numbered and each.get("iscrowd") and spec.has_ignored else value
         drawn = np.array([values[each] for each in found.tolist()], np.int64)[places].reshape(shape)
         return drawn if numbered else drawn.astype(np.uint16)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import nearest, some
-from segmeter.classes import ClassSpec
+from segmeter.classes import IGNORED_KEY, ClassSpec
 from segmeter.data.files.sniff import file_error
 from segmeter.data.masks.options import Reading
 
@@ -50,8 +50,8 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
     shape
         (H, W) of the map.
     reading
-        With ``instances`` the map holds object numbers from 1 instead of labels, and crowds get the spec's
-        ``ignore_index``. ``overlap`` decides about pixels that two objects with different values cover.
+        With ``instances`` the map holds object numbers from 1 instead of labels, and crowds get the
+        ignored value. ``overlap`` decides about pixels that two objects with different values cover.
 
     Returns
     -------
@@ -60,29 +60,29 @@ def draw_objects(path: Path, objects: Iterable[Drawn], shape: tuple[int, int], r
     Raises
     ------
     DataError
-        Objects overlap, or there is a crowd but no ``ignore_index``.
+        Objects overlap, or there is a crowd but no ignored value.
     """
     if reading.spec.is_multilabel:
         plane, label = np.zeros(shape, np.uint8), reading.spec.names.index(path.parent.name)
         for each in objects:
             plane[each.mask & (each.label == label)] = 1
         return plane
-    numbered, ignored = bool(reading.instances), reading.spec.ignore_index
+    numbered, spec = bool(reading.instances), reading.spec
     drawn, owner = np.zeros(shape, np.int64), np.full(shape, -1, np.int32)  # the layer that each pixel was drawn in
     chosen = [_crop(each) for each in objects]
     smaller_on_top = reading.overlap == "smaller_on_top"
     chosen.sort(key=lambda each: (each[0].layer, -int(np.count_nonzero(each[0].mask)) if smaller_on_top else 0))
     layers = {layer: number for number, layer in enumerate(sorted({each.layer for each, _ in chosen}))}
-    number = clashes = 0
+    count = clashes = 0
     for each, box in chosen:
         if numbered and each.crowd:
-            if ignored is None:
-                rule, remedy = "to be ignored, as nobody counted its objects", "Set data.ignore_index=255."
-                raise file_error(path, "a crowd", rule, "no ignored value", remedy)
-            value = ignored
+            if not spec.has_ignored:
+                rule = "to be ignored, as nobody counted its objects"
+                raise file_error(path, "a crowd", rule, "no ignored value", f"Set {IGNORED_KEY}=255.")
+            value = spec.void
         else:
-            number += 1
-            value = number + (ignored is not None and number >= ignored) if numbered else each.label
+            count += 1
+            value = spec.number_of(count) if numbered else each.label
         layer = layers[each.layer]
         clashes += int(np.count_nonzero((owner[box] == layer) & each.mask & (drawn[box] != value)))
         drawn[box][each.mask] = value
@@ -103,38 +103,29 @@ def _crop(one: Drawn) -> tuple[Drawn, tuple[slice, slice]]:
     return replace(one, mask=one.mask[box].copy()), box
 
 
-def find_labels(path: Path, names: Iterable[str], spec: ClassSpec) -> dict[str, int]:
-    """Return the label of each class name in a file; DataError lists every name that is not a class."""
-    wanted = list(dict.fromkeys(names))
-    foreign = [name for name in wanted if name not in spec.names]
-    if foreign:
-        rule = f"to be of {', '.join(spec.names)}"
-        raise file_error(path, "classes", rule, some(foreign), nearest(foreign[0], spec.names))
-    return {name: spec.names.index(name) for name in wanted}
-
-
-def find_object_labels(path: Path, names: Iterable[str], reading: Reading) -> dict[str, int]:
-    """Return the label of each object's class, for files in which every pixel outside of objects is class 0.
+def find_object_labels(
+    path: Path, names: Iterable[str], reading: Reading, *, may_be_first: bool = False
+) -> dict[str, int]:
+    """Return the label of each object's class.
 
     Raises
     ------
     DataError
-        A name is not a class or is the class of uncovered pixels. With ``instances``, it is not the class that is
-        measured.
+        A name is not a class. With ``instances``, it is not the class that is measured. Unless objects
+        `may_be_first`, it is the first class, which pixels without an object get.
     """
-    spec = reading.spec
-    labels = find_labels(path, names, spec)
+    spec, wanted = reading.spec, list(dict.fromkeys(names))
+    foreign = [name for name in wanted if name not in spec.names]
+    if foreign:
+        rule = f"to be of {', '.join(spec.names)}"
+        raise file_error(path, "classes", rule, some(foreign), nearest(foreign[0], spec.names))
+    labels = {name: spec.names.index(name) for name in wanted}
     if reading.instances:
         check_object_classes(path, labels, spec)
-    elif 0 in labels.values() and not spec.is_multilabel:
-        refuse_first_class(path, spec)
+    elif 0 in labels.values() and not (may_be_first or spec.is_multilabel):
+        rule, remedy = "to be the background, because pixels without an object get it", "Name a background first."
+        raise file_error(path, "the first class", rule, f"objects of {spec.names[0]!r}", remedy)
     return labels
-
-
-def refuse_first_class(path: Path, spec: ClassSpec) -> None:
-    """Refuse objects of class 0, which is the class of pixels that no object covers."""
-    rule, remedy = "to be the background, because pixels without an object get it", "Name a background first."
-    raise file_error(path, "the first class", rule, f"objects of {spec.names[0]!r}", remedy)
 
 
 def check_object_classes(path: Path, labels: Mapping[str, int], spec: ClassSpec) -> None:

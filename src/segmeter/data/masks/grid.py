@@ -14,13 +14,7 @@ _DIGITS = 6  # of an index; positions that differ by less are equal
 
 
 def onto_grid(
-    path: Path,
-    values: NDArray[Any],
-    geometry: Geometry,
-    *,
-    reference: Path,
-    wanted: Geometry,
-    shape: tuple[int, ...],
+    path: Path, values: NDArray[Any], geometry: Geometry, *, reference: Path, wanted: Geometry, shape: tuple[int, ...]
 ) -> tuple[NDArray[Any], Geometry] | None:
     """Resample a map if its grid is not that of its reference.
 

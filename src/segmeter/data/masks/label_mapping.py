@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from segmeter.checks import shorten
-from segmeter.classes import CORE, ClassSpec
+from segmeter.classes import CORE, IGNORED_KEY, ClassSpec
 from segmeter.data.files.sniff import file_error
 
 _MANY_PARTS = 4
@@ -43,9 +43,9 @@ def check_nodata(
     if not pixels:
         return
     if label_map is None:
-        rule, remedy = "to be data.ignore_index", "Write that there, or clear the tag where no data are missing."
+        rule, remedy = f"to be {IGNORED_KEY}", "Write that there, or clear the tag where no data are missing."
     else:
-        meaning = f"{{{nodata:g}: 255, ...}} with data.ignore_index=255, or {{{nodata:g}: 0, ...}}"
+        meaning = f"{{{nodata:g}: 255, ...}} with {IGNORED_KEY}=255, or {{{nodata:g}: 0, ...}}"
         rule, remedy = "to be no class", f"Say what they are: data.label_map={meaning}."
     raise file_error(path, "nodata", f"{rule}, as {pixels} pixels have it", f"{nodata:g}", remedy)
 
@@ -60,7 +60,7 @@ def split_objects(
     path
         Only used in messages.
     numbers : (H, W) or (D, H, W), integer
-        The object of each pixel, 0 being none; pixels equal to the spec's `ignore_index` are ignored.
+        The object of each pixel, 0 being none; pixels of the spec's ignored value are ignored.
     spec
         Of a binary task.
     nodata
@@ -234,7 +234,8 @@ def to_labels(
         wide = values.astype(np.int32)
         codes = (wide[..., 0] << 16) | (wide[..., 1] << 8) | wide[..., 2]
     if codes.dtype in (np.uint8, np.uint16):
-        if not label_map and _all_allowed(codes, spec):
+        # at memory speed; counting values takes as long as decoding
+        if not label_map and ((codes < spec.num_values) | spec.is_ignored(codes)).all():
             return codes.astype(spec.label_dtype, copy=False)
         counted = np.bincount(codes.ravel(), minlength=1)
         found, places = np.flatnonzero(counted), None
@@ -249,7 +250,7 @@ def to_labels(
     table = [known.get(write(int(value)), -1) for value in found]
     unknown = [f"{write(int(found[k]))} ({counts[k]} pixels)" for k, label in enumerate(table) if label < 0]
     if unknown:
-        ignored = "" if spec.ignore_index is None else f" and {spec.ignore_index} (ignored)"
+        ignored = f" and {spec.void} (ignored)" if spec.has_ignored else ""
         listed = f"what data.label_map names: {shorten(list(label_map), separator='; ')}" if label_map else ""
         rule = f"to hold only {listed or f'0 to {spec.num_values - 1}{ignored}'}"
         remedy = _remedy(found, counts, len(unknown), spec, label_map)
@@ -259,11 +260,6 @@ def to_labels(
     lookup = np.zeros(len(counted), spec.label_dtype)
     lookup[found] = table
     return np.asarray(lookup[codes])
-
-
-def _all_allowed(codes: np.ndarray, spec: ClassSpec) -> bool:
-    """Tell whether all values are labels, at memory speed; counting values takes as long as decoding."""
-    return bool(((codes < spec.num_values) | spec.is_ignored(codes)).all())
 
 
 def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, label_map: Mapping[str, int]) -> str:
@@ -277,10 +273,10 @@ def _remedy(found: np.ndarray, counts: np.ndarray, wrong: int, spec: ClassSpec, 
     if found[0] < 0:
         return "Labels are never negative: name these values in data.label_map."
     if set(found) <= {0, 255}:
-        return "If 255 is the object, set 'data.label_map={0: 0, 255: 1}'; if it is ignored, data.ignore_index=255."
+        return f"If 255 is the object, set 'data.label_map={{0: 0, 255: 1}}'; if it is ignored, {IGNORED_KEY}=255."
     if found.tolist() == list(range(1, spec.num_classes + 1)):
         return "Labels start at 0: if these start at 1, map them with 'data.label_map={1: 0, 2: 1, ...}'."
-    return "Name more classes in data.classes, set data.ignore_index, or map the values with data.label_map."
+    return f"Name more classes in data.classes, set {IGNORED_KEY}, or map the values with data.label_map."
 
 
 def _look_numbered(found: np.ndarray, counts: np.ndarray) -> bool:

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from segmeter.checks import some
 from segmeter.classes import ClassSpec
-from segmeter.data.classes_config import Instances
+from segmeter.data.classes_config import ClassesConfig, Instances
 from segmeter.data.files.array import MAX_PIXELS
 from segmeter.data.files.sniff import file_error
 from segmeter.data.files.zarr import label_names
-from segmeter.data.labels_config import LabelsConfig
 
 Overlap = Literal["error", "smaller_on_top"]
+_SETTINGS = ("max_pixels", "key", "instances", "flat", "overlap", "resample", "level", "timeout_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +66,11 @@ class Reading:
     timeout_s: float | None = None
 
     @classmethod
-    def of(cls, config: LabelsConfig, spec: ClassSpec) -> "Reading":
-        """Read maps as the configuration says, with these classes."""
-        return cls(
-            spec=spec,
-            label_map=config.labels_of(),
-            max_pixels=config.max_pixels,
-            key=config.key,
-            instances=config.instances,
-            divisor=config.instance_divisor,
-            flat=config.flat,
-            overlap=config.overlap,
-            resample=config.resample,
-            timeout_s=config.timeout_s,
-        )
+    def of(cls, config: ClassesConfig, spec: ClassSpec, **others: Any) -> "Reading":
+        """Read maps as the configuration says, with these classes; `others` override it."""
+        given = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
+        given |= {"label_map": config.labels_of(), "divisor": getattr(config, "instance_divisor", None)}
+        return cls(spec=spec, **given | others)
 
     @property
     def has_colours(self) -> bool:

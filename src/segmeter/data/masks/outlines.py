@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.data.files.sniff import check_json, damage_named, file_error, open_regular, stored_size
-from segmeter.data.masks.drawn import (
-    Drawn,
-    check_object_classes,
-    draw_objects,
-    fill_polygon,
-    find_labels,
-)
+from segmeter.data.masks.drawn import Drawn, check_object_classes, draw_objects, fill_polygon, find_object_labels
 from segmeter.data.masks.options import Reading
 
 _KINDS = ("Polygon", "MultiPolygon")
@@ -64,9 +58,7 @@ def _read_geojson(path: Path, content: bytes, reading: Reading, shape: tuple[int
     if not reading.instances and None in names:
         rule, remedy = "to have a class", "Classify it in QuPath, or score objects: data.instances."
         raise file_error(path, "every feature", rule, f"{names.count(None)} without", remedy)
-    labels = find_labels(path, [name for name in names if name is not None], reading.spec)
-    if reading.instances:
-        check_object_classes(path, labels, reading.spec)
+    labels = find_object_labels(path, [name for name in names if name is not None], reading, may_be_first=True)
     return (
         Drawn(mask=_fill_feature(path, feature["geometry"], shape), label=labels.get(str(name), 1))
         for feature, name in zip(features, names, strict=True)

@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from segmeter.checks import expected
-from segmeter.data.files.array import ArrayRows, Header, LazyArray, Lines
+from segmeter.data.files.array import ArrayRows, Header, LazyArray
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.opened import hash_path, open_array
 from segmeter.data.files.pictures import PictureArray
-from segmeter.data.files.sniff import file_error, show, volume_format
+from segmeter.data.files.sniff import file_error, volume_format
 from segmeter.data.images import kind_of
 from segmeter.data.masks.annotations import annotations_of, hash_annotated, read_annotated
 from segmeter.data.masks.label_mapping import check_nodata, split_codes, split_objects, to_labels
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.outlines import OUTLINES, read_outlines
-from segmeter.errors import DataError
-
-_MASK_FORMATS = "Save it as 8 or 16-bit PNG, TIFF or NPY."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,7 +166,7 @@ def open_map(path: Path, reading: Reading, *, shape: tuple[int, ...] | None = No
             return to_labels(path, codes, spec=reading.spec, label_map=reading.label_map, nodata=nodata)
 
         shape = (header.height, header.width)
-        yield Lines(shape, reading.spec.label_dtype, read)
+        yield LazyArray(shape, reading.spec.label_dtype, read)
 
 
 def read_values(path: Path, *, max_pixels: int, key: str | None = None) -> StoredMap:
@@ -224,19 +220,16 @@ def whole_numbers(path: Path, values: np.ndarray) -> np.ndarray:
 
 def check_mask_header(path: Path, header: Header, *, label_map: Mapping[str, int]) -> None:
     """Refuse a file whose header shows that it can't be a mask."""
-    name = show(path)
     if header.lossy:
-        found = f"a lossy {header.format.upper()} file"
-        raise DataError(
-            expected(name, "mask", "to be stored exactly", found, f"Its values are blurred. {_MASK_FORMATS}")
-        )
+        remedy = "Its values are blurred. Save it as 8 or 16-bit PNG, TIFF or NPY."
+        raise file_error(path, "mask", "to be stored exactly", f"a lossy {header.format.upper()} file", remedy)
     if header.orientation != 1:
         remedy = "Turn the pixels themselves and clear the tag."
-        raise DataError(expected(name, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy))
+        raise file_error(path, "EXIF orientation", "to be 1 (upright)", header.orientation, remedy)
     has_colours = any("," in key for key in label_map)
     if header.channels == 1 or (header.kind in ("rgb", "rgba") and header.bits == 8 and has_colours):
         return
     remedy = "Save the labels as one channel."
     if header.kind in ("rgb", "rgba"):
         remedy = """Name the colours: 'data.label_map={"0,0,0": 0, "255,0,0": 1}', or save the labels as one channel."""
-    raise DataError(expected(name, "mask", "to have one channel", kind_of(header), remedy))
+    raise file_error(path, "mask", "to have one channel", kind_of(header), remedy)

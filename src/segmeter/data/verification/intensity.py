@@ -192,9 +192,7 @@ def clip_limits(config: DataConfig, intensities: Sequence[Intensity]) -> Limits:
 
 
 def normalisation(
-    config: DataConfig,
-    intensities: Sequence[Intensity],
-    default: tuple[tuple[float, ...], tuple[float, ...]],
+    config: DataConfig, intensities: Sequence[Intensity], default: tuple[tuple[float, ...], tuple[float, ...]]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and standard deviation that a model subtracts and divides by; its checkpoint keeps them.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, some
-from segmeter.classes import ClassSpec
+from segmeter.classes import IGNORED_KEY, ClassSpec
 from segmeter.data.config import DATA, SPLITS, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import show
@@ -77,11 +77,7 @@ def check_dataset(dataset: Dataset, *, use_cache: bool = True) -> DataReport:
 
 
 def check_splits(
-    datasets: Sequence[Dataset],
-    *,
-    problems: Iterable[str] = (),
-    use_cache: bool = True,
-    unread: Sequence[Dataset] = (),
+    datasets: Sequence[Dataset], *, problems: Iterable[str] = (), use_cache: bool = True, unread: Sequence[Dataset] = ()
 ) -> tuple[DataReport, ...]:
     """Check several splits of one data set, and that they share no case by name or content.
 
@@ -216,7 +212,7 @@ def _class_warnings(where: str, dataset: Dataset, rows: Rows) -> list[str]:
     if has_ignored and not total[1:].any():
         found.append(
             f"{where}: nothing but {spec.names[0]} and ignored pixels; "
-            f"if {spec.ignore_index} is the object, set data.label_map and another data.ignore_index."
+            f"if {spec.void} is the object, set data.label_map and another {IGNORED_KEY}."
         )
     names = np.array(dataset.case_ids)
     empty, plain = ~per_class.any(1), (per_class[:, 0] > 0) & ~per_class[:, 1:].any(1)

@@ -20,7 +20,6 @@ from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, check_same_size, turned_size
 from segmeter.data.files.sniff import read_state, show
 from segmeter.data.images import check_image_header
-from segmeter.data.in_time import fetch_ahead
 from segmeter.data.masks.annotations import annotations_of
 from segmeter.data.masks.reading import check_mask_header, check_one_plane, has_pixels, hash_map
 from segmeter.data.planes import VolumeSet
@@ -31,6 +30,7 @@ from segmeter.data.verification.intensity import FULL_SCALE, LEVELS, measure_ima
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
+from segmeter.remote import fetch_ahead
 
 Value = TypeVar("Value")
 
@@ -196,16 +196,16 @@ def _verify_case(
 ) -> tuple[Rows, list[str]]:
     """Read the files of a case within its time limit; large ones are limited line by line."""
     row, problems, limit = np.zeros((), dtype), list[str](), dataset.limit(index)
-    if index in streamed:
-        row["state"] = limit(partial(_states, dataset.pairs[index], len(row["state"])))
-        _attempt(problems, partial(_verify_lines, dataset, index, row))
-    elif isinstance(dataset, VolumeSet):
+    work = partial(_verify_lines, dataset, index, row)
+    if isinstance(dataset, VolumeSet):
         problems += dataset.header_problems(index)
-        if not problems:
-            row["state"] = limit(partial(_states, dataset.pairs[index], len(row["state"])))
-            _attempt(problems, partial(_verify_volume, dataset, index, row))
-    else:
+        work = partial(_verify_volume, dataset, index, row)
+    elif index not in streamed:
         limit(partial(_verify_files, dataset, index, row, problems))
+        return row, problems
+    if not problems:
+        row["state"] = limit(partial(_states, dataset.pairs[index], len(row["state"])))
+        _attempt(problems, work)
     return row, problems
 
 

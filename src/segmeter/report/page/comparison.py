@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from segmeter.checks import expected
-from segmeter.data.files.sniff import find_place
 from segmeter.errors import InputError
 from segmeter.metrics.cases.stored import open_cases, read_spec
 from segmeter.metrics.summary.compare import SCHEMA
 from segmeter.metrics.summary.scoreboard import Scoreboard
 from segmeter.records import Summary
+from segmeter.remote import fetch
 from segmeter.report import figures
 from segmeter.report.cases import HEADLINE, ID, board_of, case_columns, slice_columns, slice_key
 from segmeter.report.columns import CaseColumn
@@ -48,7 +48,7 @@ def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportCon
     """
     _check_schema(result, folder)
     keep = lambda name: not name.startswith(_LEFT)  # noqa: E731
-    folders = {name: find_place(path, keep) for name, path in result["folders"].items()}
+    folders = {name: fetch(path, keep) for name, path in result["folders"].items()}
     boards, tables = zip(*(_read_run(folder, _headline(result)) for folder in folders.values()), strict=True)
     by = result["slices"][0]["by"] if result.get("slices") else {}
     hashes = dict.fromkeys(by) | result.get("slice_hashes", {})
