@@ -62,8 +62,8 @@ def run_check(config: CheckConfig, job: Job) -> None:
     if config.output is not None:
         splits = {report.split: describe_report(report, config.data) for report in reports}
         config.output.parent.mkdir(parents=True, exist_ok=True)
-        found = {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints}
-        write_json(config.output, found | ({"folds": folds} if folds else {}))
+        content = {"schema": 1, "splits": splits, "suggested": suggested, "hints": hints}
+        write_json(config.output, content | ({"folds": folds} if folds else {}))
     intensities = {report.split: report.intensities for report in reports}
     warnings = [line for report in reports for line in report.warnings]
     for warning in dict.fromkeys([*warnings, *scale_warnings(config.data, intensities)]):
