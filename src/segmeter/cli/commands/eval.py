@@ -17,7 +17,7 @@ from segmeter.data.verification.intensity import mismatch_warnings
 from segmeter.data.verification.report import open_splits
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
-from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
+from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
 from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import NAME
 from segmeter.evaluation.predicted import PREDICTIONS
@@ -90,7 +90,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     content = dataset.fingerprint()
     with predicting(config, job, checkpoint, dataset, content=content, device=device, resumed=resumed) as run:
         folder, predictor = run.folder, run.predictor
-        count = predict(PredictionRun(**vars(run)))
+        count = predict(run)
         draw_predicted(folder, run.dataset, config)
         if config.report.html:
             note_done(folder, {})

@@ -25,6 +25,7 @@ from segmeter.evaluation.pairing import (
     check_unchanged,
     find_images,
     find_pairs,
+    find_probs,
     limit_of,
     put_beside,
     read_case_image,
@@ -72,7 +73,7 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     scoring = replace(
         scoring,
         pairing=put_beside(pairing, images) if images and looks_at_images else pairing,
-        probs=_find_probs(config, pairing),
+        probs=find_probs(config.probs, pairing.pairs) if config.probs else {},
         folder=resumed or Path(),
         resume=resumed is not None,
         shard=shard,
@@ -96,14 +97,6 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     print_summary(summary)
     show_files(folder)
     return next(iter(found.values()))
-
-
-def _find_probs(config: ScoreConfig, pairing: Pairing) -> Mapping[str, Path]:
-    if not config.probs:
-        return {}
-    from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
-
-    return find_probs(config.probs, pairing.pairs)
 
 
 def _write_page(folder: Path, config: ScoreConfig) -> None:
