@@ -99,6 +99,24 @@ def write_inputs(root: Path, count: int, golden: Path | None) -> None:
         for case_id, mask in masks.items():
             write = write_geojson if side == "predictions" else _png
             write(root / "geojson" / side / f"{case_id}.{'geojson' if side == 'predictions' else 'png'}", mask)
+    rng = np.random.default_rng(0)
+    for name in (
+        "few",
+        "probs",
+        *(f"planes/{side}/{plane}" for side in ("references", "predictions") for plane in NAMES),
+    ):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for side, case_id, mask in _sides(count, 2):
+        for label, plane in enumerate(NAMES):
+            _png(root / "planes" / side / plane / f"{case_id}.png", (mask == label).astype(np.uint8))
+        if (
+            side == "predictions" and int(case_id[-4:]) % 4
+        ):  # every fourth case has no prediction, others a foreign value
+            foreign = np.where(mask == len(NAMES) - 1, 77, mask).astype(np.uint8)
+            _png(root / "few" / f"{case_id}.png", foreign if int(case_id[-4:]) % 4 == 1 else mask)
+        if side == "predictions":
+            drawn = rng.random((len(NAMES), *mask.shape)) + (np.arange(len(NAMES))[:, None, None] == mask)
+            np.save(root / "probs" / f"{case_id}.npy", (drawn / drawn.sum(axis=0)).astype(np.float32))
     lines = (f"{case_id},{'AB'[number % 2]},{number % 13}" for number, case_id in enumerate(sorted(masks)))
     (root / "slices.csv").write_text("case_id,scanner,dose\n" + "\n".join(lines) + "\n")
     (root / "done").touch()
@@ -120,6 +138,10 @@ def commands(camvid: Path | None, golden: bool, conventions: list[str]) -> Itera
     )
     yield Command("score clusters", (*png, "metrics.cluster=prefix:_", "metrics.groups={cells: [cell, lymphocyte]}"))
     yield Command("score pictures", (*png, "images={inputs}/png/references", "report.overlays=6", "report.worst=4"))
+    few = ("predictions={inputs}/few", "references={inputs}/png/references", THREE, "report.html=false")
+    yield Command("score missing and invalid", ("score", *few, "missing=as_background", "data.invalid=count"))
+    yield Command("score multilabel", (*_score("planes"), "data.task=multilabel"))
+    yield Command("score probs", (*png, "probs={inputs}/probs"))
     for name in (*conventions, "all"):
         yield Command(f"score {name}", (*png, f"metrics.convention={name}"))
     for number in (1, 2, 3):
@@ -132,6 +154,9 @@ def commands(camvid: Path | None, golden: bool, conventions: list[str]) -> Itera
     yield Command(
         "eval", ("eval", *evaluated, "postprocess=cells", "export.instances=true", "metrics.calibration=true")
     )
+    for number in (1, 2):
+        yield Command(f"eval shard {number}", ("eval", *evaluated, "metrics.calibration=true", f"shard={number}/2"))
+    yield Command("merge eval", ("merge", "runs=[{eval shard 1},{eval shard 2}]"))
     yield Command("predict", ("predict", *evaluated, "input={inputs}/png/references"))
     if golden:
         yield Command("golden", (*_score("golden", *BINARY), "data.instances=true", f"{VOLUMES}]"))

@@ -28,12 +28,15 @@ from record import circumstances, write_record
 from segmeter.classes import ClassSpec
 from segmeter.data.classes_config import default_colours
 from segmeter.data.masks.options import Reading
+from segmeter.evaluation import drive
 from segmeter.evaluation import score as scoring
 from segmeter.evaluation.cases import CaseScorer
 from segmeter.evaluation.manifest import Manifest
+from segmeter.evaluation.pair_maps import PairReader
 from segmeter.evaluation.pairing import MaskPair, find_pairs
 from segmeter.evaluation.score import Scoring, score
 from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.measures import row
 from segmeter.metrics.summary import scoreboard
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.threads import count_cores
@@ -95,14 +98,14 @@ def score_on_one_core(job: Scoring) -> None:
 
 
 PARTS = (  # where a part's time is spent: module or class, function
-    ("read a pair", CaseScorer, "_load"),
-    ("count it", CaseScorer, "_count"),
+    ("read a pair", PairReader, "load"),
+    ("count it", row, "count_case_and_hidden"),
     ("the rest of a case", CaseScorer, "__call__"),
     ("journal", Manifest, "add"),
     ("manifest", Manifest, "finish"),
     ("bootstrap", scoreboard, "bootstrap_columns"),
-    ("the rest of the summary", scoring, "summarise"),
-    ("cases.parquet, cases.csv", scoring, "write_cases"),
+    ("the rest of the summary", drive, "summarise"),
+    ("cases.parquet, cases.csv", drive, "write_cases"),
     ("rows, sums, the rest", scoring, "score"),
 )
 

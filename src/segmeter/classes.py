@@ -33,7 +33,7 @@ _MOST_CLASSES = 65534  # uint16 also has to hold an ignored value and one outsid
 
 def label_dtype(highest: int) -> np.dtype:
     """Return uint8 if labels from 0 to `highest` fit, else uint16."""
-    return np.dtype(np.uint8 if highest <= np.iinfo(np.uint8).max else np.uint16)
+    return np.dtype(np.uint8 if highest <= 255 else np.uint16)
 
 
 class ClassSpec(Config, title="ClassSpec"):

@@ -70,7 +70,7 @@ FILES = {"onnx", "json", "html", "js", "safetensors", "yaml", "parquet", "csv"} 
 ELSEWHERE = {
     ("data/images.py", "data.in_channels", "train with"),
     ("models/checkpoints/checkpoint.py", "model.weights", "Train from"),
-    ("evaluation/probs.py", "export.probs", "as export.probs writes them"),
+    ("evaluation/pairing.py", "export.probs", "as export.probs writes them"),
     ("evaluation/finished/pieces.py", "resume", "Finish it with segmeter"),
     *(("evaluation/finished/pieces.py", key, key) for key in ("data.fold", "data.split")),  # of the merged runs
     ("cli/commands/check.py", "loss.class_weights", "loss.class_weights"),  # what it suggests for training

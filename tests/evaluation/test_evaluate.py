@@ -16,7 +16,8 @@ from segmeter.data.files.geometry import Geometry
 from segmeter.data.sample import Sample
 from segmeter.data.verification.report import build_dataset, open_splits
 from segmeter.errors import ConfigError, DataError
-from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, measure_prediction, predict
+from segmeter.evaluation.evaluate import Evaluation, evaluate, measure_prediction, predict
+from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
 from segmeter.inference import results as outbox
 from segmeter.inference.config import InferenceConfig
@@ -128,7 +129,7 @@ def test_a_file_that_changed_after_the_check_is_refused_by_name(tmp_path, name):
 def test_predict_sends_its_labels_through_the_ring_too(tmp_path, stream):
     """Mutation seen to fail: the exporter left out."""
     written = predict(
-        PredictionRun(
+        CaseRun(
             predictor=predictor(),
             dataset=TinyCases(count=3),
             export=ExportConfig(),

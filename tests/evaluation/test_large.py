@@ -15,7 +15,7 @@ from segmeter.data.config import FolderConfig
 from segmeter.data.folders.folder import build_folder, open_images
 from segmeter.errors import ConfigError, DataError
 from segmeter.evaluation import large
-from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
+from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
 from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import Manifest, parse_records, read_records
 from segmeter.evaluation.predicted import CaseRun
@@ -188,9 +188,7 @@ def test_a_file_that_changes_while_its_rows_are_read_is_refused(data, tmp_path, 
 
 
 def prediction(dataset, folder):
-    return PredictionRun(
-        predictor=predictor(), dataset=dataset, export=ExportConfig(), postprocess=CLOSING, folder=folder
-    )
+    return CaseRun(predictor=predictor(), dataset=dataset, export=ExportConfig(), postprocess=CLOSING, folder=folder)
 
 
 def test_zarr_and_pyramids_are_predicted_like_the_picture_that_they_hold(data, tmp_path, streamed):

@@ -17,8 +17,7 @@ from segmeter.data.files import sniff
 from segmeter.errors import LateError
 from segmeter.evaluation import cases
 from segmeter.evaluation.pairing import hash_pair
-from segmeter.evaluation.probs import measure_probs
-from segmeter.evaluation.score import Scoring, check_resumed, score
+from segmeter.evaluation.score import Scoring, check_resumed, measure_probs, score
 from segmeter.report.config import ReportConfig
 from tests.data.crafted import noise, put
 from tests.evaluation.masks import changed, scoring, two_cases

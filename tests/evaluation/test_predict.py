@@ -7,8 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from segmeter.evaluation.evaluate import PredictionRun, predict
+from segmeter.evaluation.evaluate import predict
 from segmeter.evaluation.manifest import Manifest
+from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
@@ -33,7 +34,7 @@ def job(folder, **changes):
         "postprocess": PostprocessConfig(),
         "folder": folder,
     }
-    return PredictionRun(**(fields | changes))
+    return CaseRun(**(fields | changes))
 
 
 def stored(folder, case_id):

@@ -11,10 +11,11 @@ import torch
 from PIL import Image
 
 from segmeter.errors import DataError, RunError
-from segmeter.evaluation import predicted
-from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
+from segmeter.evaluation import evaluate
+from segmeter.evaluation.evaluate import run_cases
+from segmeter.evaluation.manifest import parse_records, read_records
 from segmeter.evaluation.memory import Room
-from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, finish, run_cases
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, finish
 from segmeter.export import volumes as volumes_module
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer
@@ -46,19 +47,11 @@ def job(predictor, tmp_path):
     )
 
 
-def work(job, *, done=0, **options):
-    """Run the cases; the ids of those that were predicted."""
-    seen, manifest = [], begin(job)
-    try:
-        see = lambda prediction: seen.append(prediction.sample.case_id)  # noqa: E731
-        run_cases(job, manifest, done=done, what="running", see=see, **options)
-    finally:
-        manifest.close()
-    return seen
-
-
-def begin(job):
-    return open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
+def work(job, **options):
+    """Run the cases; the ids of those that were predicted, and the manifest."""
+    seen = []
+    manifest = run_cases(job, "running", see=lambda prediction: seen.append(prediction.sample.case_id), **options)
+    return seen, manifest
 
 
 def noted(job):
@@ -72,8 +65,9 @@ def test_every_case_is_noted_in_order_with_its_row_and_its_whole_files(job):
         return CaseRow(case_id=prediction.sample.case_id, height=16, width=16, counts=counts)
 
     names = list(job.dataset.case_ids)
-    assert work(replace(job, export=ExportConfig(probs=True)), measure=measure) == names
-    rows = begin(replace(job, resume=True)).table(job.dataset.spec)
+    seen, manifest = work(replace(job, export=ExportConfig(probs=True)), measure=measure)
+    rows = manifest.table(job.dataset.spec)
+    assert seen == names
     assert list(noted(job)) == rows.case_ids == names
     for row, record in zip(rows, noted(job).values(), strict=True):
         with Image.open(job.folder / PREDICTIONS / "labels" / f"{row.case_id}.png") as image:
@@ -101,13 +95,11 @@ def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
             free.set()
 
     monkeypatch.setattr(Writer, "write", slow)
-    monkeypatch.setattr("segmeter.evaluation.predicted.count_cores", lambda: 2)
-    manifest = begin(job)
+    monkeypatch.setattr("segmeter.evaluation.evaluate.count_cores", lambda: 2)
     try:
-        run_cases(job, manifest, done=0, what="running", see=see)
+        run_cases(job, "running", see=see)
     finally:
         free.set()
-        manifest.close()
     assert list(noted(job)) == list(job.dataset.case_ids)
 
 
@@ -115,7 +107,7 @@ def test_no_case_is_noted_before_its_files_are_written(job, monkeypatch):
 def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job, monkeypatch, most):
     """Label maps of 256 bytes. Mutation seen to fail: no room is taken."""
     held, peak, turn = [0], [0], threading.Lock()
-    finish_one = predicted.finish
+    finish_one = evaluate.finish
 
     class Watched(Room):
         def __init__(self, limit):
@@ -132,9 +124,9 @@ def test_predictions_that_wait_take_no_more_than_export_queue_mb_or_one_case(job
                 held[0] -= needed
             super().leave(needed)
 
-    monkeypatch.setattr(predicted, "Room", Watched)
-    monkeypatch.setattr(predicted, "finish", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
-    assert len(work(job)) == COUNT
+    monkeypatch.setattr(evaluate, "Room", Watched)
+    monkeypatch.setattr(evaluate, "finish", lambda *given: (time.sleep(0.01), finish_one(*given))[1])
+    assert len(work(job)[0]) == COUNT
     assert held == [0]
     assert 256 <= peak[0] <= max(most, 256)
 
@@ -203,7 +195,7 @@ def test_a_case_is_post_processed_measured_and_written(job):
         seen.append((one, cleaned.labels.copy()))
         return CaseRow(case_id="case00", height=5, width=7, counts=np.zeros((3, 3), np.int64))
 
-    entry = finish(cleaning, cleaning.writer(), prediction, measure)
+    entry = finish(cleaning, prediction, measure)
     ((given, cleaned),) = seen
     assert (given, cleaned.sum(), labels.sum()) == (prediction, 3, 4)  # what the model predicted stays
     assert list(entry.record["files"]) == ["labels/case00.png", "confidence/case00.tif"]

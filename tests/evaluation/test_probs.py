@@ -9,9 +9,8 @@ import pytest
 
 from segmeter.data.images import read_image
 from segmeter.errors import DataError
-from segmeter.evaluation.pairing import hash_pair
-from segmeter.evaluation.probs import find_probs, measure_probs
-from segmeter.evaluation.score import Scoring, score
+from segmeter.evaluation.pairing import find_probs, hash_pair
+from segmeter.evaluation.score import Scoring, measure_probs, score
 from segmeter.metrics.probabilities.calibration import Calibration
 from segmeter.metrics.probabilities.stored import summarise_calibration
 from tests.data.crafted import THREE, put

@@ -1,14 +1,16 @@
-"""Files of finished cases are made again as they were, or refused; nothing else is predicted again."""
+"""What of an interrupted run stays: whole batches of the first cases, whose files are made again as they were."""
 
+import numpy as np
 import pytest
 import torch
 
-from segmeter.errors import RunError
-from segmeter.evaluation.manifest import open_manifest, parse_records, read_records
-from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, run_cases
-from segmeter.evaluation.resume import repair_files, restore_cases
+from segmeter.distributed.batches import Part, split_batches
+from segmeter.errors import ConfigError, DataError, RunError
+from segmeter.evaluation.evaluate import run_cases
+from segmeter.evaluation.manifest import Entry, open_manifest, parse_records, read_records
+from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, find_damaged, repair_files, restore_cases, whole_batches
 from segmeter.export.config import ExportConfig
-from segmeter.files import TEMPORARY
+from segmeter.files import TEMPORARY, describe_file
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.postprocess.config import PostprocessConfig
@@ -41,10 +43,7 @@ def begin(job):
 @pytest.fixture
 def first(tmp_path, predictor):
     """The folder of a run of all cases, and the bytes of its files."""
-    job = run_of(tmp_path, predictor)
-    manifest = begin(job)
-    run_cases(job, manifest, done=0, what="running")
-    manifest.close()
+    run_cases(run_of(tmp_path, predictor), "running")
     return tmp_path, files_of(tmp_path)
 
 
@@ -115,3 +114,69 @@ def test_none_are_kept_where_that_is_said_or_the_run_is_new(first, predictor):
     assert restore_cases(job, manifest, none=True) == 0
     assert len(manifest.keep()) == 0  # and they are gone from the journal
     manifest.close()
+
+
+def test_a_part_reads_its_cases_by_their_place_in_the_whole():
+    part = Part(list("abcdefg"), range(2, 5))  # type: ignore[arg-type]
+    assert [part[index] for index in range(len(part))] == list("cde")
+
+
+def brute_force(kinds, size):
+    batches = []
+    for index, kind in enumerate(kinds):
+        if batches and len(batches[-1]) < size and kinds[batches[-1][0]] == kind:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_batches_hold_one_kind_and_every_case_once(size):
+    rng = np.random.default_rng(size)
+    for length in range(12):
+        kinds = rng.integers(0, 2, length).tolist()
+        found = [list(batch) for batch in split_batches(kinds, size)]
+        assert found == brute_force(kinds, size)
+
+
+def test_a_last_batch_that_is_not_full_is_done_again_unless_it_is_the_end():
+    assert whole_batches("aaaaa", 2, 9) == 4
+    assert whole_batches("aaaaa", 2, 5) == 5
+    assert whole_batches("aab", 2, 9) == 2
+    assert whole_batches("", 2, 9) == 0
+
+
+def test_a_run_is_begun_continued_or_begun_again_where_its_results_are_damaged(tmp_path, caplog):
+    """Mutation seen to fail: results of a finished run not looked at."""
+
+    def opened(resume=True, identity=None):
+        return open_manifest(tmp_path / "run", identity or {"a": 1}, ["x"], resume=resume)
+
+    with pytest.raises(DataError, match=r"to hold a whole `?manifest\.json"):
+        opened()
+    manifest = opened(resume=False)
+    manifest.add(Entry(case_id="x"))
+    manifest.close()
+    assert opened().keep()["case_id"].to_pylist() == ["x"]
+    (tmp_path / "run" / "metrics.json").write_text("{}")
+    manifest.finish(["metrics.json"])
+    assert opened().done
+    with pytest.raises(ConfigError, match="`a` was 1 and is 2 now"):
+        opened(identity={"a": 2})
+    (tmp_path / "run" / "metrics.json").write_text("{")
+    again = opened()
+    assert (again.done, len(again.keep())) == (False, 0)
+    assert caplog.messages == ["resume: missing or damaged results are written again (1: metrics.json)."]
+    assert len(opened(resume=False).keep()) == 0
+
+
+def test_files_that_are_gone_or_changed_are_named_by_their_case(tmp_path):
+    for name in "abcd":
+        (tmp_path / name).write_bytes(name.encode())
+    entries = {name: describe_file(tmp_path / name) for name in "abcd"}
+    records = [{"files": {"a": entries["a"], "b": entries["b"]}}, {"files": {"c": entries["c"]}}, {"files": {}}]
+    assert find_damaged(records, tmp_path) == {}
+    (tmp_path / "b").unlink()
+    (tmp_path / "c").write_bytes(b"x")
+    assert find_damaged(records, tmp_path) == {0: ["b"], 1: ["c"]}

@@ -106,7 +106,7 @@ def test_tables_that_can_not_be_written_end_the_run_without_a_summary(
     def fail(*_: object) -> None:
         raise RunError("cases.csv: no room")
 
-    monkeypatch.setattr("segmeter.evaluation.score.write_cases", fail)
+    monkeypatch.setattr("segmeter.evaluation.drive.write_cases", fail)
     with pytest.raises(RunError, match="no room"):
         score(scoring(two_cases(tmp_path)))
     assert not (tmp_path / "metrics.json").exists()

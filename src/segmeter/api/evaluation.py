@@ -19,7 +19,7 @@ from segmeter.api.pairs import WHERE, Case, measure_pairs, read_classes
 from segmeter.checks import expected, known_file, known_folder, known_kind, nearest, shown
 from segmeter.classes import ClassSpec, Task
 from segmeter.errors import InputError
-from segmeter.evaluation.score import SUMMARY
+from segmeter.evaluation.drive import SUMMARY
 from segmeter.files import write_json
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases

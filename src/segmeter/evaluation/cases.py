@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
@@ -69,10 +69,8 @@ class CaseScorer:
             with room, ExitStack() as files:
                 if is_large:
                     self._refuse_whole_maps(pair)
-                    found = self._reader.open(pair, files)
-                else:
-                    found = in_time(partial(self._reader.load, pair))
-                return self._measure(pair, found)
+                    return self._measure(pair, self._reader.open(pair, files))
+                return self._measure(pair, in_time(partial(self._reader.load, pair)))
         except InputError as error:
             return error.problems
         except MemoryError:
@@ -87,24 +85,20 @@ class CaseScorer:
             With every problem of its files; each line names one.
         """
         found = limit_of(pair, self.reading.timeout_s)(partial(self._reader.load, pair))
-        problems = self._reader.problems(pair, found.stored)
-        if problems or not isinstance(found.maps, CaseMaps):
+        if problems := found.problems():
             raise DataError(problems)
-        return found.maps
+        return cast(CaseMaps, found.maps)
 
     def _measure(self, pair: MaskPair, found: PairMaps) -> Entry:
-        def explain(target: NDArray[Any], labels: NDArray[Any], *, hidden: bool) -> list[str]:
-            problems = self._reader.problems(pair, found.stored)
-            return problems if hidden or problems else [self._undecided(pair, target, labels)]
-
-        row, spacing = make_row(found.maps, self._measures, explain), found.spacing
-        extra = dict(row.extra)
-        if self.reading.resample != "refuse":
-            extra["resampled"] = float(found.resampled)
+        spacing, changes = found.spacing, dict[str, Any]()
+        row = make_row(found.maps, self._measures, partial(self._explain, pair, found))
+        if spacing.spacing:
+            changes = {"spacing": spacing.spacing, "unit": spacing.unit}
+        extra = {"resampled": float(found.resampled)} if self.reading.resample != "refuse" else {}
         if self.flag_missing:
             extra["missing"] = float(not pair.predictions)
-        known: dict[str, Any] = {"spacing": spacing.spacing, "unit": spacing.unit} if spacing.spacing else {}
-        row = replace(row, extra=extra, **known)
+        if extra or changes:
+            row = replace(row, extra=extra, **changes)
         return Entry(case_id=pair.case_id, row=row, sha256=found.sha256, record=vars(spacing))
 
     def _refuse_whole_maps(self, pair: MaskPair) -> None:
@@ -118,15 +112,22 @@ class CaseScorer:
             remedy = f"Leave out {', '.join(needs)}, or cut it into tiles."
             raise DataError(expected(show(pair.references[0]), "map", rule, "a larger one", remedy))
 
-    def _undecided(self, pair: MaskPair, target: NDArray[Any], labels: NDArray[Any]) -> str:
-        """Make the refusal of a prediction that contains the ignore value where the target does not."""
-        spec = self.reading.spec
+    def _explain(
+        self, pair: MaskPair, found: PairMaps, target: NDArray[Any], labels: NDArray[Any], *, hidden: bool
+    ) -> list[str]:
+        """Name the files with values that are not labels, or else refuse a prediction that contains the ignore value
+        where the target does not.
+        """
+        problems, spec = found.problems(), self.reading.spec
+        if hidden or problems:
+            return problems
         pixels = int((spec.is_ignored(labels) & spec.valid(target)).sum())
         rule = "to hold a class wherever its reference does"
         remedy = "A tool that leaves pixels undecided has to decide on them, or be scored on a class of its own."
         paths = pair.predictions or pair.references  # without predictions, it is the reference
         where = show(paths[0].parents[1] / pair.stem if len(pair.predictions) > 1 else paths[0])
-        return expected(where, "prediction", rule, f"{pixels} pixels of the ignored value {spec.values[-1]}", remedy)
+        given = f"{pixels} pixels of the ignored value {spec.values[-1]}"
+        return [expected(where, "prediction", rule, given, remedy)]
 
 
 @cache

@@ -4,15 +4,24 @@
 reads or predicts them, measures them with `segmeter.metrics.measures.row.make_row`, and writes their files.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from segmeter.classes import ClassSpec
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.manifest import Entry, Manifest
+from segmeter.files import write_json
+from segmeter.metrics.cases.stored import write_cases
+from segmeter.metrics.cases.table import CaseTable
+from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.summary.slice_labels import check_tables
+from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Report, track
 from segmeter.threads import count_cores
+
+SUMMARY = "metrics.json"
 
 Case = TypeVar("Case")
 Result = TypeVar("Result")
@@ -30,7 +39,7 @@ def drive(
     parts: Callable[[Report], None] | None = None,
     each: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
-    """Record every finished case in the manifest, in order.
+    """Record every finished case in the manifest, in order, and close it.
 
     Parameters
     ----------
@@ -47,7 +56,7 @@ def drive(
         All problems of all cases, one line each. Sound cases stay in the manifest, so that a later run can resume.
     """
     problems: list[str] = []
-    with closing(results):
+    with closing(manifest), closing(results):
         for result in track(results, what, total, parts=parts):
             if isinstance(result, Entry):
                 manifest.add(result)
@@ -56,6 +65,46 @@ def drive(
                 problems.extend(result)
     if problems:
         raise DataError(problems)
+
+
+def conclude(
+    manifest: Manifest,
+    rows: CaseTable,
+    spec: ClassSpec,
+    metrics: MetricsConfig,
+    *,
+    facts: Mapping[str, Any],
+    sums: Any = None,
+    **noted: Any,
+) -> dict[str, Any]:
+    """Summarise the rows of a run, write its results, and mark it as done.
+
+    Parameters
+    ----------
+    facts
+        Further entries of metrics.json.
+    sums
+        The `Calibration` over all cases, or None.
+    noted
+        Passed to `Manifest.finish`.
+
+    Returns
+    -------
+    dict
+        The content of metrics.json.
+    """
+    summary, folder, kept = {**summarise(rows, spec, metrics), **facts}, manifest.folder, list[str]()
+    check_tables(metrics, manifest.identity)
+    if sums is not None:
+        from segmeter.metrics.probabilities.stored import NAME, summarise_calibration, write_sums  # few runs have them
+
+        summary["calibration"] = summarise_calibration(sums.compute(), spec)
+        write_sums(folder, sums)
+        kept = [NAME]
+    written = write_cases(folder, rows, spec)
+    write_json(folder / SUMMARY, summary)
+    manifest.finish((SUMMARY, *written, *kept), **noted)
+    return summary
 
 
 def collect(work: Callable[[Case], Result], cases: Sequence[Case], *, what: str) -> Iterator[Result]:

@@ -1,7 +1,11 @@
-"""Evaluates a checkpoint on a data set, or predicts images without targets; both run the same cases the same way."""
+"""Evaluates a checkpoint on a data set, or predicts images without targets; both run the same cases the same way.
+
+Forward passes run in the caller's thread. Post-processing, measuring and writing run in other threads beside them.
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -11,31 +15,29 @@ from torch import nn
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import LazyArray
+from segmeter.data.files.geometry import NOWHERE
 from segmeter.data.folders.folds import check_dealing
+from segmeter.data.planes import VolumeSet
 from segmeter.data.verification.intensity import ScaleWatch
 from segmeter.distributed.shards import note_shard
 from segmeter.errors import DataError
-from segmeter.evaluation.large import check_streamable
-from segmeter.evaluation.manifest import open_manifest
-from segmeter.evaluation.predicted import CaseRun, run_cases
-from segmeter.evaluation.resume import repair_finished, restore_cases
-from segmeter.files import write_json
-from segmeter.inference.results import Prediction
+from segmeter.evaluation.drive import SUMMARY, conclude, drive
+from segmeter.evaluation.large import check_streamable, large_cases, split_parts
+from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
+from segmeter.evaluation.memory import Room
+from segmeter.evaluation.predicted import CaseRun, Measuring, finish, finish_in_bands, restore_cases
+from segmeter.inference.results import Loss, Prediction
 from segmeter.losses.additive import additive
-from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
-from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import empty_sums, summarise_calibration, write_sums
-from segmeter.metrics.summary.slice_labels import check_tables
-from segmeter.metrics.summary.summarise import summarise
-from segmeter.postprocess.pipeline import Cleaned
+from segmeter.metrics.probabilities.stored import empty_sums
+from segmeter.parallel import map_in_threads
+from segmeter.postprocess.pipeline import Cleaned, needs_probs
 from segmeter.records import Summary, read_json
-
-SUMMARY = "metrics.json"
+from segmeter.threads import count_cores
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,23 +79,11 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
     RunError
         A prediction is not finite, or a file can't be written.
     """
-    dataset, metrics = job.dataset, job.metrics
+    dataset, metrics, spec = job.dataset, job.metrics, job.dataset.spec
     for member in getattr(job.predictor.segmenter, "members", [job.predictor.segmenter]):
         check_dealing(dataset.dealt, member.card.data, split=dataset.split, model="the checkpoint")
-    spec = dataset.spec
     loss = None if job.loss is None else additive(job.loss, spec)
-    check_streamable(
-        dataset,
-        export=job.export,
-        postprocess=job.postprocess,
-        loss=loss,
-        measures=[measure.name for measure in metrics.measures],
-        calibration=metrics.calibration,
-    )
-    manifest = open_manifest(job.folder, job.identity, dataset.case_ids, resume=job.resume)
-    if manifest.done:
-        repair_finished(job, manifest)
-        return read_json(job.folder / SUMMARY, Summary)
+    check_streamable(job, loss=loss, metrics=metrics)
     sums = empty_sums(spec) if metrics.calibration else None
     measure = partial(measure_prediction, metrics, build_measures(metrics, spec), spec)
 
@@ -102,21 +92,171 @@ def evaluate(job: Evaluation) -> dict[str, Any]:
         if sums is not None and probs is not None and target is not None:
             sums.update(target, probs)
 
-    try:  # calibration needs every probability, so with it all cases are predicted again
-        done, probs = restore_cases(job, manifest, none=metrics.calibration), sums is not None
-        run_cases(job, manifest, done=done, what="evaluating", measure=measure, loss=loss, probs=probs, see=calibrate)
-    finally:
-        manifest.close()
-    rows = manifest.table(spec)
-    summary = summarise(rows, spec, metrics) | note_shard(job.identity)
-    check_tables(metrics, manifest.identity)
-    if sums is not None:
-        summary["calibration"] = summarise_calibration(sums.compute(), spec)
-        write_sums(job.folder, sums)
-    written = write_cases(job.folder, rows, spec)
-    write_json(job.folder / SUMMARY, summary)
-    manifest.finish((SUMMARY, *written, *([] if sums is None else [SUMS])))
-    return summary
+    calibrates = sums is not None
+    manifest = run_cases(job, "evaluating", measure=measure, loss=loss, see=calibrate, sees_all_probs=calibrates)
+    if manifest.done:
+        return read_json(job.folder / SUMMARY, Summary)
+    return conclude(manifest, manifest.table(spec), spec, metrics, facts=note_shard(job.identity), sums=sums)
+
+
+def predict(job: CaseRun) -> int:
+    """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
+
+    A resumed run keeps finished cases. Files that are missing or changed are named and written again. Warns once if the
+    images are not on the scale of those that the model was trained on.
+
+    Returns
+    -------
+    int
+        The number of predicted images in all.
+
+    Raises
+    ------
+    DataError
+        A file can't be read.
+    ConfigError
+        The resumed run used another configuration or other images; or something needs a whole map that is larger than
+        memory.
+    RunError
+        A prediction is not finite, or a file can't be written.
+    """
+    check_streamable(job)
+    card = job.predictor.segmenter.card
+    watch = ScaleWatch(card.mean, card.std, card.clip)
+    manifest = run_cases(job, "predicting", see=lambda prediction: _warn(watch.add(prediction.sample.image)))
+    if not manifest.done:
+        _warn(watch.close())
+        manifest.finish()
+    return len(job.dataset)
+
+
+def _warn(lines: Sequence[str]) -> None:
+    for line in lines:
+        _LOG.warning("%s", line)
+
+
+def run_cases(
+    job: CaseRun,
+    what: str,
+    *,
+    measure: Measuring | None = None,
+    loss: Loss | None = None,
+    see: Callable[[Prediction], None] = lambda prediction: None,
+    sees_all_probs: bool = False,
+) -> Manifest:
+    """Predict all cases that a resumed run lacks, measure them, write their files, and record them in their order.
+
+    Parameters
+    ----------
+    what
+        The activity that the progress bar names.
+    measure
+        Makes the row of a case; called in threads.
+    loss
+        Computed for each case that has a target.
+    see
+        Called in the caller's thread with each prediction, before post-processing.
+    sees_all_probs
+        Whether `see` needs the probabilities of every case, so that a resumed run predicts all of them again.
+
+    Returns
+    -------
+    Manifest
+        It is done if the run was finished before; only damaged files are written again then.
+
+    Raises
+    ------
+    DataError
+        A file can't be read.
+    RunError
+        A prediction is not finite, or a file can't be written. The cases before it are recorded.
+    """
+    manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
+    done = restore_cases(job, manifest, none=sees_all_probs)
+    if manifest.done:
+        return manifest
+    rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
+    if job.resume and streamed.intersection(rest):
+        kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
+        _LOG.warning(kept, done, len(job.dataset))
+    probs = job.export.needs_probs or sees_all_probs or needs_probs(job.postprocess.steps)
+    in_full = sees_all_probs or job.export.confidence  # otherwise they reach the host in the dtype of their file
+    options: dict[str, Any] = {"probs": probs, "probs_dtype": "float32" if in_full else job.export.probs_dtype}
+    alone = streamed | (large_cases(job.dataset) if probs else frozenset())
+    _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
+
+    def entries() -> Generator[Entry, None, None]:
+        for part in split_parts(rest, alone):
+            if part.start in streamed:
+                yield finish_in_bands(job, part.start, measure, loss, see)
+            else:
+                found = job.predictions(part, loss=loss, **options)
+                with closing(_finish_all(job, found, measure, see)) as finished:
+                    yield from finished
+
+    drive(entries(), manifest, what=what, total=len(rest), parts=job.predictor.watch)
+    return manifest
+
+
+def _finish_all(
+    job: CaseRun,
+    predictions: Iterator[Prediction],
+    measure: Measuring | None,
+    see: Callable[[Prediction], None],
+) -> Generator[Entry, None, None]:
+    """Finish predictions in threads, in order. Waiting ones take at most ``export.queue_mb`` of memory, or are one
+    case.
+    """
+    room = Room(job.export.queue_mb << 20)
+
+    def held() -> Iterator[tuple[Prediction, int]]:
+        for prediction in predictions:
+            see(prediction)
+            size = prediction.labels.nbytes + (0 if prediction.probs is None else prediction.probs.nbytes)
+            room.enter(size)
+            yield prediction, size
+
+    def work(waiting: tuple[Prediction, int]) -> Entry:
+        prediction, size = waiting
+        try:
+            return finish(job, prediction, measure)
+        finally:
+            room.leave(size)
+
+    threads = max(count_cores(), job.export.workers)
+    ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
+    yield from map_in_threads(work, held(), threads=threads, ahead=ahead, name="finish")
+
+
+def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
+    """Warn once, for the first case, if its image states a geometry that the files to be written can't state.
+
+    Large label maps are TIFF or Zarr whatever the format.
+    """
+    first = next(iter(job.dataset.case_ids), None)
+    geometry = NOWHERE if first is None else job.dataset.locate(first)
+    form = job.export.picture_format
+    if isinstance(job.dataset, VolumeSet):
+        if geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
+            said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."
+            _LOG.warning(said, form, first)
+        return
+    if geometry.spacing_problem:
+        said = "predictions: files do not say where their pixels lie, as of case %r: %s"
+        _LOG.warning(said, first, geometry.spacing_problem)
+        return
+    numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
+    if form == "tiff" or (large and form != "zarr") or not (job.export.labels or numbered):
+        return
+    lost = ""
+    if form == "png":
+        lost = "says where its pixels lie" if geometry.known else ""
+    elif geometry.geotiff:
+        lost = "has GeoTIFF tags"
+    elif form != "zarr" and geometry.spacing and not geometry.unit:
+        lost = "has a spacing without a unit"
+    if lost:
+        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
 
 
 def measure_prediction(
@@ -161,54 +301,3 @@ def _maps_of(
         instances=cleaned.instances,
         image=sample.image if sample.plane_axis is None else None,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictionRun(CaseRun):
-    """Images without targets, and the folder of their label maps.
-
-    Warns once if the images are not on the scale of those that the model was trained on.
-    """
-
-
-def predict(job: PredictionRun) -> int:
-    """Predict every image and write its files under predictions/, and manifest.json, from which a run is resumed.
-
-    A resumed run keeps finished cases. Files that are missing or changed are named and written again.
-
-    Returns
-    -------
-    int
-        The number of predicted images in all.
-
-    Raises
-    ------
-    DataError
-        A file can't be read.
-    ConfigError
-        The resumed run used another configuration or other images; or something needs a whole map that is larger than
-        memory.
-    RunError
-        A prediction is not finite, or a file can't be written.
-    """
-    check_streamable(job.dataset, export=job.export, postprocess=job.postprocess)
-    card = job.predictor.segmenter.card
-    watch = ScaleWatch(card.mean, card.std, card.clip)
-    manifest = open_manifest(job.folder, job.identity, job.dataset.case_ids, resume=job.resume)
-    if manifest.done:
-        repair_finished(job, manifest)
-        return len(job.dataset)
-    try:
-        done = restore_cases(job, manifest)
-        see = lambda prediction: _warn(watch.add(prediction.sample.image))  # noqa: E731
-        run_cases(job, manifest, done=done, what="predicting", see=see)
-    finally:
-        manifest.close()
-    _warn(watch.close())
-    manifest.finish()
-    return len(job.dataset)
-
-
-def _warn(lines: Sequence[str]) -> None:
-    for line in lines:
-        _LOG.warning("%s", line)

@@ -1,6 +1,6 @@
 """Decides which images are read in bands of lines, and refuses settings that need such an image whole."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from segmeter.checks import expected
@@ -8,10 +8,12 @@ from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset
 from segmeter.data.planes import VolumeSet
 from segmeter.errors import ConfigError
+from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.config import ExportConfig
 from segmeter.export.volumes import check_volume_export
 from segmeter.inference.config import WHOLE_PIXELS, InferenceConfig
 from segmeter.inference.results import Loss, sums_by_bands
+from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import DistanceSplitConfig, PostprocessConfig, WatershedConfig
 from segmeter.postprocess.pipeline import unbounded_steps
@@ -19,15 +21,7 @@ from segmeter.postprocess.pipeline import unbounded_steps
 BANDED_PIXELS = 1 << 23  # of the largest image in tiles that is read at once: several small ones are read ahead
 
 
-def check_streamable(
-    dataset: Dataset,
-    *,
-    export: ExportConfig,
-    postprocess: PostprocessConfig,
-    loss: Loss | None = None,
-    measures: Sequence[str] = (),
-    calibration: bool = False,
-) -> None:
+def check_streamable(job: CaseRun, *, loss: Loss | None = None, metrics: MetricsConfig | None = None) -> None:
     """Refuse, all at once, the settings that cases read in bands, or volumes, can't have.
 
     Raises
@@ -35,36 +29,33 @@ def check_streamable(
     ConfigError
         One line per setting.
     """
+    dataset, steps = job.dataset, job.postprocess.steps
     if isinstance(dataset, VolumeSet):
-        problems = check_volume_export(export, dataset.spec)
+        problems = check_volume_export(job.export, dataset.spec)
         rule, remedy = "to be left out for volumes", "Connected components are the objects of a volume."
-        steps = [each.name for each in postprocess.steps if isinstance(each, WatershedConfig | DistanceSplitConfig)]
-        problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in steps]
+        flat = [each.name for each in steps if isinstance(each, WatershedConfig | DistanceSplitConfig)]
+        problems += [expected("postprocess", name, rule, "a step of pictures", remedy) for name in flat]
         if problems:
             raise ConfigError(problems)
     streamed = sorted(dataset.streamed_cases())
-    if not streamed:
-        return
-    needs = _whole_map_needs(export, postprocess, dataset.spec)
-    needs += [(f"metrics.measures: {name}", "Leave it out; pixels are counted.") for name in measures]
-    needs += [("metrics.calibration", "Set it to false.")] if calibration else []
+    needs = _whole_map_needs(job.export, job.postprocess, dataset.spec)
+    if metrics is not None:
+        needs += [(f"metrics.measures: {one.name}", "Leave it out; pixels are counted.") for one in metrics.measures]
+        needs += [("metrics.calibration", "Set it to false.")] if metrics.calibration else []
     if loss is not None and not sums_by_bands(loss):
         needs.append(("loss", "Set loss=focal, which is a sum over pixels."))
-    found = dataset.header_of(streamed[0])
-    why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
-    rule = f"to work by rows, as case {dataset.case_ids[streamed[0]]!r} is read by rows ({why})"
-    if needs:
+    if streamed and needs:
+        found = dataset.header_of(streamed[0])
+        why = "a Zarr image" if found.format == "zarr" else f"{found.height} x {found.width} pixels"
+        rule = f"to work by rows, as case {dataset.case_ids[streamed[0]]!r} is read by rows ({why})"
         raise ConfigError([expected("config", what, rule, "what needs it whole", remedy) for what, remedy in needs])
 
 
 def _whole_map_needs(export: ExportConfig, postprocess: PostprocessConfig, spec: ClassSpec) -> list[tuple[str, str]]:
     """Find the settings that need a whole map, each with its remedy."""
-    steps = unbounded_steps(postprocess.steps, spec)
-    needs = [
-        (f"postprocess.{name}", "Leave it out, or set postprocess=none; an opening needs `fill`.") for name in steps
-    ]
-    flags = [name for name in ("probs", "confidence") if getattr(export, name)]
-    needs += [(f"export.{name}", "Set it to false.") for name in flags]
+    step, flags = "Leave it out, or set postprocess=none; an opening needs `fill`.", ("probs", "confidence")
+    needs = [(f"postprocess.{name}", step) for name in unbounded_steps(postprocess.steps, spec)]
+    needs += [(f"export.{name}", "Set it to false.") for name in flags if getattr(export, name)]
     return needs + ([("export.objects", "Set it to [].")] if export.objects else [])
 
 

@@ -7,6 +7,7 @@ any fault the whole batches are kept and the other cases are measured again.
 
 import json
 import logging
+import sys
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,8 +97,7 @@ class Manifest:
         if not self._open:
             return
         rows = [entry.row for entry in self._open if entry.row is not None]
-        ids = pa.array([entry.case_id for entry in self._open], pa.string())
-        table = columns_of_rows(rows) if rows else pa.table({"case_id": ids})
+        table = columns_of_rows(rows) if rows else pa.table({"case_id": [entry.case_id for entry in self._open]})
         records = [json.dumps(entry.record, ensure_ascii=False) for entry in self._open]
         for name, texts in (("sha256", [entry.sha256 for entry in self._open]), ("record", records)):
             table = table.append_column(name, pa.array(texts, pa.string()))
@@ -117,20 +117,20 @@ class Manifest:
             The case_id, sha256 and record of the cases that are kept.
         """
         self.close()
-        whole, found, rest = 0, _join([]), None
+        kept, whole, left, rest = list[pa.Table](), 0, sys.maxsize if cases is None else cases, None
         for table, end in read_batches(self.folder):
-            part = table if cases is None else table.slice(0, cases - len(found))
-            found = _join([found, part])
+            part = table.slice(0, left)
+            kept.append(part.select(_COLUMNS))
+            left -= len(part)
             if len(part) < len(table):
                 rest = part
                 break
             whole = end
         if (self.folder / JOURNAL).is_file():
-            journal = Lines(self.folder / JOURNAL, keep=whole)
-            if rest is not None and len(rest):
-                journal.write(_pack(rest))
-            journal.close()
-        return found
+            with closing(Lines(self.folder / JOURNAL, keep=whole)) as journal:
+                if rest is not None and len(rest):
+                    journal.write(_pack(rest))
+        return _join(kept)
 
     def table(self, spec: ClassSpec) -> CaseTable:
         """Return the rows of all finished cases, which are read from the journal on demand."""
@@ -165,7 +165,7 @@ class Manifest:
         Parameters
         ----------
         results
-            Names of the files in the folder whose hashes are kept, for `damaged_results`.
+            Names of the files in the folder whose hashes are kept, so that a resumed run notices damage.
         inputs
             Hashes of files that were read in addition to those of the cases.
         records
@@ -189,11 +189,6 @@ class Manifest:
                     self._journal = None
                     journal.sync()
 
-    def damaged_results(self) -> list[str]:
-        """Name the results of a finished run that are missing or changed."""
-        results = read_run_manifest(self.folder)["results"]
-        return [name for name, entry in results.items() if not is_whole(self.folder / name, entry)]
-
     def _write(self, state: str, **more: Any) -> None:
         head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
         write_json(self.folder / NAME, head | {"cases": list(self.cases)})
@@ -209,10 +204,12 @@ def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str
     """
     if resume:
         check_same(folder, identity, cases)
-        manifest = Manifest(folder, flatten(identity), cases, done=read_run_manifest(folder)["state"] == "done")
-        damaged = manifest.damaged_results() if manifest.done else []
-        if manifest.done:  # a process may have been killed just before it removed this
-            remove(folder / JOURNAL)
+        before = read_run_manifest(folder)
+        manifest = Manifest(folder, flatten(identity), cases, done=before["state"] == "done")
+        if not manifest.done:
+            return manifest
+        remove(folder / JOURNAL)  # a process may have been killed just before it did so
+        damaged = [name for name, entry in before["results"].items() if not is_whole(folder / name, entry)]
         if not damaged:
             return manifest
         _LOG.warning("resume: missing or damaged results are written again (%s).", some(damaged))

@@ -1,6 +1,7 @@
 """Reads the files of one pair onto one grid, whole or in bands of lines, and names values that are not labels."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,9 +45,9 @@ class PairMaps:
         Of the case, and where it comes from.
     sha256
         Hash over the hashes of all files.
-    stored
-        Each file and its map if its values were not checked on reading: they are counted first, as the counts
-        themselves show whether all values are labels.
+    problems
+        Names the files with values that are not labels. Whole maps are counted first, as the counts themselves show
+        whether there are any; the lines of bands are checked when they are read.
     resampled
         Whether a prediction was brought onto the grid of its reference.
     """
@@ -54,7 +55,7 @@ class PairMaps:
     maps: CaseMaps | BandedMaps
     spacing: CaseSpacing
     sha256: str
-    stored: Sequence[tuple[Path, StoredMap]] = ()
+    problems: Callable[[], list[str]] = list
     resampled: bool = False
 
 
@@ -86,61 +87,75 @@ class PairReader:
         The pixels are those of the first file whose header states them: drawn outlines have none, and tiny files don't
         matter. If a header can't be read, reading the file will say why.
         """
-        paths = (*pair.references, *pair.predictions)
-        try:
-            if any(self._is_large(path) for path in paths):
+        pixels = 0
+        for path in (*pair.references, *pair.predictions):
+            is_large, found = self._look_at(path)
+            if is_large:
                 return True, 0
-            return False, next(filter(None, map(self._stated_pixels, paths)), 0)
+            pixels = pixels or found
+        return False, pixels
+
+    def _look_at(self, path: Path) -> tuple[bool, int]:
+        """Return whether a file is read in bands, and the pixels by its header.
+
+        Only one plane is read in bands, in some formats. For a volume, which is rarely packed, the file's size is taken
+        instead of its pixels.
+        """
+        reading = self.reading
+        try:
+            if path.name.lower().endswith(_IN_BANDS) and reading.key is None and not reading.has_colours:
+                found = read_header(path, **reading.options(path), streams=True)
+                pixels = math.prod((*found.lead, found.height, found.width))
+                return found.channels == 1 and not found.lead and pixels > array.STREAMED_PIXELS, pixels
+            size = path.stat().st_size
+            if size < _LOOK_BYTES or (form := volume_format(path)) in OUTLINES:
+                return False, 0
+            with path.open("rb") as file:
+                layout = read_layout(file.read(33))
+            if layout is None and form:
+                return False, size
+            header = layout or read_header(path, max_pixels=reading.max_pixels)
+            return False, header.height * header.width
         except (DataError, OSError):
             return False, 0
 
-    def _stated_pixels(self, path: Path) -> int:
-        """Return the pixels by the header. For a volume, which is rarely packed, the file's size is taken instead."""
-        size = path.stat().st_size
-        if size < _LOOK_BYTES or path.is_dir() or volume_format(path) in OUTLINES:
-            return 0
-        with path.open("rb") as file:
-            layout = read_layout(file.read(33))
-        if layout is None and volume_format(path):
-            return size
-        header = layout or read_header(path, max_pixels=self.reading.max_pixels)
-        return header.height * header.width
-
     def load(self, pair: MaskPair) -> PairMaps:
-        """Read all files of a pair, whole. Values that `stored` lists are not yet known to be labels."""
-        references, predictions = pair.references, pair.predictions
+        """Read all files of a pair, whole. `problems` tells whether their values are labels."""
+        references, predictions, spec = pair.references, pair.predictions, self.reading.spec
         paths, count = (*references, *predictions), len(references)
         as_stored = self._read(paths, count)
-        maps = self._on_one_grid(paths, as_stored, count)
-        spacing = find_spacing(paths, maps, self.spacing, references=count)
-        target, first = self._labels(references, maps[:count], "references")
+        stored = as_stored if self.reading.resample == "refuse" else self._on_one_grid(paths, as_stored, count)
+        spacing = find_spacing(paths, stored, self.spacing, references=count)
+        target, first = self._labels(references, stored[:count], "references")
         if predictions:
-            labels, second = self._labels(predictions, maps[count:], "predictions")
+            labels, second = self._labels(predictions, stored[count:], "predictions")
+            if first is not None and second is not None:
+                doubts = find_labels(paths[0], first, second, "references"), find_labels(paths[-1], second, first)
+                spacing = replace(spacing, warnings=(*spacing.warnings, *filter(None, doubts)))
         else:
             labels = np.zeros_like(target)
             second = np.zeros_like(target) if self._sides["predictions"].instances else None
-        if first is not None and second is not None and predictions:
-            doubts = find_labels(paths[0], first, second, "references"), find_labels(paths[-1], second, first)
-            spacing = replace(spacing, warnings=(*spacing.warnings, *filter(None, doubts)))
-        whole = CaseMaps(
+        digests, image = [each.sha256 for each in stored], None
+        if pair.image:
+            shape = target.shape[spec.is_multilabel :]
+            image, digest = read_case_image(pair.image, shape, max_pixels=self.reading.max_pixels)
+            digests.append(digest)
+        maps = CaseMaps(
             case_id=pair.case_id,
             target=target,
             labels=labels,
-            spacing=spacing.spacing or (1.0,) * maps[0].values.ndim,
-            spec=self.reading.spec,
+            spacing=spacing.spacing or (1.0,) * stored[0].values.ndim,
+            spec=spec,
             target_instances=first,
             instances=second,
+            image=image,
         )
-        digests = [each.sha256 for each in maps]
-        if pair.image:
-            image, digest = read_case_image(pair.image, whole.shape, max_pixels=self.reading.max_pixels)
-            whole, digests = replace(whole, image=image), [*digests, digest]
         return PairMaps(
-            maps=whole,
+            maps=maps,
             spacing=spacing,
-            stored=list(zip(paths, maps, strict=True)),
             sha256=hash_together(digests),
-            resampled=any(one is not other for one, other in zip(maps, as_stored, strict=True)),
+            problems=partial(self._problems, paths, stored, count),
+            resampled=any(one is not other for one, other in zip(stored, as_stored, strict=True)),
         )
 
     def load_readers(self, case_id: str, readers: Sequence[tuple[Path, ...]]) -> tuple[list[CaseMaps], CaseSpacing]:
@@ -153,11 +168,7 @@ class PairReader:
         paths = [path for files in readers for path in files]
         stored = self._read(paths, len(paths))
         spacing = find_spacing(paths, stored, self.spacing, references=len(paths))
-        problems = self.problems(
-            MaskPair(case_id=case_id, stem=case_id, references=(*paths,), predictions=()),
-            [*zip(paths, stored, strict=True)],
-        )
-        if problems:
+        if problems := self._problems(paths, stored, len(paths)):
             raise DataError(problems)
         edges, found = spacing.spacing or (1.0,) * stored[0].values.ndim, []
         for start, files in zip(range(0, len(paths), len(readers[0])), readers, strict=True):
@@ -165,21 +176,6 @@ class PairReader:
             given: dict[str, Any] = {"target_instances": numbers, "instances": numbers, "spec": self.reading.spec}
             found.append(CaseMaps(case_id=case_id, target=labels, labels=labels, spacing=edges, **given))
         return found, spacing
-
-    def problems(self, pair: MaskPair, stored: Sequence[tuple[Path, StoredMap]]) -> list[str]:
-        """Write one line for each file with a value that is not a label."""
-        problems: list[str] = []
-        if self.reading.label_map:  # values were checked, and mapped, on reading
-            return problems
-        for number, (path, each) in enumerate(stored):
-            side = self._sides["references" if number < len(pair.references) else "predictions"]
-            if side.instances or side.keeps_invalid:  # object numbers, checked on reading; or all are counted
-                continue
-            try:
-                check_labels(path, each.values, self.reading)
-            except DataError as error:
-                problems += error.problems
-        return problems
 
     def open(self, pair: MaskPair, files: ExitStack) -> PairMaps:
         """Open a pair of large files, to be read in bands of lines for as long as `files` is open.
@@ -189,35 +185,24 @@ class PairReader:
         DataError
             The files don't go together, or can't be read; reading a band raises it for values that are not labels.
         """
-        paths, count = (*pair.references, *pair.predictions), len(pair.references)
+        paths, count, spec = (*pair.references, *pair.predictions), len(pair.references), self.reading.spec
         in_time = limit_of(pair, self.reading.timeout_s)
         opened = [in_time(partial(files.enter_context, self._open_file(path, in_time))) for path in paths]
         spacing = find_spacing(paths, [stored for _, stored in opened], self.spacing, references=count)
         planes = [in_time.lines(lines) for lines, _ in opened]
-        target = self._in_one(planes[:count])
-        if pair.predictions:
-            labels = self._in_one(planes[count:])
-        else:
-            nothing = np.broadcast_to(np.zeros((), self.reading.spec.label_dtype), target.shape)
-            labels = ArrayRows(nothing, axis=len(target.shape) - 2)
-        maps = BandedMaps(case_id=pair.case_id, target=target, labels=labels, spec=self.reading.spec)
+        sides = [
+            stack_planes(side) if spec.is_multilabel else side[0] for side in (planes[:count], planes[count:]) if side
+        ]
+        if not pair.predictions:
+            nothing = np.broadcast_to(np.zeros((), spec.label_dtype), sides[0].shape)
+            sides.append(ArrayRows(nothing, axis=nothing.ndim - 2))
+        maps = BandedMaps(case_id=pair.case_id, target=sides[0], labels=sides[1], spec=spec)
         return PairMaps(maps=maps, spacing=spacing, sha256=hash_together([stored.sha256 for _, stored in opened]))
-
-    def _is_large(self, path: Path) -> bool:
-        """Tell whether a file has one plane, too large to be decoded at once, in a format that is read in bands."""
-        reading = self.reading
-        if path.suffix.lower() not in _IN_BANDS or reading.key is not None or reading.has_colours:
-            return False
-        try:
-            found = read_header(path, **reading.options(path), streams=True)
-        except DataError:  # a stack, a volume, or damaged
-            return False
-        return found.channels == 1 and not found.lead and found.height * found.width > array.STREAMED_PIXELS
 
     @contextmanager
     def _open_file(self, path: Path, in_time: TimeLimit) -> Iterator[tuple[LazyArray, StoredMap]]:
         """Return the labels of a file, and its map; of a large file, a map of its size without the values."""
-        if not self._is_large(path):
+        if not self._look_at(path)[0]:
             found = read_map(path, self.reading)
             checked = self.reading.label_map
             yield ArrayRows(found.values if checked else check_labels(path, found.values, self.reading)), found
@@ -228,14 +213,12 @@ class PairReader:
             size = np.broadcast_to(np.zeros((), np.uint8), lines.shape)  # takes one byte
             yield lines, StoredMap(values=size, geometry=geometry, sha256=sha256)
 
-    def _in_one(self, planes: list[LazyArray]) -> LazyArray:
-        return stack_planes(planes) if self.reading.spec.is_multilabel else planes[0]
-
     def _read(self, paths: Sequence[Path], count: int) -> list[StoredMap]:
         """Read references, then predictions; drawn objects last, because they take the size of the other maps."""
         problems, stored = list[str](), dict[int, StoredMap]()
         shape: tuple[int, ...] | None = None
-        for number in sorted(range(len(paths)), key=lambda each: volume_format(paths[each]) in OUTLINES):
+        drawn = [number for number, path in enumerate(paths) if volume_format(path) in OUTLINES]
+        for number in (*(number for number in range(len(paths)) if number not in drawn), *drawn):
             path = paths[number]
             try:
                 side = self._sides["references" if number < count else "predictions"]
@@ -249,10 +232,21 @@ class PairReader:
             raise DataError(list(dict.fromkeys(problems)))
         return [stored[number] for number in range(len(paths))]
 
+    def _problems(self, paths: Sequence[Path], stored: Sequence[StoredMap], count: int) -> list[str]:
+        """Write one line for each file with a value that is not a label."""
+        problems: list[str] = []
+        for number, (path, each) in enumerate(zip(paths, stored, strict=True)):
+            side = self._sides["references" if number < count else "predictions"]
+            if side.label_map or side.instances or side.keeps_invalid:  # checked on reading; or all are counted
+                continue
+            try:
+                check_labels(path, each.values, self.reading)
+            except DataError as error:
+                problems += error.problems
+        return problems
+
     def _on_one_grid(self, paths: Sequence[Path], stored: list[StoredMap], count: int) -> list[StoredMap]:
-        """Bring predictions onto the grid of the first reference, if ``data.resample`` asks for it."""
-        if self.reading.resample == "refuse":
-            return stored
+        """Bring predictions onto the grid of the first reference."""
         first, found = stored[0], stored[:count]
         for path, each in zip(paths[count:], stored[count:], strict=True):
             grid: dict[str, Any] = {"reference": paths[0], "wanted": first.geometry, "shape": first.values.shape}

@@ -36,6 +36,8 @@ Missing = Literal["error", "as_background"]
 
 _NO_CASE = "Every reference needs a prediction of the same name; missing=as_background scores it as class 0 everywhere."
 
+_PROBS = "Probabilities are NPY or NPZ files of float32, (C, H, W) or (C, D, H, W), as export.probs writes them."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskPair:
@@ -128,8 +130,9 @@ def find_pairs(
         alike = only_alike(stems, files.keys() - stems.keys())  # a misspelt prediction is not missing
         needed = stems if whole else [stem for stem in stems if stem not in lacking or stem in alike]
         problems += missing_problem(needed, files, what="a prediction", remedy=_NO_CASE)
-    problems = problems or [line for files in (*wanted, *given) for line in _unreadable(files)]
-    if any(volume_format(path) == "nifti" for files in (*wanted, *given) for paths in files.values() for path in paths):
+    every = [path for files in (*wanted, *given) for paths in files.values() for path in paths]
+    problems = problems or _unreadable(every)
+    if any(volume_format(path) == "nifti" for path in every):
         need("nibabel", "nifti", "NIfTI files")
     pairs = list[MaskPair]()
     for stem in sorted(stems, key=safe_id):
@@ -143,10 +146,10 @@ def find_pairs(
     return Pairing(pairs=pairs, extra=tuple(sorted(extra)), problems=tuple(dict.fromkeys(problems)))
 
 
-def _unreadable(files: Files) -> list[str]:
+def _unreadable(paths: Sequence[Path]) -> list[str]:
     """Name the files that exist and can't be reached, such as a link to itself."""
     problems = []
-    for path in (path for paths in files.values() for path in paths):
+    for path in paths:
         try:
             stored_size(annotations_of(path) or path)
         except OSError as error:
@@ -212,6 +215,23 @@ def find_images(folder: Path, pairing: Pairing) -> dict[str, Path]:
     """
     stems, remedy = (pair.stem for pair in pairing.pairs), "Leave images= out to score without them."
     return find_beside(folder, stems, role="images", what="an image", remedy=remedy)
+
+
+def find_probs(folder: Path, pairs: Sequence[MaskPair]) -> dict[str, Path]:
+    """Find the probabilities of every pair by its file's name without suffix.
+
+    Raises
+    ------
+    DataError
+        The folder is missing, or a case has no file or two.
+    """
+    stems, remedy = (pair.stem for pair in pairs), "Leave probs= out to measure none."
+    chosen = find_beside(folder, stems, role="probs", what="probabilities", remedy=remedy)
+    wrong = [path for path in chosen.values() if path.suffix.lower() not in (".npy", ".npz")]
+    if wrong:
+        rule = "to be an NPY or NPZ file"
+        raise DataError([expected(show(path), "probs", rule, path.suffix, _PROBS) for path in wrong])
+    return chosen
 
 
 def put_beside(pairing: Pairing, images: Mapping[str, Path]) -> Pairing:

@@ -1,7 +1,6 @@
-"""Runs a model over the cases of a data set, as the source of `eval` and `predict`.
+"""Predicts, post-processes, measures and writes a case of `eval` or `predict`, and keeps those of an interrupted run.
 
-Forward passes run in the caller's thread. Post-processing, measuring and writing run in other threads beside them. An
-image that is larger than memory goes through the same steps in bands of lines: its labels wait in a temporary file.
+An image that is larger than memory goes through the same steps in bands of lines: its labels wait in a temporary file.
 """
 
 import logging
@@ -9,40 +8,40 @@ import math
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from segmeter.checks import some
 from segmeter.data.dataset import Dataset
-from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.images import Thumbnail, tapped, thumbnail_step
 from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Sample
-from segmeter.distributed.batches import Part
-from segmeter.evaluation.drive import drive
-from segmeter.evaluation.large import large_cases, split_parts
-from segmeter.evaluation.manifest import Entry, Manifest
-from segmeter.evaluation.memory import Room
+from segmeter.distributed.batches import Part, split_batches
+from segmeter.errors import RunError
+from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_records
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
-from segmeter.files import make_folder
+from segmeter.files import clear_leftovers, is_whole, make_folder
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.results import BandLoss, Loss, Prediction, sums_by_bands
 from segmeter.inference.volumes import predict_volume
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
-from segmeter.postprocess.pipeline import Bands, Cleaned, needs_probs, run_steps
-from segmeter.threads import count_cores
+from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
 
 PREDICTIONS = "predictions"
 
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
+Records = Sequence[Mapping[str, Any]]
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,8 +77,9 @@ class CaseRun:
     resume: bool = False
     batches: Sequence[int] | None = None
 
+    @cached_property
     def writer(self) -> Writer:
-        """Build the writer of the files of these cases."""
+        """The writer of the files of these cases."""
         return Writer(self.folder / PREDICTIONS, self.export, self.dataset.spec, locate=self.dataset.locate)
 
     def predictions(
@@ -95,94 +95,7 @@ class CaseRun:
         yield from self.predictor.predict(part, batches=batches, probs=probs, probs_dtype=probs_dtype, loss=loss)
 
 
-def run_cases(
-    job: CaseRun,
-    manifest: Manifest,
-    *,
-    done: int,
-    what: str,
-    measure: Measuring | None = None,
-    loss: Loss | None = None,
-    probs: bool = False,
-    see: Callable[[Prediction], None] = lambda prediction: None,
-) -> None:
-    """Predict all cases after the first `done`, measure them, write their files, and record them in their order.
-
-    Parameters
-    ----------
-    what
-        The activity that the progress bar names.
-    measure
-        Makes the row of a case; called in threads.
-    loss
-        Computed for each case that has a target.
-    probs
-        Whether probabilities are needed even if none are written.
-    see
-        Called in the caller's thread with each prediction, before post-processing.
-
-    Raises
-    ------
-    DataError
-        A file can't be read.
-    RunError
-        A prediction is not finite, or a file can't be written. The cases before it are recorded.
-    """
-    rest, streamed = range(done, len(job.dataset)), job.dataset.streamed_cases()
-    in_full = probs or job.export.confidence  # otherwise they are copied to the host in the dtype of their file
-    dtype = "float32" if in_full else job.export.probs_dtype
-    probs = job.export.needs_probs or probs or needs_probs(job.postprocess.steps)
-    if job.resume and streamed.intersection(rest):
-        kept = "resume: %d of %d cases are kept. A large image that was cut short begins at its first row again."
-        _LOG.warning(kept, done, len(job.dataset))
-    alone = streamed | (large_cases(job.dataset) if probs else frozenset())
-    _warn_of_lost_geometry(job, large=0 in streamed and job.dataset.header_of(0).streamed)
-    writer = job.writer()
-
-    def entries() -> Generator[Entry, None, None]:
-        for part in split_parts(rest, alone):
-            if part.start in streamed:
-                yield finish_in_bands(job, writer, part.start, measure, loss, see)
-            else:
-                found = job.predictions(part, probs=probs, probs_dtype=dtype, loss=loss)
-                with closing(_finish_all(job, writer, found, measure, see)) as finished:
-                    yield from finished
-
-    drive(entries(), manifest, what=what, total=len(rest), parts=job.predictor.watch)
-
-
-def _finish_all(
-    job: CaseRun,
-    writer: Writer,
-    predictions: Iterator[Prediction],
-    measure: Measuring | None,
-    see: Callable[[Prediction], None],
-) -> Generator[Entry, None, None]:
-    """Finish predictions in threads, in order. Waiting ones take at most ``export.queue_mb`` of memory, or are one
-    case.
-    """
-    room = Room(job.export.queue_mb << 20)
-
-    def held() -> Iterator[tuple[Prediction, int]]:
-        for prediction in predictions:
-            see(prediction)
-            size = prediction.labels.nbytes + (0 if prediction.probs is None else prediction.probs.nbytes)
-            room.enter(size)
-            yield prediction, size
-
-    def work(waiting: tuple[Prediction, int]) -> Entry:
-        prediction, size = waiting
-        try:
-            return finish(job, writer, prediction, measure)
-        finally:
-            room.leave(size)
-
-    threads = max(count_cores(), job.export.workers)
-    ahead = threads + job.predictor.config.batch_size  # a whole batch is handed over before the next one is run
-    yield from map_in_threads(work, held(), threads=threads, ahead=ahead, name="finish")
-
-
-def finish(job: CaseRun, writer: Writer, prediction: Prediction, measure: Measuring | None) -> Entry:
+def finish(job: CaseRun, prediction: Prediction, measure: Measuring | None) -> Entry:
     """Post-process and measure a prediction, and write its files."""
     with job.predictor.stages.timed("post-process"):
         axis = prediction.sample.plane_axis
@@ -192,12 +105,11 @@ def finish(job: CaseRun, writer: Writer, prediction: Prediction, measure: Measur
             kept = np.where(cleaned.labels == prediction.labels, prediction.instances, 0)
             cleaned = replace(cleaned, instances=kept)
     image, volume = prediction.sample.image, [] if axis is None else ["volume", prediction.sample.case_id]
-    return _finished(job, writer, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype), *volume])
+    return _finished(job, prediction, cleaned, measure, kind=[*image.shape, str(image.dtype), *volume])
 
 
 def finish_in_bands(
     job: CaseRun,
-    writer: Writer,
     index: int,
     measure: Measuring | None = None,
     loss: Loss | None = None,
@@ -230,12 +142,11 @@ def finish_in_bands(
             labels = spool.read(0, height)
         cleaned = Cleaned(labels=labels, instances=None, changed=bands.changed)
         kind = [*image.shape, str(image.dtype), "by rows", case_id]
-        return _finished(job, writer, prediction, cleaned, measure, kind=kind)
+        return _finished(job, prediction, cleaned, measure, kind=kind)
 
 
 def _finished(
     job: CaseRun,
-    writer: Writer,
     prediction: Prediction,
     cleaned: Cleaned,
     measure: Measuring | None,
@@ -248,7 +159,7 @@ def _finished(
         row = None if measure is None else measure(prediction, cleaned)
     with stages.timed("write"):
         of_model = {"probs": prediction.probs, "predicted": prediction.labels}
-        files = writer.write(case_id, cleaned.labels, instances=cleaned.instances, **of_model)
+        files = job.writer.write(case_id, cleaned.labels, instances=cleaned.instances, **of_model)
     return Entry(case_id=case_id, row=row, record={"image": kind, "files": files})
 
 
@@ -286,33 +197,85 @@ class Spool:
         return np.moveaxis(np.frombuffer(content, self.dtype).reshape(stop - start, *self._line), 0, -2)
 
 
-def _warn_of_lost_geometry(job: CaseRun, *, large: bool) -> None:
-    """Warn once, for the first case, if its image states a geometry that the files to be written can't state."""
-    first = next(iter(job.dataset.case_ids), None)
-    geometry = NOWHERE if first is None else job.dataset.locate(first)
-    form = job.export.picture_format
-    numbered = job.export.instances and job.postprocess.steps and form == "png"  # otherwise instances are TIFF
-    if isinstance(job.dataset, VolumeSet):
-        if geometry.affine is not None and job.export.labels and form in ("tiff", "zarr"):
-            said = "predictions: %s files have no position, so that of %r is lost. export.labels_format=nifti keeps it."
-            _LOG.warning(said, form, first)
-        return
-    lost = _lost_part(geometry, form, large=large) if job.export.labels or numbered else ""
-    if geometry.spacing_problem:
-        said = "predictions: files do not say where their pixels lie, as of case %r: %s"
-        _LOG.warning(said, first, geometry.spacing_problem)
-    elif lost:
-        _LOG.warning("predictions: case %r %s, which is lost. export.labels_format=tiff keeps it.", first, lost)
+def restore_cases(job: CaseRun, manifest: Manifest, *, none: bool = False) -> int:
+    """Keep the finished cases, write their missing or damaged files again, and return how many cases there are.
 
-
-def _lost_part(geometry: Geometry, form: str, *, large: bool) -> str:
-    """Describe the part of an image's geometry that label maps of a format can't state, or return "". Large maps are
-    TIFF or Zarr.
+    Cases are kept up to the end of a batch. The others are predicted again in the batches of an uninterrupted run,
+    because in different batches a network's outputs may differ in their last bits. With `none`, no case is kept, unless
+    the run is finished.
     """
-    if form == "tiff" or (large and form != "zarr"):
-        return ""
-    if form == "png":
-        return "says where its pixels lie" if geometry.known else ""
-    if geometry.geotiff:
-        return "has GeoTIFF tags"
-    return "has a spacing without a unit" if form != "zarr" and geometry.spacing and not geometry.unit else ""
+    if manifest.done:
+        finished = parse_records(read_records(job.folder))
+        repair_files(job, [finished[case_id] for case_id in manifest.cases])
+        return len(manifest.cases)
+    clear_leftovers(job.folder / PREDICTIONS)
+    found = parse_records(manifest.keep()) if job.resume else {}
+    first = takewhile(lambda pair: pair[0] == pair[1], zip(found, manifest.cases, strict=False))
+    records = [found[case_id] for case_id, _ in first]
+    kinds, size = _kinds(job, records), job.predictor.config.batch_size
+    count = 0 if none else whole_batches(kinds, size, len(manifest.cases))
+    manifest.keep(count)
+    repair_files(job, records[:count])
+    return count
+
+
+def _kinds(job: CaseRun, records: Records) -> Sequence[Any]:
+    """Return what decides the batches of the first cases: those of the whole run, or the kinds of their images."""
+    return [record["image"] for record in records] if job.batches is None else job.batches[: len(records)]
+
+
+def whole_batches(kinds: Sequence[Any], size: int, total: int) -> int:
+    """Count how many of the first images, out of `total`, fill batches of one kind each.
+
+    Examples
+    --------
+    >>> whole_batches("aaaab", 2, 9), whole_batches("aaaaab", 4, 6)
+    (4, 6)
+    """
+    batches = list(split_batches(kinds, size))
+    whole = not batches or len(kinds) == total or len(batches[-1]) == size
+    return len(kinds) if whole else batches[-1].start
+
+
+def repair_files(job: CaseRun, records: Records) -> None:
+    """Write missing or damaged files of finished cases again, in the batches in which the cases were predicted.
+
+    Parameters
+    ----------
+    records
+        The records of the first cases, in their order.
+
+    Raises
+    ------
+    RunError
+        A file differs from the one before, as it may on another machine.
+    """
+    damaged = find_damaged(records, job.folder / PREDICTIONS)
+    if not damaged:
+        return
+    names = [name for found in damaged.values() for name in found]
+    _LOG.warning("resume: missing or damaged files of predictions are written again (%s).", some(names))
+    streamed = job.dataset.streamed_cases()
+    for batch in split_batches(_kinds(job, records), job.predictor.config.batch_size):
+        if damaged.keys().isdisjoint(batch):
+            continue
+        if batch.start in streamed:
+            finish_in_bands(job, batch.start)
+            continue
+        for index, prediction in zip(batch, job.predictions(batch, probs=job.export.needs_probs), strict=True):
+            if index in damaged:
+                finish(job, prediction, None)
+    again = find_damaged([records[index] for index in damaged], job.folder / PREDICTIONS)
+    differing = [name for found in again.values() for name in found]
+    if differing:
+        rule, remedy = "predictions differ from those of the resumed run", "Start a new run with resume=null."
+        raise RunError(f"resume: {rule} ({some(differing)}). {remedy}")
+
+
+def find_damaged(records: Records, predictions: Path) -> dict[int, list[str]]:
+    """Find the names of files that are missing or changed since they were written, by the index of their case."""
+    found = {
+        index: [name for name, entry in record["files"].items() if not is_whole(predictions / name, entry)]
+        for index, record in enumerate(records)
+    }
+    return {index: names for index, names in found.items() if names}

@@ -9,19 +9,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from segmeter import __version__
-from segmeter.checks import some
+from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
+from segmeter.data.files.opened import open_array
+from segmeter.data.files.sniff import show
 from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import hash_map
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
-from segmeter.errors import DataError
+from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer
-from segmeter.evaluation.drive import Outcome, drive
+from segmeter.evaluation.drive import SUMMARY, Outcome, collect, conclude, drive
 from segmeter.evaluation.manifest import (
     Entry,
-    Manifest,
     check_same,
     hashes_of,
     open_manifest,
@@ -29,20 +32,15 @@ from segmeter.evaluation.manifest import (
     read_records,
     read_run_manifest,
 )
-from segmeter.evaluation.pairing import MaskPair, Pairing, hash_pair, limit_of
+from segmeter.evaluation.pairing import MaskPair, Pairing, check_unchanged, hash_pair, limit_of
 from segmeter.evaluation.spacings import Spacings
-from segmeter.files import write_json
-from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.summary.slice_labels import check_tables, hash_tables
-from segmeter.metrics.summary.summarise import summarise
+from segmeter.metrics.summary.slice_labels import hash_tables
 from segmeter.parallel import map_in_processes, map_in_threads
 from segmeter.progress import track
 from segmeter.records import Summary, read_json
 from segmeter.remote import fetch_ahead
 from segmeter.threads import count_cores
-
-SUMMARY = "metrics.json"
 
 _MANY, _AT_ONCE = 256, 8  # pairs
 
@@ -164,22 +162,16 @@ def score(job: Scoring) -> dict[str, Any]:
             raise DataError(problems)
 
     pairs = [pair for pair in job.pairs if pair.case_id not in done]
-    try:
-        drive(_results(job.scorer(), pairs, job.workers), manifest, what="scoring", total=len(pairs), each=check_units)
-    finally:
-        manifest.close()
+    drive(_results(job.scorer(), pairs, job.workers), manifest, what="scoring", total=len(pairs), each=check_units)
     for line in spacings.warnings():
         _LOG.warning("%s", line)
-    rows = manifest.table(job.spec)
-    summary = summarise(rows, job.spec, job.metrics) | note_shard(identity)
-    check_tables(job.metrics, manifest.identity)
     missing = [pair.case_id for pair in job.pairs if not pair.predictions]
-    summary |= spacings.summary(missing=missing, extra=len(job.pairing.extra))
-    calibrated, hashes = _calibrate(job, manifest, summary) if job.probs else ([], {})
-    written = write_cases(job.folder, rows, job.spec)
-    write_json(job.folder / SUMMARY, summary)
-    manifest.finish((SUMMARY, *written, *calibrated), inputs=hashes)
-    return summary
+    facts = note_shard(identity) | spacings.summary(missing=missing, extra=len(job.pairing.extra))
+    sums, hashes = None, dict[str, str]()
+    if job.probs:
+        measured = hashes_of(manifest.records())
+        sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=measured)
+    return conclude(manifest, manifest.table(job.spec), job.spec, job.metrics, facts=facts, sums=sums, inputs=hashes)
 
 
 def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int = 0) -> Generator[Outcome, None, None]:
@@ -195,15 +187,60 @@ def _results(scorer: CaseScorer, pairs: Sequence[MaskPair], workers: int = 0) ->
         yield from chain.from_iterable(found)
 
 
-def _calibrate(job: Scoring, manifest: Manifest, summary: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """Measure the files of probabilities for metrics.json; return the file of their sums, and the hash of each."""
-    from segmeter.evaluation.probs import measure_probs  # most runs have no probabilities, and start sooner
-    from segmeter.metrics.probabilities.stored import NAME, summarise_calibration, write_sums
+def measure_probs(
+    scorer: CaseScorer, pairs: Sequence[MaskPair], files: Mapping[str, Path], *, measured: Mapping[str, str]
+) -> tuple[Any, dict[str, str]]:
+    """Add up the calibration of all cases.
 
-    sums, hashes = measure_probs(job.scorer(), job.pairs, job.probs, measured=hashes_of(manifest.records()))
-    summary["calibration"] = summarise_calibration(sums.compute(), job.spec)
-    write_sums(job.folder, sums)
-    return [NAME], hashes
+    Parameters
+    ----------
+    scorer
+        Reads the references.
+    pairs, files
+        The cases, and their files from `find_probs`.
+    measured
+        Hashes of the pairs when they were measured, from `hash_pair`, by case id.
+
+    Returns
+    -------
+    tuple
+        The sums, a `Calibration`, and the sha256 of every file by its stem.
+
+    Raises
+    ------
+    DataError
+        One line for every file that can't be used, or that changed since it was measured.
+    """
+    from segmeter.metrics.probabilities.stored import empty_sums  # most runs have no probabilities, and start sooner
+
+    reading, hashes, problems = scorer.reading, dict[str, str](), list[str]()
+    sums, most = empty_sums(reading.spec), reading.max_pixels * reading.spec.num_classes
+
+    def decode(path: Path) -> tuple[NDArray[Any], str]:
+        with open_array(path, settled=True, key=reading.key, max_pixels=most, axes="probs") as array:
+            return array.read(), array.sha256
+
+    def read(pair: MaskPair) -> tuple[str, NDArray[Any], NDArray[Any], str]:
+        path, in_time = files[pair.stem], limit_of(pair, reading.timeout_s)
+        try:
+            target = scorer.read(replace(pair, predictions=())).target
+            in_time(partial(check_unchanged, pair, measured))
+            return pair.stem, target, *replace(in_time, files=(path,))(partial(decode, path))
+        except OSError as error:
+            raise DataError(expected(show(path), "file", "to be readable", error.strerror or error)) from error
+
+    try:
+        for stem, target, probs, sha256 in collect(read, pairs, what="measuring probabilities"):
+            try:
+                sums.update(target, probs)
+                hashes[stem] = sha256
+            except InputError as error:
+                problems += [f"{show(files[stem])}: {line}" for line in error.problems]
+    except DataError as error:
+        problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return sums, hashes
 
 
 def refuse_files(job: Scoring) -> None:

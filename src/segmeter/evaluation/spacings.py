@@ -87,9 +87,8 @@ def find_spacing(
         other = unusable or (found.spacing is not None and not agree(found.spacing, wanted))
         spacing = tuple(map(float, wanted))
         return CaseSpacing(spacing=spacing, unit="", source="config", overridden=other, warnings=warnings)
-    if found.spacing is None:
-        return CaseSpacing(source=found.source or "none", warnings=warnings)
-    return CaseSpacing(spacing=found.spacing, unit=found.unit or "", source=found.source, warnings=warnings)
+    unit, source = PIXELS if found.spacing is None else found.unit or "", found.source or "none"
+    return CaseSpacing(spacing=found.spacing, unit=unit, source=source, warnings=warnings)
 
 
 def _warnings(maps: Sequence[StoredMap], references: int) -> tuple[str, ...]:

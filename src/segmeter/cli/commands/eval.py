@@ -25,7 +25,7 @@ from segmeter.distributed.batches import take_batches
 from segmeter.distributed.shards import describe_shard, parse_shard, part_warning
 from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
-from segmeter.evaluation.evaluate import Evaluation, PredictionRun, evaluate, predict
+from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
 from segmeter.evaluation.large import prefer_bands
 from segmeter.evaluation.manifest import NAME, check_same
 from segmeter.evaluation.predicted import PREDICTIONS, CaseRun
@@ -105,7 +105,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     content = dataset.fingerprint()
     with predicting(config, job, checkpoint, dataset, content=content, device=device, resumed=resumed) as run:
         folder, predictor = run.folder, run.predictor
-        count = predict(PredictionRun(**vars(run)))
+        count = predict(run)
         draw_predicted(folder, run.dataset, config)
         finish(folder, {}, config.report)
     sys.stdout.write(f"{count} images   {folder / 'predictions'}\n{predictor.stages.report()}\n")

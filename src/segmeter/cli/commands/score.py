@@ -25,6 +25,7 @@ from segmeter.evaluation.pairing import (
     check_unchanged,
     find_images,
     find_pairs,
+    find_probs,
     limit_of,
     put_beside,
     read_case_image,
@@ -95,8 +96,6 @@ def _find_files(config: ScoreConfig, spec: ClassSpec, *, suffix: str) -> tuple[S
         check_filled(shard, len(pairing.pairs), "cases", "Take fewer shards.")
         scoring = replace(scoring, shard=shard)
     if config.probs:
-        from segmeter.evaluation.probs import find_probs  # most runs have no probabilities, and start sooner
-
         scoring = replace(scoring, probs=find_probs(config.probs, pairing.pairs))
     if images and any(each.name == "content" for each in config.metrics.measures):
         scoring = replace(scoring, pairing=put_beside(pairing, images))

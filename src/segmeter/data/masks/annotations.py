@@ -26,6 +26,7 @@ from segmeter.data.masks.drawn import Drawn, draw_objects, fill_polygon, find_ob
 from segmeter.data.masks.options import Reading
 
 ANNOTATION_SUFFIXES = (".json", ".xml")
+_SUFFIX = re.compile("|".join(map(re.escape, ANNOTATION_SUFFIXES)), re.IGNORECASE)
 _UPLOAD = re.compile(r"/upload/.*/[0-9a-f]{8}-([^/]+)$")  # Label Studio's prefix to the names of uploaded files
 _KINDS = ("polygonlabels", "brushlabels")
 _NO_MASK = ("choices", "textarea", "rating", "relation", "number", "taxonomy")  # results about the image as a whole
@@ -66,7 +67,7 @@ AnnotationFile = NamedObjects | CocoFile
 
 def annotations_of(path: Path) -> Path | None:
     """Return the annotation file that a path leads into, or None."""
-    if not any(suffix in str(path).lower() for suffix in ANNOTATION_SUFFIXES):  # most paths, at a fraction of the time
+    if not _SUFFIX.search(str(path)):  # most paths, at a fraction of the time
         return None
     above = (each for each in (path.parent, path.parent.parent) if each.name.lower().endswith(ANNOTATION_SUFFIXES))
     return next((each for each in above if each.is_file()), None)

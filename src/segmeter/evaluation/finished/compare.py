@@ -144,14 +144,13 @@ def _differences(facts: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Any
 
 def _outdated(first: str, settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name options of measures that this version lacks."""
-    rule, problems = "to have options of this version", list[str]()
+    problems = []
     for one in settings:
-        options = MEASURES.schema(one["name"]).model_fields
-        unknown = [key for key in one if key not in options]
-        problems += [
-            expected("compare", "runs", rule, f"{key!r} in {first!r}", nearest(key, options)) for key in unknown
-        ]
-    return problems
+        known = MEASURES.schema(one["name"]).model_fields
+        for key in one.keys() - known.keys():
+            rule, given = "to have options of this version", f"{key!r} in {first!r}"
+            problems.append(expected("compare", "runs", rule, given, nearest(key, known)))
+    return sorted(problems)
 
 
 def _inherit(

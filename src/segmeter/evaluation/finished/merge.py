@@ -11,27 +11,29 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
+from segmeter.evaluation.drive import conclude
 from segmeter.evaluation.finished.pieces import Kind, Piece, check_pieces, threads_warning
 from segmeter.evaluation.manifest import Manifest, parse_records
-from segmeter.evaluation.score import SUMMARY
 from segmeter.evaluation.spacings import Spacings
-from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id, write_json
-from segmeter.metrics.cases.stored import open_cases, write_cases
+from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
+from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.cases.table import SCORE, CaseTable
 from segmeter.metrics.config.metrics import MetricsConfig
-from segmeter.metrics.probabilities.stored import NAME as SUMS
-from segmeter.metrics.probabilities.stored import empty_sums, read_sums, summarise_calibration, write_sums
+from segmeter.metrics.probabilities.stored import empty_sums, read_sums
 from segmeter.metrics.summary.slice_labels import hash_tables
-from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_threads
 from segmeter.progress import track
 from segmeter.records import flatten
 from segmeter.schema import as_plain
 
 MISSING = SCORE + "missing"  # a column: 1 where a case has no prediction
+PREDICTIONS = "predictions"
+
+Records = Mapping[str, Mapping[str, Any]]
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,37 +104,29 @@ def merge(job: Merge) -> dict[str, Any]:
     if warning:
         _LOG.warning("%s", warning)
     first, owners = job.pieces[0], _owners(job.pieces)
-    kept = {
-        key: value
-        for key, value in first.identity.items()
-        if job.kind == "shards" or all(piece.identity.get(key) == value for piece in job.pieces)
-    }
-    manifest = Manifest.begin(job.folder, kept | _mark(job), list(owners))
-    _take_files(job.folder, owners)
+    identity, mark = dict(first.identity), dict[str, Any]()
+    if job.kind == "folds":  # to tell out-of-fold results from those of one checkpoint; shards leave no trace
+        checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
+        mark = {"merged": {"kind": "folds", "n_runs": len(job.pieces), "checkpoints_sha256": checkpoints}}
+        shared = [key for key, value in identity.items() if all(one.identity.get(key) == value for one in job.pieces)]
+        identity = {key: identity[key] for key in shared}
+    manifest = Manifest.begin(job.folder, identity | mark, list(owners))
+    noted = [(case_id, *piece.cases[case_id]) for case_id, piece in owners.items()]
+    table = pa.table(dict(zip(("case_id", "sha256", "record"), zip(*noted, strict=True), strict=True)))
+    records = parse_records(table)
+    inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
+    at_end: dict[str, Any] = {"records": table, "inputs": {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}}
+    _take_files(job.folder, owners, records)
     if job.metrics is None or first.spec is None:
-        _finish(job, manifest, owners)
+        manifest.finish(**at_end)
         return {}
-    rows = _read_rows(job.pieces)
-    summary = summarise(rows, first.spec, job.metrics)
-    if first.command == "score":
-        summary |= _files_summary(rows, owners, job)
+    rows, sums = _read_rows(job.pieces), None
+    facts = _files_facts(rows, records, job) if first.command == "score" else {}
     if _calibrated(job):
         sums = empty_sums(first.spec)  # exact sums, so adding those of all runs is exact
         for piece in job.pieces:
             sums.add(read_sums(piece.folder, first.spec))
-        write_sums(job.folder, sums)
-        summary["calibration"] = summarise_calibration(sums.compute(), first.spec)
-    summary |= _mark(job)
-    written = write_cases(job.folder, rows, first.spec)
-    write_json(job.folder / SUMMARY, summary)
-    _finish(job, manifest, owners, (SUMMARY, *written, *([SUMS] if _calibrated(job) else [])))
-    return summary
-
-
-def _finish(job: Merge, manifest: Manifest, owners: Mapping[str, Piece], results: Sequence[str] = ()) -> None:
-    inputs = {stem: sha256 for piece in job.pieces for stem, sha256 in piece.inputs.items()}
-    ordered = {stem: inputs[stem] for stem in sorted(inputs, key=safe_id)}
-    manifest.finish(results, inputs=ordered, records=_own_records(owners))
+    return conclude(manifest, rows, first.spec, job.metrics, facts=facts | mark, sums=sums, **at_end)
 
 
 def _calibrated(job: Merge) -> bool:
@@ -145,33 +139,13 @@ def _owners(pieces: Sequence[Piece]) -> dict[str, Piece]:
     return {case_id: found[case_id] for case_id in sorted(found)}
 
 
-def _mark(job: Merge) -> dict[str, Any]:
-    """Mark an out-of-fold result, to tell it from that of one checkpoint. Shards leave no trace."""
-    if job.kind == "shards":
-        return {}
-    checkpoints = [piece.identity.get("files.checkpoint_sha256") for piece in job.pieces]
-    return {"merged": {"kind": "folds", "n_runs": len(job.pieces), "checkpoints_sha256": checkpoints}}
-
-
-def _own_records(owners: Mapping[str, Piece]) -> pa.Table:
-    """Return the records of all cases, each from its run."""
-    names = list(owners)
-    pairs = [piece.cases[case_id] for case_id, piece in owners.items()]
-    columns = {"case_id": names, "sha256": [one for one, _ in pairs], "record": [other for _, other in pairs]}
-    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-
-
 def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
     """Read all rows by case id; rows that shards share must be equal."""
     rows = open_cases([piece.folder for piece in pieces], objects=True)
     ids = rows.case_ids
     repeated = [place for place in range(1, len(ids)) if ids[place] == ids[place - 1]]
-    differing = dict.fromkeys(
-        ids[place]
-        for place in repeated
-        if rows.read(place, place + 1).to_pylist() != rows.read(place - 1, place).to_pylist()
-    )
-    if differing:
+    pairs = ((ids[place], rows.read(place - 1, place + 1).to_pylist()) for place in repeated)
+    if differing := dict.fromkeys(case_id for case_id, (one, other) in pairs if one != other):
         named = [
             f"{case_id} in {' and '.join(piece.name for piece in pieces if case_id in piece.cases)}"
             for case_id in differing
@@ -180,48 +154,42 @@ def _read_rows(pieces: Sequence[Piece]) -> CaseTable:
     return rows.take(np.delete(np.arange(len(rows)), repeated)) if repeated else rows
 
 
-def _files_summary(rows: CaseTable, owners: Mapping[str, Piece], job: Merge) -> dict[str, Any]:
+def _files_facts(rows: CaseTable, records: Records, job: Merge) -> dict[str, Any]:
+    """Return the entries of metrics.json that a single run of score has about its files."""
     spacings, missing = Spacings(), list[str]()
-    for case_id, record in parse_records(_own_records(owners)).items():
+    for case_id, record in records.items():
         spacings.add(case_id, record)
     for part in rows.parts():
         if MISSING in part.column_names:
-            flags = zip(part["case_id"].to_pylist(), part[MISSING].to_pylist(), strict=True)
-            missing += [case_id for case_id, flag in flags if flag]
+            missing += part.filter(pc.equal(part[MISSING], 1.0))["case_id"].to_pylist()
     if job.metrics and job.metrics.measures and spacings.problems():
         raise DataError(spacings.problems())
     return spacings.summary(missing=missing, extra=job.pieces[0].identity["extra_predictions"])
 
 
-def _take_files(folder: Path, owners: Mapping[str, Piece]) -> None:
+def _take_files(folder: Path, owners: Mapping[str, Piece], records: Records) -> None:
     """Link or copy every file of predictions/, after checking that it is as it was written."""
-    records = parse_records(_own_records(owners))
+    named = [(case_id, name, entry) for case_id in owners for name, entry in records[case_id].get("files", {}).items()]
+    outside = [repr(name) for _, name, _ in named if ".." in Path(name).parts or Path(name).is_absolute()]
+    if outside:  # a manifest may come from anywhere
+        raise DataError(expected("merge", "runs", "to name files below predictions/", outside[0]))
     files = [
-        (piece.folder / "predictions" / _inside(name), folder / "predictions" / name, entry)
-        for case_id, piece in owners.items()
-        for name, entry in records[case_id].get("files", {}).items()
+        (owners[case_id].folder / PREDICTIONS / name, folder / PREDICTIONS / name, entry)
+        for case_id, name, entry in named
     ]
     for parent in {source.parent for source, _, _ in files}:
         if parent.resolve() != parent:  # folders of runs are resolved already
             raise link_error(parent)
     for parent in sorted({target.parent for _, target, _ in files}):
         make_folder(parent)
-    done = track(map_in_threads(_take_file, files), "joining", len(files))
-    damaged = [name for name in done if name]
+
+    def take(file: tuple[Path, Path, Mapping[str, Any]]) -> str:
+        source, target, entry = file
+        if not is_whole(source, entry):
+            return str(source)
+        link_or_copy(source, target)
+        return ""
+
+    damaged = list(filter(None, track(map_in_threads(take, files), "joining", len(files))))
     if damaged:
         raise DataError(expected("merge", "runs", "to have their predictions as they were written", some(damaged)))
-
-
-def _inside(name: str) -> str:
-    """Refuse a name that leads out of its folder: a manifest may come from anywhere."""
-    if ".." in Path(name).parts or Path(name).is_absolute():
-        raise DataError(expected("merge", "runs", "to name files below predictions/", repr(name)))
-    return name
-
-
-def _take_file(file: tuple[Path, Path, Mapping[str, Any]]) -> str:
-    source, target, entry = file
-    if not is_whole(source, entry):
-        return str(source)
-    link_or_copy(source, target)
-    return ""
