@@ -1,6 +1,7 @@
 """Validators and the one message template."""
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,12 @@ def test_equal_causes_are_said_once_and_their_places_listed():
     assert found[1].startswith("  the same in 13 more: 1.png, 2.png")
     assert found[1].endswith("10.png and 3 more")
     assert found[2] == "something else"
+
+
+def test_places_with_the_separators_of_windows_are_shortened_too(monkeypatch):
+    monkeypatch.setattr(os, "sep", "\\")
+    found = condense([expected(rf"c:\data\{n}\a.png", "mask", "to be 3 x 4", "3 x 5") for n in "xyz"])
+    assert found[1] == "  the same in 2 more: y/a.png, z/a.png"
 
 
 def test_lists_are_cut_and_say_how_many_more_there_are():

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from segmeter import files
 from segmeter.errors import InputError
-from segmeter.models.checkpoints.checkpoint import point
+from segmeter.models.checkpoints.checkpoint import point, pointed
 
 
 def names(folder: Path) -> list[str]:
@@ -111,6 +112,27 @@ def test_a_pointer_changes_its_target_in_one_step(tmp_path):
     assert names(tmp_path) == ["last"]
 
 
+@pytest.mark.parametrize("system", ["POSIX", "Windows"])
+@pytest.mark.parametrize("before", ["link", "copy"])
+def test_a_pointer_replaces_a_link_of_another_system_and_a_copied_checkpoint(tmp_path, monkeypatch, system, before):
+    """Windows replaces nothing that leads to a folder, and `cp -L` copies the checkpoint in place of the link."""
+    (tmp_path / "step-1").mkdir()
+    (tmp_path / "step-1" / "model").touch()
+    if before == "link":
+        (tmp_path / "last").symlink_to("step-1")
+    else:
+        shutil.copytree(tmp_path / "step-1", tmp_path / "last")
+    if system == "Windows":
+        monkeypatch.delattr(os, "O_DIRECTORY")
+        replace = os.replace
+        monkeypatch.setattr(os, "replace", lambda old, new: replace(old, new) if not new.is_dir() else 1 / 0)
+    point(tmp_path / "last", "step-1")
+    assert pointed(tmp_path / "last").resolve() == tmp_path / "step-1"
+    assert (tmp_path / "last").is_symlink() == (system == "POSIX")
+    assert names(tmp_path) == ["last", "step-1"]
+    assert names(tmp_path / "step-1") == ["model"]
+
+
 def test_a_file_is_whole_only_byte_for_byte(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"abc")
@@ -146,6 +168,18 @@ def test_unsafe_names_become_safe_ones_that_differ():
     safe = [files.safe_id(name) for name in unsafe]
     assert len(set(safe)) == len(unsafe)
     assert all(Path(name).name == name and not name.startswith(".") and len(name) < 128 for name in safe)
+
+
+def test_names_that_windows_refuses_change_on_windows_alone(monkeypatch):
+    """Elsewhere, cases keep the names that runs of earlier versions know."""
+    refused = ["aux", "CON.v2", "com1", "scan."]
+    assert [files.safe_id(name) for name in refused] == refused
+    monkeypatch.delattr(os, "O_DIRECTORY")
+    changed = [files.safe_id(name) for name in refused]
+    assert [name.rpartition("-")[0] for name in changed] == ["aux", "CON-v2", "com1", "scan"]
+    assert not any(files.is_refused(name) for name in changed)
+    plain = ["auxiliary", "a.con", "com", "v1.2"]
+    assert [files.safe_id(name) for name in plain] == plain
 
 
 def test_a_link_is_not_copied(tmp_path):

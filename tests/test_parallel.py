@@ -273,3 +273,14 @@ def test_parts_are_shared_among_threads_and_an_error_in_any_of_them_comes_out() 
 
     with pytest.raises(ValueError, match="in the helper"):
         run_parts([fail, fail], 2)
+
+
+def test_workers_ignore_ctrl_c_where_it_can_not_be_blocked(monkeypatch):
+    """Windows sends it to every process of a terminal, and only the parent may act on it."""
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        parallel._begin_worker()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,15 @@ def test_source_is_the_commit_and_whether_it_was_changed(tmp_path: Path, monkeyp
     (tmp_path / "file").write_text("two")
     assert source()["dirty"] is True
     assert len(str(source()["commit"])) == 40
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_names_in_no_encoding_hide_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(os.fsdecode(b"\x81")).touch()
+    for line in ("init", "config core.quotePath false", "add --all"):
+        subprocess.run(["git", *line.split()], check=True, capture_output=True)
+    commit = ["-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-m", "one"]
+    subprocess.run(["git", *commit], check=True, capture_output=True)
+    Path(os.fsdecode(b"\x81")).write_text("two")
+    assert source()["dirty"] is True

@@ -86,7 +86,7 @@ def _places(group: list[str]) -> list[str]:
     place.
     """
     lines = [line for line in group if isinstance(line, Refusal)]
-    places = [line.where for line in lines]
+    places = [line.where.replace(os.sep, "/") for line in lines]
     if len(set(places)) == 1:
         return [line.given for line in lines]
     kept = 1 if len({place.rpartition("/")[0] for place in places}) == 1 else 2

@@ -22,8 +22,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Flags for binary files, and for opening a FIFO without waiting for its other end; systems differ in them
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _BUFFER = 1 << 20  # bytes handed to the system at a time
-# Windows reserves names of devices, and drops a dot at the end
-_SAFE_ID = re.compile(r"(?!(con|prn|aux|nul|com\d|lpt\d)(\.|$))[a-z0-9._-]{0,127}[a-z0-9_-]", re.IGNORECASE | re.ASCII)
+_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# Windows reserves the names of devices, allows some signs in no name, and drops a dot or space at the end
+_REFUSED = re.compile(r'(con|prn|aux|nul|com\d|lpt\d) *(\.|$)|.*[<>:"/\\|?*\0-\x1f]|.*[. ]$', re.IGNORECASE | re.ASCII)
 
 
 def watch(operation: str, path: Path) -> None:
@@ -332,6 +333,14 @@ def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
     return False
 
 
+def is_refused(name: str) -> bool:
+    """Tell whether Windows runs this and can hold no file or folder of a name, such as aux.png or a:b.
+
+    Other systems hold them, so runs there keep the names that earlier versions gave.
+    """
+    return not hasattr(os, "O_DIRECTORY") and bool(_REFUSED.match(name))
+
+
 def safe_id(name: str) -> str:
     """Turn any name into a safe file name. A changed name gets a hash, so that no two collide.
 
@@ -341,10 +350,8 @@ def safe_id(name: str) -> str:
     '0001TP_009570'
     >>> safe_id("../x")
     'x-d6b96a97'
-    >>> safe_id("aux")  # no file may be called so on Windows
-    'aux-321f6814'
     """
-    if _SAFE_ID.fullmatch(name) and not name.startswith("."):
+    if _SAFE_ID.fullmatch(name) and not name.startswith(".") and not is_refused(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:100] or "case"
     return f"{slug}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

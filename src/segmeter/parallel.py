@@ -164,7 +164,7 @@ def map_in_processes(
     count = max(1, min(processes, len(items)))
     ahead, done = count * _AHEAD, 0
     try:
-        pool = ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):  # of its pipes
             raise
@@ -257,6 +257,12 @@ def _terminal_signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_worker() -> None:
+    if not hasattr(signal, "pthread_sigmask"):  # Windows sends Ctrl-C to every process of a terminal
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
 
 def end_with_parent() -> None:

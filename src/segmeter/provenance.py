@@ -66,7 +66,8 @@ def source() -> dict[str, str | bool | None]:
     """Return the commit of the working folder's repository and whether it has changes; None outside a repository."""
     command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines()
+        told = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=True)
+        lines = told.stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return {"commit": None, "dirty": None}
     named = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")

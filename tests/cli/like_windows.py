@@ -1,13 +1,14 @@
 """Makes this process as poor as on Windows. Importing it loads the libraries, which need more.
 
 The libraries keep the modules that they have imported; segmeter gets poorer ones. For all, a file that is open can be
-neither renamed nor removed, and nobody may make a link.
+neither renamed nor removed, nothing replaces a folder, some names are refused, and nobody may make a link.
 """
 
 # isort: skip_file
 import concurrent.futures.process  # noqa: F401
 import multiprocessing.resource_tracker  # noqa: F401
 import os
+import re
 import shutil
 import signal
 import subprocess  # noqa: F401
@@ -38,6 +39,10 @@ LACKING = {
         "pthread_kill pthread_sigmask setitimer siginterrupt sigwait"
     ),
 }
+# A device, a sign that no name may hold, or a dot or space at the end
+REFUSED = re.compile(
+    r'(?:.*/)?((?:con|prn|aux|nul|com\d|lpt\d)(?:\.[^/]*)?|[^/]*[<>:"\\|?*][^/]*|[^/]*[. ])', re.IGNORECASE
+)
 LIBRARY, SITE = sysconfig.get_path("stdlib"), "site-packages"
 
 
@@ -78,6 +83,13 @@ def like_windows(event: str, given: tuple[Any, ...]) -> None:
         raise FileNotFoundError(2, "no such file", given[0])
     if event == "os.symlink":
         refuse(1314, "A required privilege is not held by the client", given[1])
+    made = given[1] if event == "os.rename" else given[0] if event == "os.mkdir" else None
+    if event == "open" and isinstance(given[0], str | Path) and given[2] & os.O_CREAT:
+        made = given[0]
+    if made is not None and (name := REFUSED.fullmatch(os.fsdecode(made))):
+        raise OSError(22, f"Invalid argument: {name[1]}", os.fsdecode(made))
+    if event == "os.rename" and Path(os.fsdecode(given[1])).is_dir():
+        refuse(5, "Access is denied", given[1])
     if event in ("os.rename", "os.remove", "os.rmdir"):
         for path in given[: 2 if event == "os.rename" else 1]:
             if is_open(str(Path(os.fsdecode(path)).absolute())):

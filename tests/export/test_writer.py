@@ -88,11 +88,16 @@ def test_multilabel_planes_are_one_mask_per_class_folder(tmp_path, rng, planes_s
     np.testing.assert_array_equal(read(tmp_path / "labels" / "left lung" / "x.png"), planes[1])
 
 
-def test_a_class_name_that_can_not_be_a_folder_name_stays_inside(tmp_path):
-    spec = ClassSpec(task="multilabel", names=("../up", ".."), colours=((0, 0, 0),) * 2)
-    writer(tmp_path / "p", spec).write("x", np.zeros((2, 3, 3), np.uint8))
-    assert len(files(tmp_path / "p" / "labels")) == 2
+@pytest.mark.parametrize("system", ["POSIX", "Windows"])
+def test_a_class_name_that_can_not_be_a_folder_name_stays_inside(tmp_path, monkeypatch, system):
+    spec = ClassSpec(task="multilabel", names=("../up", "..", "con", "a:b"), colours=((0, 0, 0),) * 4)
+    if system == "Windows":
+        monkeypatch.delattr(os, "O_DIRECTORY")
+    writer(tmp_path / "p", spec).write("x", np.zeros((4, 3, 3), np.uint8))
+    assert len(files(tmp_path / "p" / "labels")) == 4
     assert [entry.name for entry in tmp_path.iterdir()] == ["p"]
+    kept = {"con", "a:b"} & {entry.name for entry in (tmp_path / "p" / "labels").iterdir()}
+    assert kept == (set() if system == "Windows" else {"con", "a:b"})
 
 
 @pytest.mark.parametrize("case_id", ["../x", "a\nb", "<script>", "=cmd()", "/etc/passwd", "\udcff"])

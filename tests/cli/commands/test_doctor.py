@@ -47,6 +47,13 @@ def test_a_library_that_breaks_when_it_is_used_is_named(name, remedy, monkeypatc
     assert problems(capsys) == (f"doctor: {found}",)
 
 
+def test_an_install_without_its_torch_is_described(monkeypatch, capsys):
+    """As where both distributions are installed, and torch was removed since."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(doctor, "_vision", lambda: None)
+    assert problems(capsys)[0].startswith("doctor: torch does not work: ModuleNotFoundError")
+
+
 def test_a_folder_that_can_not_be_written_is_named_with_the_remedy(monkeypatch, capsys):
     monkeypatch.chdir("/proc/self")
     (line,) = problems(capsys)

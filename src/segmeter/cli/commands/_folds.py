@@ -5,6 +5,7 @@ each case once.
 """
 
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -126,7 +127,8 @@ def _run(arguments: list[str]) -> None:
     try:
         code = process.wait()
     except BaseException:
-        process.terminate()
+        if hasattr(os, "setpgrp"):  # Windows has told the command too, and could only kill it
+            process.terminate()
         process.wait()
         raise
     if code:

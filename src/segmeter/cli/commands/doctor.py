@@ -34,7 +34,7 @@ def run_doctor(arguments: Sequence[str]) -> None:
     for name, value in versions().items():
         table.add_row(name, value or ("not installed" if name in left_out else "missing"))
     table.add_row("", "")
-    for name, fact in {**hardware(), **({} if light else _torch_facts())}.items():
+    for name, fact in {**hardware(), **({} if light or _torch() else _torch_facts())}.items():
         table.add_row(name, ", ".join(map(str, fact)) or "none" if isinstance(fact, list) else str(fact))
     Console(markup=False, highlight=False).print(table)
     missing = [name for name, found in versions().items() if found is None and name not in left_out]

@@ -25,6 +25,7 @@ from segmeter.files import (
     describe_file,
     fresh_folder,
     operation,
+    remove,
     replace,
     sha256_file,
     sync_folder,
@@ -314,6 +315,8 @@ def point(link: Path, target: str) -> None:
             temporary.write_text(target, encoding="utf-8")
     try:
         with operation("rename", link):
+            if link.is_dir() and not (link.is_symlink() and hasattr(os, "O_DIRECTORY")):
+                remove(link)  # a link that another system made, or a copy of the checkpoint in its place
             replace(temporary, link)
     except BaseException:
         with suppress(OSError), operation("unlink", link):
