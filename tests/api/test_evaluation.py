@@ -43,7 +43,7 @@ def written(tmp_path_factory):
         [
             *("score", f"predictions={root / 'predictions'}", f"references={root / 'references'}"),
             *(f"data.classes=[{names}]", "data.ignore_index=255", "metrics.measures=[surface,error_types]"),
-            *("metrics.bootstrap=1000", "report.html=false", f"run.root={root / 'runs'}"),
+            *("metrics.bootstrap=1000", "metrics.background=false", "report.html=false", f"run.root={root / 'runs'}"),
         ]
     )
     return next((root / "runs" / "score").iterdir())
@@ -51,7 +51,7 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def evaluation():
-    metrics = segmeter.MetricsConfig(bootstrap=1000)
+    metrics = segmeter.MetricsConfig(bootstrap=1000, background=False)
     measures = ["surface", {"name": "error_types"}]
     return segmeter.evaluate(draw(), classes=CLASSES, ignore_index=255, measures=measures, metrics=metrics)
 
@@ -65,7 +65,8 @@ def test_the_bytes_are_those_of_the_command_line(evaluation, written, tmp_path):
 
 
 def test_what_numpy_makes_of_names_and_of_a_bool_is_taken(evaluation):
-    named = segmeter.evaluate(draw(), classes=np.array(CLASSES), ignore_index=255, instances=np.False_)
+    options = {"ignore_index": 255, "instances": np.False_, "metrics": evaluation.metrics}
+    named = segmeter.evaluate(draw(), classes=np.array(CLASSES), **options)
     assert named.summary["dataset"] == evaluation.summary["dataset"]
 
 
@@ -82,6 +83,12 @@ def test_cases_are_a_table_with_measures(evaluation):
     assert "extra_hd95/road" in table.column_names
     assert "extra_segment_errors/road" in table.column_names
     assert len(evaluation) == 6
+
+
+def test_means_of_a_case_run_over_the_same_classes_as_those_of_the_data_set(evaluation):
+    for name in ("mean_iou", "mean_dice"):
+        cases = evaluation.cases[name].to_numpy()
+        assert evaluation.summary["per_case"][name]["mean"] == pytest.approx(np.nanmean(cases), abs=1e-12), name
 
 
 def test_a_notebook_shows_a_table_in_which_names_are_escaped(evaluation):

@@ -24,7 +24,7 @@ from segmeter.files import write_json
 from segmeter.metrics.cases.nnunet import write_summary
 from segmeter.metrics.cases.stored import case_table, write_cases
 from segmeter.metrics.cases.table import CaseRow, order_rows
-from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, with_objects
+from segmeter.metrics.config.metrics import MetricsConfig, check_metrics, mean_classes, with_objects
 from segmeter.metrics.summary.scoreboard import Scoreboard, build_scoreboard, settle_headline
 from segmeter.metrics.summary.slice_labels import check_case_ids
 from segmeter.metrics.summary.summarise import summarise
@@ -67,7 +67,7 @@ class Evaluation:
     @property
     def cases(self) -> pa.Table:
         """The table of cases.parquet, one row per case in the order of their ids, with checksums and counts last."""
-        table = case_table(self.rows, self.spec)
+        table = case_table(self.rows, self.spec, mean_classes(self.metrics, self.spec))
         return table.select(sorted(table.column_names, key=lambda name: name.endswith("crc32") or name == "confusion"))
 
     def worst(self, count: int = 5) -> dict[str, float]:
@@ -150,7 +150,7 @@ class Evaluation:
 
     def write_grand_challenge(self, path: str | Path) -> None:
         """Write the metrics.json of an evaluation container of grand-challenge.org."""
-        write_metrics(known_file("Evaluation.write_grand_challenge", "path", path), self.rows, self.spec, self.summary)
+        write_metrics(known_file("Evaluation.write_grand_challenge", "path", path), self.cases, self.summary)
 
     def compare(
         self, other: Self, *, names: tuple[str, str] = ("base", "new"), require: Sequence[str] = ()
@@ -190,7 +190,7 @@ class Evaluation:
         known_kind("Evaluation.write", "report", report, bool)
         path = known_folder("Evaluation.write", "folder", folder)
         path.mkdir(parents=True, exist_ok=True)
-        write_cases(path, self.rows, self.spec)
+        write_cases(path, self.rows, self.spec, mean_classes(self.metrics, self.spec))
         write_json(path / SUMMARY, self.summary)
         if report:
             write_report(path)

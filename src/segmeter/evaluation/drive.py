@@ -14,7 +14,7 @@ from segmeter.evaluation.manifest import Entry, Manifest
 from segmeter.files import write_json
 from segmeter.metrics.cases.stored import write_cases
 from segmeter.metrics.cases.table import CaseTable
-from segmeter.metrics.config.metrics import MetricsConfig
+from segmeter.metrics.config.metrics import MetricsConfig, mean_classes
 from segmeter.metrics.summary.slice_labels import check_tables
 from segmeter.metrics.summary.summarise import summarise
 from segmeter.parallel import map_in_threads
@@ -101,7 +101,7 @@ def conclude(
         summary["calibration"] = summarise_calibration(sums.compute(), spec)
         write_sums(folder, sums)
         kept = [NAME]
-    written = write_cases(folder, rows, spec)
+    written = write_cases(folder, rows, spec, mean_classes(metrics, spec))
     write_json(folder / SUMMARY, summary)
     manifest.finish((SUMMARY, *written, *kept), **noted)
     return summary

@@ -2,16 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from segmeter.checks import expected, shown, some
-from segmeter.classes import ClassSpec
 from segmeter.errors import InputError
 from segmeter.files import write_json
-from segmeter.metrics.cases.stored import case_table
-from segmeter.metrics.cases.table import CaseRow
 
 _KEPT = ("dataset", "per_class", "per_group", "per_case", "measures", "calibration", "loss")
 _LEFT_OUT = ("reliability", "curve", "ci95", "classes")  # no single numbers, or written as low and high
@@ -72,13 +71,13 @@ def _ends(name: str, ends: Any) -> Iterator[tuple[str, float]]:
         yield from ((f"{name}_{side}", float(end)) for side, end in zip(("low", "high"), ends, strict=True))
 
 
-def write_metrics(path: Path, rows: Sequence[CaseRow], spec: ClassSpec, summary: dict[str, Any]) -> None:
+def write_metrics(path: Path, cases: pa.Table, summary: dict[str, Any]) -> None:
     """Write ``{"results": [one per case], "aggregates": {...}}``.
 
     A result has the columns of cases.csv; aggregates are the numbers of `flatten`, nested at each "/", so that a
     leaderboard takes "aggregates.dataset.mean_iou". Undefined is null, and infinity the text "inf".
     """
-    table = case_table(rows, spec).drop_columns(["confusion"])
+    table = cases.drop_columns(["confusion"])
     results = [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
     aggregates: dict[str, Any] = {}
     for name, value in flatten(summary).items():

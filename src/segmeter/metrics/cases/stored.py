@@ -72,13 +72,15 @@ class Batches:
         return table.slice(start - int(self._ends[first]) if wanted else 0, stop - start)
 
 
-def case_table(rows: Sequence[CaseRow], spec: ClassSpec) -> pa.Table:
+def case_table(rows: Sequence[CaseRow], spec: ClassSpec, classes: Sequence[int] | None = None) -> pa.Table:
     """Lay out the rows as the table that `write_cases` writes, with the same errors."""
     ordered = order_rows("case_table", rows, spec)
-    return pa.concat_tables(map(_layout(ordered, spec), ordered.parts()))
+    return pa.concat_tables(map(_layout(ordered, spec, classes), ordered.parts()))
 
 
-def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) -> tuple[str, ...]:
+def write_cases(
+    folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec, classes: Sequence[int] | None = None
+) -> tuple[str, ...]:
     """Write ``cases.parquet`` and ``cases.csv``, one row per case, sorted by case id; return the names of the files.
 
     If rows have objects, ``objects.parquet`` is written too, see `write_objects`.
@@ -99,6 +101,8 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
         In any order.
     spec
         The classes; kept in the Parquet file.
+    classes
+        Indices of the classes that ``mean_iou`` and ``mean_dice`` run over; all by default.
 
     Raises
     ------
@@ -106,7 +110,7 @@ def write_cases(folder: str | Path, rows: Sequence[CaseRow], spec: ClassSpec) ->
         A case occurs twice, or counts do not fit `spec`.
     """
     folder, ordered = known_path("write_cases", "folder", folder), order_rows("write_cases", rows, spec)
-    lay_out, objects = _layout(ordered, spec), list[pa.Table]()
+    lay_out, objects = _layout(ordered, spec, classes), list[pa.Table]()
     schema = lay_out(NO_ROWS).schema
     with atomic_write(folder / "cases.parquet") as parquet, atomic_write(folder / "cases.csv") as text:
         shown = [name for name in schema.names if name != "confusion"]
@@ -134,7 +138,7 @@ def _as_text(table: pa.Table) -> pa.Table:
     return table
 
 
-def _layout(rows: CaseTable, spec: ClassSpec) -> Callable[[pa.Table], pa.Table]:
+def _layout(rows: CaseTable, spec: ClassSpec, classes: Sequence[int] | None) -> Callable[[pa.Table], pa.Table]:
     """Return a function that turns each part of the rows into a part of the file, all with the same columns."""
     schema, held = NO_ROWS.schema, set[str]()
     for part in rows.parts():
@@ -143,21 +147,24 @@ def _layout(rows: CaseTable, spec: ClassSpec) -> Callable[[pa.Table], pa.Table]:
     names = [name for name in (*TERMS, *HASHES) if name in held]
     names += [name for start in (CHANGED, SCORE) for name in schema.names if name.startswith(start)]
     note = json.dumps({"format": FORMAT, "spec": as_plain(spec)}, ensure_ascii=False)
+    averaged = range(spec.num_classes) if classes is None else classes
 
     def lay_out(part: pa.Table) -> pa.Table:
         complete = pa.concat_tables([schema.empty_table(), part], promote_options="default").combine_chunks()
         counts = rows.counts(complete).reshape(-1, *spec.counts_shape)
-        return pa.table(_columns(complete, counts, spec, names)).replace_schema_metadata({"segmeter": note})
+        return pa.table(_columns(complete, counts, spec, names, averaged)).replace_schema_metadata({"segmeter": note})
 
     return lay_out
 
 
-def _columns(part: pa.Table, counts: IntArray, spec: ClassSpec, names: Sequence[str]) -> dict[str, Any]:
+def _columns(
+    part: pa.Table, counts: IntArray, spec: ClassSpec, names: Sequence[str], averaged: Sequence[int]
+) -> dict[str, Any]:
     """Return the columns of a part of the file: the rows' own, and the scores that follow from the counts."""
     margins = class_totals(counts, task=spec.task, count_invalid=spec.count_invalid)
     columns = {name: part[name] for name in ("case_id", *FIXED) if name not in (*TERMS, *HASHES)}
     for name in ("mean_iou", "mean_dice", "pixel_accuracy"):
-        columns[name] = _floats(aggregate(name, margins, task=spec.task, classes=range(spec.num_classes)))
+        columns[name] = _floats(aggregate(name, margins, task=spec.task, classes=averaged))
     columns |= {"invalid": pa.array(counts[:, :, -1].sum(axis=1))} if spec.count_invalid else {}
     totals = (margins.tp, margins.predicted - margins.tp, margins.target - margins.tp, margins.target)
     texts, statuses = pa.array(STATUSES), class_statuses(margins)
