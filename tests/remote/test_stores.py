@@ -6,12 +6,12 @@ import pytest
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.remote import stores
 from segmeter.remote.stores import (
-    attempt,
     check_target,
     find_object,
     list_objects,
     origin,
     read_object,
+    retry,
     split_archive,
     url_of,
     write_object,
@@ -113,7 +113,7 @@ def test_what_stays_lost_ends_the_run_with_a_line_that_says_so(memory):
 def test_what_is_not_there_is_not_tried_again(error):
     work = Broken(99, error)
     with pytest.raises(DataError, match=r"to be there and readable, got (gone|403)"):
-        attempt("x", work)
+        retry("x", work)
     assert work.asked == 1
 
 
@@ -175,7 +175,7 @@ def test_a_missing_bucket_is_refused_at_once(ask, s3, caplog):
 def test_what_a_server_refuses_for_good_is_not_tried_again(text, attempts):
     work = Broken(99, RuntimeError(text))
     with pytest.raises(DataError if attempts == 1 else RunError):
-        attempt("x", work)
+        retry("x", work)
     assert work.asked == attempts
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from segmeter.checks import expected, known_name, shown, whole_number
 from segmeter.classes import TASKS, ClassSpec, Task
 from segmeter.data.config import ClassesConfig
-from segmeter.data.masks.label_mapping import find_labels, split_objects
+from segmeter.data.masks.label_mapping import doubt_object_numbers, split_objects
 from segmeter.errors import InputError
 from segmeter.evaluation.spacings import CaseSpacing, Spacings
 from segmeter.metrics.arrays import check_maps
@@ -68,8 +68,8 @@ def _doubts(maps: CaseMaps) -> tuple[str, ...]:
     target, prediction = maps.target_instances, maps.instances
     if target is None or prediction is None:
         return ()
-    first = find_labels(Path(f"{maps.case_id} (target)"), target, prediction, "references")
-    return tuple(filter(None, (first, find_labels(Path(f"{maps.case_id} (prediction)"), prediction, target))))
+    first = doubt_object_numbers(Path(f"{maps.case_id} (target)"), target, prediction, "references")
+    return tuple(filter(None, (first, doubt_object_numbers(Path(f"{maps.case_id} (prediction)"), prediction, target))))
 
 
 def _checked(pairs: Iterable[Case]) -> Iterable[Case]:

@@ -24,7 +24,7 @@ from segmeter.cli.runs.run_folder import Job, open_run, run_name
 from segmeter.distributed.config import DaskConfig, JoblibConfig, LocalConfig, SlurmConfig
 from segmeter.distributed.shards import check_alone
 from segmeter.errors import EXIT_FAULT, ConfigError, Interrupted, SweepError
-from segmeter.evaluation.manifest import NAME
+from segmeter.evaluation.manifest import MANIFEST
 from segmeter.files import remove
 from segmeter.schema import Config, as_plain
 from segmeter.threads import count_cores
@@ -62,7 +62,7 @@ class Shipped:
             try:
                 folder = self.job.folder
                 begun = folder is not None and folder.parent.name == _SHARDS and folder.is_dir()
-                if folder and begun and not (folder / NAME).is_file():
+                if folder and begun and not (folder / MANIFEST).is_file():
                     remove(folder)  # a shard that a lost worker left without a finished case can't be resumed
                 load_plugins(self.plugins)
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
@@ -165,7 +165,7 @@ def _settled(config: Any, job: Job) -> Job:
     """Fix the folder of a single job now, so that it continues there however often SLURM requeues it."""
     if job.folder is not None:
         return job
-    holds = CHECKPOINTS if job.command == "train" else NAME
+    holds = CHECKPOINTS if job.command == "train" else MANIFEST
     resumed = find_resumed(config, job, getattr(config, "resume", None), holds=holds)
     name = f"{datetime.now():%Y-%m-%d_%H%M%S}_{run_name(config, job)}"
     return replace(job, folder=(resumed or config.run.root / job.command / name).absolute())
@@ -197,7 +197,7 @@ def _share_out(config: Any, here: Any, job: Job) -> float | None:
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")
     resumed = find_resumed(config, job, config.resume, holds="run.json")
-    if resumed is not None and (resumed / NAME).is_file():  # merged before
+    if resumed is not None and (resumed / MANIFEST).is_file():  # merged before
         return _run_here(here, job)
     on_dask = isinstance(config.launch, DaskConfig)
     count = config.launch.shards if on_dask else config.launch.devices

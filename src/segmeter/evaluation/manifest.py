@@ -32,7 +32,7 @@ from segmeter.records import MOST_OF_CASES, FileEntry, Form, flatten, open_own, 
 from segmeter.schema import RETIRED
 
 SCHEMA = 5
-NAME = "manifest.json"
+MANIFEST = "manifest.json"
 STATES = ("running", "done")
 RECORDS = "records.parquet"  # of a finished run
 JOURNAL = "manifest.rows"  # only while a run is unfinished
@@ -191,7 +191,7 @@ class Manifest:
 
     def _write(self, state: str, **more: Any) -> None:
         head = {"schema": SCHEMA, "state": state, "identity": self.identity, **more}
-        write_json(self.folder / NAME, head | {"cases": list(self.cases)})
+        write_json(self.folder / MANIFEST, head | {"cases": list(self.cases)})
 
 
 def open_manifest(folder: Path, identity: Mapping[str, Any], cases: Sequence[str], *, resume: bool) -> Manifest:
@@ -302,7 +302,7 @@ def read_run_manifest(folder: Path) -> dict[str, Any]:
     DataError
         There is none, or it was not written by segmeter.
     """
-    path = folder / NAME
+    path = folder / MANIFEST
     try:
         content = read_json(path, RunManifest, most=MOST_OF_CASES)
         schema = content["schema"]
@@ -311,7 +311,9 @@ def read_run_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"damaged: {type(error).__name__} {error}"
         remedy = "Give the folder of a run, or resume=null to start one."
-        raise DataError(expected("resume", "run", f"to hold a whole {NAME}", f"{path} ({reason})", remedy)) from error
+        raise DataError(
+            expected("resume", "run", f"to hold a whole {MANIFEST}", f"{path} ({reason})", remedy)
+        ) from error
     if schema != SCHEMA:
         remedy = "Resume it with the segmeter that started it, or start a new run with resume=null."
         raise DataError(expected("resume", "manifest", f"of schema {SCHEMA}", f"{schema!r} in {path}", remedy))

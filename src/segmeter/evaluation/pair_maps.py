@@ -19,7 +19,7 @@ from segmeter.data.files.png import read_layout
 from segmeter.data.files.sniff import show, unchanged, volume_format
 from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.grid import onto_grid
-from segmeter.data.masks.label_mapping import find_labels, split_codes, split_objects
+from segmeter.data.masks.label_mapping import doubt_object_numbers, split_codes, split_objects
 from segmeter.data.masks.options import Reading
 from segmeter.data.masks.outlines import OUTLINES
 from segmeter.data.masks.reading import StoredMap, check_labels, hash_map, open_map, read_map
@@ -130,7 +130,10 @@ class PairReader:
         if predictions:
             labels, second = self._labels(predictions, stored[count:], "predictions")
             if first is not None and second is not None:
-                doubts = find_labels(paths[0], first, second, "references"), find_labels(paths[-1], second, first)
+                doubts = (
+                    doubt_object_numbers(paths[0], first, second, "references"),
+                    doubt_object_numbers(paths[-1], second, first),
+                )
                 spacing = replace(spacing, warnings=(*spacing.warnings, *filter(None, doubts)))
         else:
             labels = np.zeros_like(target)

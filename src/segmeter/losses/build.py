@@ -22,7 +22,7 @@ def build_loss(config: Any, spec: ClassSpec, class_counts: npt.NDArray[np.int64]
     Parameters
     ----------
     config
-        One of the dataclasses of `segmeter.losses.config`, or a registered one.
+        One of the models of `segmeter.losses.config`, or a registered one.
     spec
         The data set's task, classes and ignored value.
     class_counts : (K,) int64

@@ -25,7 +25,7 @@ from segmeter.records import RUN
 Result = TypeVar("Result")
 
 SCHEMES = ("s3", "gs", "az", "https", "http", "zip", "file", "memory")
-WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further attempt
+WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further retry
 MOST_OBJECTS = 5_000_000  # of a listing, whose names and states take some gigabytes
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
@@ -134,7 +134,7 @@ def list_objects(url: str) -> list[Stored]:
     found = find_object(url) if "/" in url.partition("://")[2] else None
     listed = [found] if found else []
     if not found and not url.startswith("http"):  # a web server lists nothing
-        listed = sorted(attempt(url, lambda: _list(url)), key=lambda each: each.name)
+        listed = sorted(retry(url, lambda: _list(url)), key=lambda each: each.name)
     if not listed:
         remedy = "A web server lists nothing: name a file, or zip://FOLDER::URL." if url.startswith("http") else ""
         raise DataError(expected(url, "folder", "to hold something", "nothing there", remedy))
@@ -172,7 +172,7 @@ def find_object(url: str) -> Stored | None:
                 next(iter(store.list(inner, chunk_size=1)), None)  # raises where there is no such bucket
             return None
 
-    return attempt(url, look)
+    return retry(url, look)
 
 
 def read_object(url: str, target: Path, name: str = "") -> Stored:
@@ -188,13 +188,13 @@ def read_object(url: str, target: Path, name: str = "") -> Stored:
                 raise OSError(f"{file.tell()} of {got.meta['size']} bytes arrived")
         return _stored(name, got.meta)
 
-    return attempt(url, read)
+    return retry(url, read)
 
 
 def write_object(url: str, source: Path) -> None:
     """Store a file at a URL; raises as `list_objects` does."""
     store, inner = _open(url)
-    attempt(url, lambda: store.put(inner, source))
+    retry(url, lambda: store.put(inner, source))
 
 
 def _stored(name: str, meta: Any) -> Stored:
@@ -222,14 +222,14 @@ def open_bucket(scheme: str, host: str) -> Any:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     plain = scheme == "http" or (scheme == "s3" and endpoint.startswith("http://"))  # if the user says so
     client = {"timeout": "60s", "connect_timeout": "10s", **({"allow_http": True} if plain else {})}
-    # `attempt` repeats requests, names the object, and tells lost connections from missing objects
+    # `retry` repeats requests, names the object, and tells lost connections from missing objects
     options = {"client_options": client, "retry_config": {"max_retries": 0}}
     if scheme.startswith("http"):
         return stores.HTTPStore.from_url(f"{scheme}://{host}", **options)
     return {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[scheme](host, **options)
 
 
-def attempt(what: str, work: Callable[[], Result]) -> Result:
+def retry(what: str, work: Callable[[], Result]) -> Result:
     """Call a function up to six times, if its faults may be temporary.
 
     Raises

@@ -1,6 +1,6 @@
 """Holds everything that changes while learning: weights, their average, optimizer, loss scale and random generators.
 
-`step.update` takes the steps; this module builds the parts that it uses, saves them and puts them back.
+`step.take_step` takes the steps; this module builds the parts that it uses, saves them and puts them back.
 """
 
 import copy

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted
@@ -227,7 +227,6 @@ class Trainer:
         self.due = validated is None
         if validated is None:
             self._leave()
-            return
         found, pictures = validated
         score = found.values[self.monitor]
         self.shown["val"] = f", {self.monitor} {score:.4f}"
@@ -280,7 +279,7 @@ class Trainer:
         self.guard.kept = dict(state["watch"])
         return int(state["history"])
 
-    def _leave(self) -> None:
+    def _leave(self) -> NoReturn:
         """Save, then exit with the signal's code."""
         try:
             self._save()

@@ -1,6 +1,6 @@
 import pytest
 
-from segmeter.data.folders.folds import find_pairs, group_of, read_list, split_names, split_place
+from segmeter.data.folders.folds import count_left_right, group_of, read_list, split_names, split_place
 from segmeter.errors import DataError
 from tests.data.crafted import put
 
@@ -94,5 +94,5 @@ def test_groups_follow_from_names(by, groups):
 
 
 def test_left_and_right_sides_of_one_name_are_pairs():
-    assert find_pairs(["Image_01L", "Image_01R", "Image_02L", "eye-3_left", "eye-3_right", "model", "mode"]) == 2
-    assert find_pairs(["0001_l", "cell", "cellr"]) == 0
+    assert count_left_right(["Image_01L", "Image_01R", "Image_02L", "eye-3_left", "eye-3_right", "model", "mode"]) == 2
+    assert count_left_right(["0001_l", "cell", "cellr"]) == 0

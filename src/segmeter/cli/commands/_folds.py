@@ -20,7 +20,7 @@ from segmeter.cli.runs.resume import CHECKPOINTS
 from segmeter.cli.runs.run_folder import Job
 from segmeter.data.config import DataConfig
 from segmeter.data.dataset import Dataset
-from segmeter.data.folders.folds import find_pairs
+from segmeter.data.folders.folds import count_left_right
 from segmeter.distributed.shards import find_place
 from segmeter.errors import ConfigError
 from segmeter.schema import as_plain, defaults
@@ -83,7 +83,7 @@ def advise(config: DataConfig, data: Dataset, val_data: Dataset, *, validates: b
     names, hints = (*data.case_ids, *val_data.case_ids), dict[str, str]()
     if len(names) < FEW_IMAGES:
         hints["few"] = f"{len(names)} images: `segmeter train folds=5 ...` validates on every one of them"
-    pairs = find_pairs(names)
+    pairs = count_left_right(names)
     if pairs and not any(getattr(config, key, None) for key in ("group_by", "group_until")):
         hints["pairs"] = f"{pairs} names with a left and a right side: data.group_by=pair keeps them together"
     sys.stdout.write("".join(f"{name:<10}{hint}\n" for name, hint in hints.items()))

@@ -27,7 +27,7 @@ from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
 from segmeter.evaluation.large import prefer_bands
-from segmeter.evaluation.manifest import NAME, check_same
+from segmeter.evaluation.manifest import MANIFEST, check_same
 from segmeter.evaluation.predicted import PREDICTIONS, CaseRun
 from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
@@ -62,7 +62,7 @@ def run_eval(config: EvalConfig, job: Job) -> float | None:
     objective = find_objective(config.objective, config.metrics, checkpoint.card.spec)
     build_steps(config.postprocess.steps, checkpoint.card.spec)
     weighted = fix_weights(config.loss, checkpoint.card.spec, checkpoint.class_pixels)
-    resumed = find_resumed(config, job, config.resume, holds=NAME)
+    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
     keep_threads(device, resumed)
     (dataset,), (report,) = open_splits(config.data, [config.data.split])
     check_case_ids(config.metrics, dataset.spec, dataset.case_ids, images=True)
@@ -94,7 +94,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
     checkpoint = read_checkpoints(config.checkpoints, told=config.model)
     card = checkpoint.card
     build_steps(config.postprocess.steps, card.spec)
-    resumed = find_resumed(config, job, config.resume, holds=NAME)
+    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
     keep_threads(device, resumed)
     dataset = prefer_bands(
         open_card_images(config.input, card, config.data),

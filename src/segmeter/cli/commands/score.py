@@ -18,7 +18,7 @@ from segmeter.data.files.sniff import known_place, show
 from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import read_labels
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
-from segmeter.evaluation.manifest import NAME, hashes_of, read_records
+from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
 from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import (
     Pairing,
@@ -55,7 +55,7 @@ def run_score(config: ScoreConfig, job: Job) -> float | None:
     config = config.replace(metrics=completed(metrics, spec, instances=config.data.instances))
     objective = find_objective(config.objective, config.metrics, spec)
     scoring, images = _find_files(config, spec, suffix=nnunet.file_ending if nnunet else "")
-    resumed = find_resumed(config, job, config.resume, holds=NAME)
+    resumed = find_resumed(config, job, config.resume, holds=MANIFEST)
     scoring = replace(scoring, folder=resumed or Path(), resume=resumed is not None)
     _warn(scoring, config.predictions)
     facts, accept = _facts(config, scoring.pairing), partial(check_resumed, scoring, scoring.folder)

@@ -1,6 +1,7 @@
 """Turns composed values into the checked configuration of a command, or into one line per problem.
 
-Two sources complete the values first: the run that a job resumes, and what a checkpoint says about its data.
+Three sources complete the values first: the run that a job resumes, the recipe of `training=auto` (loss and learning
+rate), and what a checkpoint says about its data.
 """
 
 import copy

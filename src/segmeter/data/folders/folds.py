@@ -131,7 +131,7 @@ def group_of(stem: str, until: str = "", by: str | None = None) -> str:
     return stem[: int(start)] if start.isdecimal() else stem.rpartition(start)[0] or stem
 
 
-def find_pairs(stems: Iterable[str]) -> int:
+def count_left_right(stems: Iterable[str]) -> int:
     """Count the names that have both a left and a right side, such as Image_01L and Image_01R."""
     groups = Counter(group_of(stem, by=PAIR) for stem in set(stems) if _SIDE.search(stem))
     return sum(count == 2 for count in groups.values())

@@ -126,7 +126,7 @@ def mark_cores(labels: np.ndarray, instances: np.ndarray, *, depth: float) -> np
     return np.where(core, CORE, labels).astype(labels.dtype)
 
 
-def find_labels(path: Path, numbers: np.ndarray, others: np.ndarray, side: str = "predictions") -> str:
+def doubt_object_numbers(path: Path, numbers: np.ndarray, others: np.ndarray, side: str = "predictions") -> str:
     """Find out whether a map of object numbers holds labels instead: one number, where the other side has objects.
 
     Parameters

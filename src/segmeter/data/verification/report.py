@@ -129,7 +129,7 @@ def _shared_names(one: Dataset, two: Dataset) -> list[str]:
 def _shared_images(
     one: Dataset, first: list[tuple[str, ...]], two: Dataset, second: list[tuple[str, ...]]
 ) -> list[str]:
-    """Report equal images of different names."""
+    """Report leakage: duplicates, which are equal images of different names in two splits."""
     names = set(one.case_ids) & set(two.case_ids)
     here = {hashes[0]: pair for hashes, pair in zip(first, one.pairs, strict=True) if int(hashes[0], 16)}
     twins = [

@@ -176,12 +176,12 @@ class RegionMeasure:
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Compute the data set's scores for one case, as if the data set had only this case."""
+        """Names of the scores of `whole` that each case gets too, as if the data set had only this case."""
         return ()
 
     @property
     def first(self) -> tuple[str, ...]:
-        """The sums by which regions with scores of the data set are found; without any there are no such scores."""
+        """Names of the sums that tell which regions have scores of the data set; without names there are none."""
         return ()
 
     def whole(self, sums: Mapping[str, FloatArray], region: str) -> dict[str, FloatArray]:

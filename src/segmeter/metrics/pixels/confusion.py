@@ -1,4 +1,4 @@
-"""Counts pixels by target and predicted class, exactly and in integers. Nothing else in the package counts them."""
+"""Counts pixels by target and predicted class, exactly and in integers. All scores of overlap begin here."""
 
 from typing import Any
 

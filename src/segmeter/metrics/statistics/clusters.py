@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from segmeter.checks import expected, nearest, shorten
-from segmeter.data.folders.folds import PAIR, PREFIX, find_pairs, group_of
+from segmeter.data.folders.folds import PAIR, PREFIX, count_left_right, group_of
 from segmeter.errors import InputError
 from segmeter.metrics.arrays import divide
 
@@ -112,7 +112,7 @@ def find_grouping(case_ids: Sequence[str]) -> tuple[str, int] | None:
     True
     """
     in_all = [separator for separator in _SEPARATORS if all(separator in case_id for case_id in case_ids)]
-    patterns = [PAIR] if find_pairs(case_ids) else []
+    patterns = [PAIR] if count_left_right(case_ids) else []
     patterns += [f"{_PREFIX}{separator}" for separator in in_all]
     patterns += [f"^([^{separator}]+)[{separator}]" for separator in in_all]
     for pattern in patterns:
