@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,3 +64,20 @@ def test_names_in_no_encoding_hide_no_change(tmp_path: Path, monkeypatch: pytest
     subprocess.run(["git", *commit], check=True, capture_output=True)
     Path(os.fsdecode(b"\x81")).write_text("two")
     assert source()["dirty"] is True
+
+
+def test_the_name_of_a_branch_may_be_in_any_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init"], check=True, capture_output=True)
+    (tmp_path / ".git" / "HEAD").write_bytes(b"ref: refs/heads/caf\xe9\n")
+    assert source() == {"commit": None, "dirty": None}
+
+
+def test_the_commit_of_a_tree_too_large_to_look_through_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **options: Any) -> Any:
+        if command[1] == "status":
+            raise subprocess.TimeoutExpired(command, options["timeout"])
+        return subprocess.CompletedProcess(command, 0, b"0123456789abcdef\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert source() == {"commit": "0123456789abcdef", "dirty": None}

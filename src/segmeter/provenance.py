@@ -63,13 +63,19 @@ def _processor() -> str:
 
 
 def source() -> dict[str, str | bool | None]:
-    """Return the commit of the working folder's repository and whether it has changes; None outside a repository."""
-    command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    """Return the commit of the working folder's repository and whether it has changes; None where unknown."""
+    lines = _git("status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    if lines is None:  # no repository, or one too large to look through in time
+        named = _git("rev-parse", "HEAD")
+        return {"commit": named[0].decode() if named else None, "dirty": None}
+    name = next((line.split()[-1] for line in lines if line.startswith(b"# branch.oid ")), b"")
+    commit = name.decode() if name.isalnum() else None  # "(initial)" before the first one
+    return {"commit": commit, "dirty": any(line[:1] != b"#" for line in lines) if commit else None}
+
+
+def _git(*arguments: str) -> list[bytes] | None:
+    """Return the lines that git prints, as bytes: names of branches may be in any encoding."""
     try:
-        told = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=True)
-        lines = told.stdout.splitlines()
+        return subprocess.run(["git", *arguments], capture_output=True, timeout=10, check=True).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
-        return {"commit": None, "dirty": None}
-    named = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
-    commit = named if named.isalnum() else None  # "(initial)" before the first one
-    return {"commit": commit, "dirty": any(line[0] != "#" for line in lines) if commit else None}
+        return None

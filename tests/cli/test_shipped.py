@@ -69,6 +69,17 @@ def test_modules_are_found_where_the_job_came_from(ends: Any, tmp_path: Path, mo
     del sys.modules["shipped_plugin"]
 
 
+@pytest.mark.parametrize("is_shard", [False, True], ids=["run", "shard"])
+def test_only_a_shard_without_a_finished_case_is_removed(ends: Any, tmp_path: Path, *, is_shard: bool) -> None:
+    ends(None)
+    kept = tmp_path / "shards" / "0_training" / "checkpoints" / "last.pt"  # the user's own folder is called so too
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    job = Job("check", (), kept.parents[1])
+    assert Shipped(job=job, values=VALUES, plugins=(), path=(), is_shard=is_shard)().exit_code == 0
+    assert kept.exists() is not is_shard
+
+
 @pytest.mark.parametrize(
     ("error", "problems", "code"),
     [

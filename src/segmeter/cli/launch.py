@@ -48,12 +48,15 @@ class Shipped:
         Modules that register components, imported where the job runs.
     path
         The module search path.
+    is_shard
+        Whether it is a shard of launch=, whose folder is removed if a lost worker left no finished case in it.
     """
 
     job: Job
     values: Mapping[str, Any]
     plugins: tuple[str, ...]
     path: tuple[str, ...]
+    is_shard: bool = False
 
     def __call__(self) -> Outcome:
         """Run the job here. Errors are returned in the outcome."""
@@ -61,9 +64,8 @@ class Shipped:
         with shown_warnings(), StopSignals(raises=True):
             try:
                 folder = self.job.folder
-                begun = folder is not None and folder.parent.name == _SHARDS and folder.is_dir()
-                if folder and begun and not (folder / MANIFEST).is_file():
-                    remove(folder)  # a shard that a lost worker left without a finished case can't be resumed
+                if self.is_shard and folder and folder.is_dir() and not (folder / MANIFEST).is_file():
+                    remove(folder)  # it can't be resumed
                 load_plugins(self.plugins)
                 return attempt(ROOTS[self.job.command](**self.values), self.job)
             except KeyboardInterrupt as error:
@@ -240,4 +242,5 @@ def _shard(here: Any, job: Job, folder: Path, number: int, count: int) -> Shippe
     quiet = {"report": here.report.replace(html=False), "run": here.run.replace(copy_to=None)}
     mine = here.replace(shard=f"{number}/{count}", resume="auto", **quiet)
     place = (folder / _SHARDS / f"{number}of{count}").absolute()
-    return ship(mine, Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv))
+    own = Job(job.command, (*job.overrides, f"shard={number}/{count}"), place, job.argv)
+    return replace(ship(mine, own), is_shard=True)

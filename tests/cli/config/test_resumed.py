@@ -79,7 +79,7 @@ def test_no_file_of_a_run_names_code(run):
         configured(f"resume={run}")
 
 
-@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", ""])
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "", "{}\n"])
 def test_a_damaged_configuration_is_refused(run, text):
     (run / "config.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"config\.yaml"):

@@ -106,6 +106,10 @@ def fill_resumed(job: Composed) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = f"{Path(resume) / 'config.yaml'} can't be read ({' '.join(str(error).split())})"
         raise ConfigError(f"resume: {reason}. Start a new run (resume=null).") from error
+    if not saved:
+        raise ConfigError(
+            f"resume: {Path(resume) / 'config.yaml'} holds no configuration. Start a new run (resume=null)."
+        )
     missing = sorted(set(saved.get("plugins") or ()) - set(values.get("plugins") or ()))
     if missing:
         remedy = f"Only the command line may name code: add 'plugins=[{','.join(missing)}]'."

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, distributions
+from importlib.metadata import EntryPoint, distribution, distributions
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +123,9 @@ def load_plugins(modules: Sequence[str]) -> None:
 
 def _installed() -> Iterator[EntryPoint]:
     """Find installed plugins. Most packages have none, and parsing the entry points of all takes 20 ms."""
-    for package in distributions():
-        if "[segmeter." in (package.read_text("entry_points.txt") or ""):
-            yield from (point for point in package.entry_points if point.group.startswith("segmeter."))
+    found = {each.name: None for each in distributions() if "[segmeter." in (each.read_text("entry_points.txt") or "")}
+    for name in found:  # of a package that is there twice, the first on the path counts
+        yield from (point for point in distribution(name).entry_points if point.group.startswith("segmeter."))
 
 
 def _fails(what: str, error: Exception) -> str:
