@@ -1,5 +1,6 @@
 """DICOM segmentations of the series that images were made of: from `predict`'s label maps, paired by name."""
 
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from segmeter.classes import ClassSpec
 from segmeter.data.folders.folder import open_images
 from segmeter.data.masks.reading import read_values
 from segmeter.errors import DataError, InputError
+from segmeter.export import dicom
 from segmeter.export.config import ExportConfig
 from segmeter.export.dicom import find_series, write_series
 from tests.cli.sharded import make_checkpoint, newest, run
@@ -147,3 +149,20 @@ def test_ignored_pixels_are_refused(two_series, tmp_path):
     with pytest.raises(InputError, match="A segmentation has no ignored pixels"):
         write_series(tmp_path, series, spec)
     assert list((tmp_path / "dicom").iterdir()) == []
+
+
+@quiet()
+def test_the_images_of_one_series_are_in_memory_at_a_time(two_series, monkeypatch):
+    """Mutation seen to fail: all images kept while they are grouped into series."""
+    write_images(Path(), "1.2.3.3", "c")
+    read, seen, alive = dicom._read, [], []
+
+    def counted(path):
+        image = read(path)
+        seen.append(weakref.ref(image))
+        alive.append(sum(one() is not None for one in seen))
+        return image
+
+    monkeypatch.setattr(dicom, "_read", counted)
+    assert len(find_series(Path("series"), opened(), export())) == 3
+    assert max(alive) <= SHAPE[0] + 1

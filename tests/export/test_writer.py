@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -259,3 +260,16 @@ def test_confidence_is_the_probability_of_what_was_predicted(tmp_path, spec, pla
     writer(tmp_path, planes_spec, confidence=True).write("b", present, probs=planes, predicted=present)
     found = tifffile.imread(tmp_path / "confidence/b.tif")
     np.testing.assert_allclose(found, [[[0.9, 0.8]], [[0.6, 0.6]]], rtol=1e-6)
+
+
+def test_the_planes_of_a_case_are_converted_one_after_the_other(tmp_path):
+    """Mutation seen to fail: all files listed before the first is written."""
+    names = tuple(f"c{i}" for i in range(16))
+    spec = ClassSpec(task="multilabel", names=names, colours=((1, 2, 3),) * 16, ignore_index=None)
+    export, labels, peaks = writer(tmp_path, spec, dtype="uint16"), np.zeros((16, 512, 512), np.uint8), []
+    for case_id in ("first", "second"):  # the first loads what writes
+        tracemalloc.start()
+        export.write(case_id, labels)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 8 * 512 * 512 * 2

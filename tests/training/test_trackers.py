@@ -90,6 +90,16 @@ def test_wandb_is_told_how_a_training_ended(tmp_path, monkeypatch, outcome, code
     teardown.assert_called_once_with()
 
 
+def test_the_reason_why_wandb_did_not_start_is_told_whole(tmp_path, monkeypatch):
+    """Mutation seen to fail: a reason of 200 characters with the type of the error."""
+    wandb = Mock(Error=RuntimeError)
+    wandb.init.side_effect = RuntimeError(f"no key.\n  {'Ask. ' * 60}Done")
+    monkeypatch.setattr(loggers, "_import", lambda name: wandb)
+    with pytest.raises(ConfigError) as caught:
+        WandbLogger(WandbConfig(), folder=tmp_path, step=0, settings={})
+    assert str(caught.value) == f"logger: wandb did not start: no key. {'Ask. ' * 60}Done"
+
+
 @pytest.mark.slow
 @LIBRARY
 def test_wandb_works_offline_and_leaves_no_secret(tmp_path):

@@ -97,8 +97,7 @@ def write_segmentation(
     meanings = _meanings(codes, spec)
     volume = labels[None] if labels.ndim == 2 else labels
     highdicom = need("highdicom", "dicom", _WHAT)
-    images = [_read(path) for path in paths]
-    _check_series(paths, images)
+    images = _read_series(paths)
     sizes = {(image.Rows, image.Columns) for image in images}
     if sizes != {volume.shape[1:]}:
         raise InputError(
@@ -197,14 +196,16 @@ def _check(labels: Any, spec: Any, images: int) -> None:
         raise InputError(expected(_WHERE, "labels", rule, strange[:5].tolist(), remedy))
 
 
-def _check_series(paths: Sequence[Path], images: Sequence[Any]) -> None:
-    """Check that the images have everything that a segmentation copies, and are slices of one series.
+def _read_series(paths: Sequence[Path]) -> list[Any]:
+    """Read images that have everything that a segmentation copies, and are slices of one series.
 
     Raises
     ------
     DataError
-        An image lacks something, is of another series or grid than the first one, or at the position of an earlier one.
+        An image can't be read, lacks something, is of another series or grid than the first one, or at the position of
+        an earlier one.
     """
+    images = [_read(path) for path in paths]
     placed = len(images) > 1 or any(name in images[0] for name in ("ImagePositionPatient", "ImageOrientationPatient"))
     for path, image in zip(paths, images, strict=True):
         needed = (*_NAMED, *_PLACED) if placed else _NAMED  # a single radiograph has no position
@@ -226,6 +227,7 @@ def _check_series(paths: Sequence[Path], images: Sequence[Any]) -> None:
             if key in seen:
                 raise file_error(path, name, f"to differ from {seen[key].name}", mine, _REMEDY)
             seen[key] = path
+    return images
 
 
 def _close(one: Any, other: Any) -> bool:
@@ -270,27 +272,26 @@ def find_series(folder: Path, dataset: Dataset, export: ExportConfig) -> tuple[S
     """
     _check_export(export, dataset.spec)
     paths = _find_images(folder, dataset.case_ids)
-    images, grouped = dict[str, Any](), defaultdict[str, list[str]](list)
+    grouped = defaultdict[str, list[str]](list)
     for case_id, path in paths.items():
-        images[case_id] = _read(path)
-        uid = images[case_id].get("SeriesInstanceUID")
+        uid = _read(path).get("SeriesInstanceUID")
         if not uid:
             raise file_error(path, "SeriesInstanceUID", "to be given", "nothing")
         grouped[str(uid)].append(case_id)
     problems, kinds = list[str](), dict(zip(dataset.case_ids, dataset.kinds(), strict=True))
-    for _, case_ids in sorted(grouped.items()):
-        _check_series([paths[case_id] for case_id in case_ids], [images[case_id] for case_id in case_ids])
-        for case_id in case_ids:
-            size, stored = kinds[case_id][:2], (images[case_id].Rows, images[case_id].Columns)
-            if size != stored:
-                rule = f"to have the size of the image {case_id}, {size[0]} x {size[1]}"
-                problems.append(expected(show(paths[case_id]), "DICOM image", rule, f"{stored[0]} x {stored[1]}"))
-    if problems:
-        raise DataError(problems)
-    return tuple(
+    found = tuple(
         Series(uid=uid, case_ids=tuple(case_ids), paths=tuple(paths[case_id] for case_id in case_ids))
         for uid, case_ids in sorted(grouped.items())
     )
+    for series in found:  # read again, as the images of all series may not fit into memory
+        for case_id, path, image in zip(series.case_ids, series.paths, _read_series(series.paths), strict=True):
+            size = kinds[case_id][:2]
+            if size != (image.Rows, image.Columns):
+                rule = f"to have the size of the image {case_id}, {size[0]} x {size[1]}"
+                problems.append(expected(show(path), "DICOM image", rule, f"{image.Rows} x {image.Columns}"))
+    if problems:
+        raise DataError(problems)
+    return found
 
 
 def write_series(folder: Path, found: Sequence[Series], spec: ClassSpec) -> None:

@@ -87,28 +87,37 @@ class Writer:
         RunError
             A file can't be written; the case is named.
         """
+        return self._write_all(case_id, self._files(case_id, labels, instances, probs, predicted))
+
+    def _files(
+        self,
+        case_id: str,
+        labels: NDArray[Any] | LazyArray,
+        instances: NDArray[Any] | None,
+        probs: NDArray[Any] | None,
+        predicted: NDArray[Any] | None,
+    ) -> Iterator[tuple[str, Write]]:
+        """Yield the name of each file and the function that writes it; its array is converted only then."""
         config, name, locate = self.config, safe_id(case_id), partial(self._locate, case_id)
         tiff = partial(formats.write_tiff, compression=config.compression, locate=locate)
-        files: list[tuple[str, Write]] = []
         for folder, plane, own in self._planes(labels) if config.labels else ():
             suffix, write = label_file(config, plane, own, locate)
-            files.append((f"{folder}/{name}{suffix}", write))
+            yield f"{folder}/{name}{suffix}", write
         if config.probs and probs is not None:
             suffix = ".tif" if config.probs_format == "tiff" else f".{config.probs_format}"
             rounded = "" if config.probs_dtype == "float32" else f".{config.probs_dtype}"
             write_array = partial(ARRAY_FILES.get(config.probs_format, tiff), array=_rounded(probs, config.probs_dtype))
-            files.append((f"probs/{name}{rounded}{suffix}", write_array))
+            yield f"probs/{name}{rounded}{suffix}", write_array
         if config.confidence and probs is not None and predicted is not None:
-            files.append((f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, self.spec))))
+            yield f"confidence/{name}.tif", partial(tiff, array=_confidence(probs, predicted, self.spec))
         if config.instances and instances is not None:
-            files.append(self._instances(name, instances, tiff))
+            yield self._instances(name, instances, tiff)
         for form in config.objects:
             suffix, encode = OBJECT_FILES[form]
             write = partial(_write_objects, encode, case_id, labels, instances, self.spec)
-            files.append((f"objects/{name}{suffix}", write))
-        return self._write_all(case_id, files)
+            yield f"objects/{name}{suffix}", write
 
-    def _write_all(self, case_id: str, files: list[tuple[str, Write]]) -> dict[str, dict[str, Any]]:
+    def _write_all(self, case_id: str, files: Iterator[tuple[str, Write]]) -> dict[str, dict[str, Any]]:
         written: dict[str, dict[str, Any]] = {}
         for name, write in files:
             path = self.folder / name

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from segmeter.errors import ConfigError, refusing
+from segmeter.errors import ConfigError
 from segmeter.files import Lines, make_folder
 from segmeter.records import flatten
 from segmeter.training.config import LOGGERS, LoggerConfig, MlflowConfig, NoLoggerConfig, TensorBoardConfig, WandbConfig
@@ -169,7 +169,7 @@ class WandbLogger:
         make_folder(folder / "wandb")
         # what it collects by itself includes the command line and the environment, with secrets
         off = ("disable_code", "disable_git", "silent", "x_disable_meta", "x_disable_stats", "x_disable_machine_info")
-        with refusing(ConfigError, "logger: wandb did not start"):
+        try:
             self._run = wandb.init(
                 project=config.project,
                 entity=config.entity,
@@ -181,6 +181,8 @@ class WandbLogger:
                 config=dict(settings),
                 settings=wandb.Settings(console="off", x_save_requirements=False, **dict.fromkeys(off, True)),
             )
+        except (wandb.Error, OSError) as error:
+            raise ConfigError(f"logger: wandb did not start: {_line(error)}") from error
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")  # training and validation both have a row of one step
 
@@ -208,7 +210,7 @@ class MlflowLogger:
         uri = given or f"sqlite:///{(folder / 'mlflow.db').absolute()}"
         artifacts = None if given else (folder / "mlflow").absolute().as_uri()
         tags = {"segmeter_run": _identifier(folder)}
-        with refusing(ConfigError, "logger: mlflow can't use its store"):
+        try:
             self._client = client = mlflow.MlflowClient(tracking_uri=uri)
             found = client.get_experiment_by_name(config.experiment)
             place = found.experiment_id if found else client.create_experiment(config.experiment, artifacts)
@@ -219,6 +221,8 @@ class MlflowLogger:
                 client.update_run(self._run_id, status="RUNNING")
             for name, value in {} if earlier else flatten(settings).items():
                 client.log_param(self._run_id, _mlflow_name(name), str(value)[:500])
+        except Exception as error:  # of MLflow, its database or its client of HTTP
+            raise ConfigError(f"logger: mlflow can't use its store: {_line(error)}") from error
 
     def write(self, row: Row) -> None:
         for name, value in numbers(row).items():

@@ -51,7 +51,7 @@ def test_the_summary_is_the_one_that_nnunet_writes(regions, tmp_path):
 def test_regions_of_other_labels_are_refused(tmp_path):
     with pytest.raises(InputError, match="`regions` to hold labels 0 to 2"):
         evaluation().write_nnunet(tmp_path / "summary.json", regions=[(1, 9)])
-    for regions in (["a"], 3, "12", [(1, "b")], [1.5], [None]):
+    for regions in (["a"], 3, "12", [(1, "b")], [1.5], [None], {1, 2}, b"\x01"):
         with pytest.raises(InputError, match="`regions` to be a list of labels and tuples of labels"):
             evaluation().write_nnunet(tmp_path / "summary.json", regions=regions)
     with pytest.raises(InputError, match="one or more of maps with one class per pixel"):
@@ -95,6 +95,11 @@ def spoiled(path, change):
     [
         (lambda case: case["metrics"]["1"].update(TP=case["metrics"]["1"]["TP"] + 1), "do not go together"),
         (lambda case: case["metrics"]["1"].update(TN=-1), "-1 pixels"),
+        (lambda case: case["metrics"]["1"].update(TN=1234567.5), "1234567.5 pixels"),
+        (
+            lambda case: case["metrics"].update({k: dict.fromkeys(v, "0") for k, v in case["metrics"].items()}),
+            "not str",
+        ),
         (lambda case: case["metrics"]["1"].update(TN=float("nan")), "nan pixels"),
         (lambda case: case["metrics"].pop("2"), "labels 1 in one case and 1, 2 in the first one"),
         (lambda case: case.pop("metrics"), "KeyError"),

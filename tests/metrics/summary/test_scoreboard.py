@@ -47,3 +47,10 @@ def test_columns_that_only_some_runs_have_are_named_and_left_out():
     boards, left_out = boards_of({"a": rows, "b": more})
     assert left_out == ["hd95/car", "hd95/mean"]
     assert boards["a"].names == boards["b"].names
+
+
+def test_chosen_scores_are_in_c_order_so_that_sums_over_resamples_keep_their_last_bits():
+    """Mutation seen to fail: the order of the keys by an index, which makes NumPy lay them out by column."""
+    board = boards_of({"a": random_rows(9)})[0]["a"]
+    columns, parts = board.choose(board.keys)
+    assert parts(np.tile(columns.sums().astype(float), (5, 1))).flags.c_contiguous

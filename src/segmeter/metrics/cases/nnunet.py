@@ -1,6 +1,7 @@
 """Writes the summary.json that nnU-Net reads, and reads those that it wrote. Works without nnU-Net."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.records import MOST_OF_CASES, read_json
 
 _COUNTS = ("FP", "TP", "FN", "TN", "n_pred", "n_ref")
-_EXACT = 2.0**53  # float64 holds every whole number up to it
 _REMEDY = "Give the summary.json of nnUNetv2_evaluate_folder, or a run's folder."
 
 
@@ -57,8 +57,11 @@ def write_summary(
         The task is multilabel, there is no row, a region names no class, or the folder of the file does not exist.
     """
     target = known_file("write_summary", "path", path)
+    wanted = range(1, spec.num_classes) if regions is None else regions
     try:
-        chosen = tuple(map(as_region, range(1, spec.num_classes) if regions is None else regions))
+        if isinstance(wanted, bytes) or not isinstance(wanted, Sequence):
+            raise TypeError  # a set has no order, and bytes are no labels
+        chosen = tuple(map(as_region, wanted))
     except (TypeError, ValueError):
         rule = "to be a list of labels and tuples of labels"
         raise InputError(expected("write_summary", "regions", rule, shown(regions))) from None
@@ -130,13 +133,16 @@ def _read_case(case: Mapping[str, Any], names: Sequence[str]) -> CaseRow:
     """Read one case; ValueError if its counts contradict each other."""
     if set(case["metrics"]) != set(names):
         raise ValueError(f"labels {', '.join(case['metrics'])} in one case and {', '.join(names)} in the first one")
-    found = np.array([[case["metrics"][name][count] for count in _COUNTS] for name in names], np.float64)
-    wrong = found[(found != np.floor(found)) | (found < 0) | (found > _EXACT)]
-    if wrong.size:
-        raise ValueError(f"{wrong[0]:g} pixels")
-    fp, tp, fn, tn, n_pred, n_ref = found.astype(np.int64).T
+    found = np.array([[_whole(case["metrics"][name][count]) for count in _COUNTS] for name in names], np.int64)
+    fp, tp, fn, tn, n_pred, n_ref = found.reshape(-1, len(_COUNTS)).T
     pixels, case_id = tp + fp + fn + tn, stem_of(Path(case["reference_file"]))
-    if (pixels != pixels[0]).any() or (n_pred != tp + fp).any() or (n_ref != tp + fn).any():
+    if len(np.unique(pixels)) != 1 or (n_pred != tp + fp).any() or (n_ref != tp + fn).any():
         raise ValueError(f"counts of case {case_id!r} that do not go together")
     counts = np.stack([tn, fp, fn, tp], axis=1).reshape(-1, 2, 2)
     return CaseRow(case_id=case_id, height=1, width=int(pixels[0]), counts=counts)
+
+
+def _whole(value: float) -> int:
+    if not math.isfinite(value) or value != int(value) or value < 0:
+        raise ValueError(f"{value} pixels")
+    return int(value)

@@ -196,7 +196,7 @@ class Scoreboard:
         def parts(sums: FloatArray) -> FloatArray:
             scores = self.score(sums[:, :width], whole)
             found = np.concatenate([[np.zeros_like(scores), scores], split_means(sums[:, width:])], axis=2)
-            return found[:, :, order]
+            return np.take(found, order, axis=2)  # in C order: the last bits of sums over resamples depend on it
 
         return Columns.join(*([self.columns] if whole else []), self.means(means, other)), parts
 
