@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from segmeter.data.files.sniff import known_place, read_state, stored_size
+from segmeter.data.folders.pairing import scan_folder
 from segmeter.errors import ConfigError, DataError
 from segmeter.parallel import allow_open_files
 from segmeter.provenance import cache_folder
@@ -45,6 +46,13 @@ def test_a_path_of_this_machine_is_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert known_place("x") == str(tmp_path / "x")
     assert known_place(Path("s3://b/x")) == "s3://b/x"
+
+
+def test_a_file_behind_a_url_is_a_folder_of_nothing(memory):
+    memory.put("a.png", b"one")
+    (problem,) = scan_folder(Path(f"{memory.url}/a.png"), role="masks", remedy="Name a folder.").problems
+    assert problem.startswith(f"{memory.url}/a.png: expected `masks` to hold .bmp")
+    assert problem.endswith("got none. Name a folder.")
 
 
 def test_listing_reads_nothing_and_each_object_is_fetched_once(memory):

@@ -166,7 +166,8 @@ def tiled_bands(
         tiles, done = enumerate(columns.starts), 0
         while group := list(islice(tiles, tile_batch)):
             cut = torch.stack([strip[:, :, start : start + columns.edge] for _, start in group])
-            logits = forward(cut.contiguous(memory_format=torch.channels_last))
+            cut = cut.contiguous(memory_format=torch.channels_last)  # the first one is not kept beside it
+            logits = forward(cut)
             if total is None:
                 total = logits.new_zeros(logits.shape[1], rows.edge, columns.starts[-1] + columns.edge)
             for (column, start), part in zip(group, logits, strict=True):

@@ -89,6 +89,23 @@ def test_pages_that_lead_back_to_an_earlier_one_are_refused(byteorder, bigtiff, 
                 read(tmp_path / "a.tif", max_pixels=10**6)
 
 
+def test_a_page_that_nobody_needs_is_not_parsed_and_all_planes_have_the_size_of_the_first(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VOLUME, photometric="minisblack")  # its description tells the shape
+    with tifffile.TiffFile(path) as tiff:
+        link = tiff.pages.next_page_offset
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<I", content, link, len(content))
+    path.write_bytes(content + bytes(6))  # a writer's slip: a last page without any tag
+    assert np.array_equal(read_values(path, max_pixels=10**6).values, VOLUME)
+    with tifffile.TiffFile(path) as tiff:
+        width = tiff.pages[1].tags["ImageWidth"].valueoffset
+    struct.pack_into("<H", content, width, 29)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="keyframe"):
+        read_values(path, max_pixels=10**6)
+
+
 def test_lossy_packers_are_refused_whatever_they_hold(decoded):
     """JPEG XL may be exact, but a file of it does not say so."""
     with pytest.raises(DataError, match="to be stored exactly, got a lossy TIFF file"):

@@ -71,6 +71,10 @@ STUDIO_WRONG = {
     "another size": (task(region("brushlabels", {"format": "rle", "rle": [0] * 9})), "a brush stroke of 0 values"),
     "a number for bytes": (task(region("brushlabels", {"format": "rle", "rle": 10**12})), "truncated or damaged"),
     "a turned image": (task(polygon([[1, 1], [9, 1], [9, 9]]) | {"image_rotation": 90}), "a rotated image"),
+    "two classes": (
+        task(region("a", {}) | {"type": "polygonlabels", "value": {"polygonlabels": NAMES[1:]}}),
+        "2 labels",
+    ),
     "two corners": (task(polygon([[1, 1], [9, 1]])), "fewer than three corners"),
 }
 

@@ -39,6 +39,12 @@ def test_every_gap_of_a_class_map_is_named():
     ]
 
 
+def test_a_class_that_is_mapped_by_name_and_by_number_speaks_of_both_targets():
+    """`check` adds what the user says by number to what it proposes by name."""
+    config = ForeignConfig(classes=("sky", "road"), class_map={"road": "Road", "1": "Pedestrian"})
+    assert class_numbers(config, DATA) == ((0, 2), [])
+
+
 def test_an_unknown_size_is_refused():
     with pytest.raises(ConfigError, match="to be any, multiple:32"):
         SizeConfig(fit="half")

@@ -78,3 +78,10 @@ def check_family(folder: Path, family: str, cases: list[np.ndarray]) -> None:
         scores = processor.post_process_semantic_segmentation(output, **size, return_segmentation_scores=True)[0]
         check_equal(found.labels, scores.segmentation_scores)
         assert len(np.unique(found.labels)) > 1
+
+
+def test_a_processor_that_does_not_resize_needs_no_filter(tmp_path: Path) -> None:
+    folder = save_hub(tmp_path, "segformer")
+    path = folder / "preprocessor_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "do_resize": False, "resample": None}))
+    assert describe(Source("", "hf", str(folder)), ForeignConfig()).config.size.fit == "any"

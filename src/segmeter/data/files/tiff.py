@@ -3,10 +3,9 @@
 import io
 import logging
 import math
+import struct
 import threading
-from contextlib import suppress
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +26,7 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # damage is ref
 _LOSSY = {6, 7, 33003, 33004, 33005, 33007, 34712, 34892, 34927, 50001, 22610, 34934, 48124, 50002, 52546}
 _JPEG = (6, 7, 34892, 33007)  # compressions whose tables are stored once for all tiles
 _ORIENTATION = 274
-_MOST_KEPT = 10_000  # pages are parsed once, and more of them twice; each takes some kilobytes
+_MOST_BYTES = 1 << 62  # of a file
 _LEAST_OFFSET = 8  # of pixels, behind the head; tifffile takes 0 for a strip of zeros that was left out
 
 
@@ -178,16 +177,30 @@ def open_tiff(file: IO[bytes]) -> Any:
     ValueError
         The pages do so.
     """
-    tiff = tifffile.TiffFile(file)
-    seen = set[int]()
-    with suppress(IndexError):  # behind the last page
-        for number in count():
-            tiff.pages.cache = number < _MOST_KEPT
-            at = tiff.pages[number].offset
-            if at in seen:
-                raise ValueError("its pages lead back to an earlier one")
-            seen.add(at)
-    return tiff
+    head = file.read(16).ljust(16, b"\0")
+    order, wide = "<" if head.startswith(b"II") else ">", head[2:4] in (b"+\0", b"\0+")
+    number, link, entry = ("Q", "Q", 20) if wide else ("H", "I", 12)
+    (at,) = struct.unpack_from(order + link, head, 8 if wide else 4)
+    seen: set[int] = set()
+    while at:
+        if at in seen:
+            raise ValueError("its pages lead back to an earlier one")
+        seen.add(at)
+        at = _following(file, at, order + number, order + link, entry)
+    file.seek(0)
+    return tifffile.TiffFile(file)
+
+
+def _following(file: IO[bytes], at: int, number: str, link: str, entry: int) -> int:
+    """Return where the page after the one at `at` starts; 0 if the file ends before it says so."""
+    size = struct.calcsize(number)
+    file.seek(min(at, _MOST_BYTES))
+    count = file.read(size)
+    if len(count) < size:
+        return 0
+    file.seek(min(at + size + entry * struct.unpack(number, count)[0], _MOST_BYTES))
+    found = file.read(struct.calcsize(link))
+    return struct.unpack(link, found)[0] if len(found) == struct.calcsize(link) else 0
 
 
 def pick_page(path: Path, tiff: Any, level: int) -> tuple[Any, int]:

@@ -109,7 +109,7 @@ def scan_folder(folder: Path, *, role: str, remedy: str = "", whole_suffix: bool
         return Listing(folder, {}, problems=(expected("data", role, "to be a folder", tried, remedy),))
     except DataError as error:
         return Listing(folder, {}, problems=tuple(error.problems))
-    if not behind and not os.access(folder, os.X_OK):
+    if place.inside is None and not os.access(folder, os.X_OK):
         return Listing(folder, {}, problems=(expected(show(folder), role, *NO_ENTRY),))
     names, foreign = defaultdict[str, list[str]](list), list[str]()
     for name in sorted(links):

@@ -198,6 +198,8 @@ def _name_of(data: Mapping[str, Any]) -> str:
 def _object_of(result: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
     """Return label, layer and what decides the mask of a result; ValueError for regions of another form."""
     value, kind = result["value"], result["type"]
+    if len(value[kind]) != 1:
+        raise ValueError(f"{len(value[kind])} labels of one region")
     (label,) = value[kind]
     if result.get("image_rotation"):
         raise ValueError("a region on a rotated image")

@@ -129,12 +129,12 @@ def _processor(folder: Path) -> dict[str, Any]:
     scale = found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0
     images = {"dtype": "uint8", "order": "rgb", "channels": len(found.get("image_mean") or (0, 0, 0))}
     images |= {"scale": scale, "mean": mean, "std": std}
+    if not found.get("do_resize", True):
+        return {"input": images, "size": {"fit": "any"}}
     size, multiple = found.get("size") or {}, found.get("size_divisor") or found.get("ensure_multiple_of") or 1
     fitted: dict[str, Any] = {"multiple": multiple if multiple > 1 else None, "antialias": True}
     fitted |= {"filter": _FILTERS.get(int(found.get("resample", 2))), "backend": "torchvision"}
-    if not found.get("do_resize", True):
-        fitted = {"fit": "any"}
-    elif "height" in size:
+    if "height" in size:
         fitted["fit"] = f"fixed:{size['height']}x{size['width']}"
     elif "shortest_edge" in size:
         fitted |= {"fit": f"short:{size['shortest_edge']}", "longest": size.get("longest_edge")}

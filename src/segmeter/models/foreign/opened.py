@@ -211,7 +211,7 @@ def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ..
     numbered = {str(i): name for i, name in enumerate(names)} | {name: name for name in names}
     given = {numbered.get(key, key): value for key, value in (config.class_map or {}).items()}
     targets = {name: given.get(name, equal.get(normal(name), given.get("*"))) for name in names}
-    spoken = {*targets.values(), *given.values(), config.output.background} - {None}
+    spoken = {*targets.values(), *(config.class_map or {}).values(), config.output.background} - {None}
     problems = {
         "names classes that the model lacks": [key for key in given if key not in (*names, "*")],
         "names classes that the data lacks": sorted(str(name) for name in spoken - {*spec.names}),
