@@ -19,6 +19,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "segmeter"
 
 # Which commands can print a message of which module: the first entry that a module's path begins with
 PRINTED_BY: dict[str, tuple[str, ...]] = {
+    "classes.py": ("train", "eval", "check", "score"),
     "data/images.py": ("train", "eval", "predict", "check"),
     "data/files/geometry.py": ("score",),
     "data/files/": ("train", "eval", "predict", "check", "score"),
@@ -49,6 +50,7 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/decisions/config.py": ("plan",),
     "evaluation/decisions/": ("tune",),
     "report/decisions.py": ("plan", "tune"),
+    "evaluation/evaluate.py": ("eval",),
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),

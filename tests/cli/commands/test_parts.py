@@ -74,8 +74,8 @@ def test_threads_stay_where_nothing_asks_for_others(device, tmp_path, caplog):
     assert (torch.get_num_threads(), caplog.records) == (before, [])
 
 
-def run_identity(config, facts, device, precision="float32"):
-    return evaluating.run_identity(config, facts, device, precision=precision)
+def identify_run(config, facts, device, precision="float32"):
+    return evaluating.identify_run(config, facts, device, precision=precision)
 
 
 def evaluated(root="a", **data):
@@ -94,8 +94,8 @@ def evaluated(root="a", **data):
 
 def test_an_identity_is_all_that_decides_results_and_nothing_else():
     """Where data lie decides nothing, nor how fast they are written. Mutation seen to fail: the root kept."""
-    first = run_identity(evaluated("a", verify="always"), FACTS, CPU)
-    second = run_identity(evaluated("b").replace(export={"queue_mb": 7}), FACTS, CPU)
+    first = identify_run(evaluated("a", verify="always"), FACTS, CPU)
+    second = identify_run(evaluated("b").replace(export={"queue_mb": 7}), FACTS, CPU)
     assert first == second
     assert set(first) == {
         *("data", "loss", "inference", "export", "postprocess", "metrics", "tables"),
@@ -103,11 +103,11 @@ def test_an_identity_is_all_that_decides_results_and_nothing_else():
     }
     assert first["files"] == {"checkpoint_sha256": "abc", "data": "def"}
     for changed in (
-        run_identity(evaluated("a", split="val"), FACTS, CPU),
-        run_identity(evaluated(), {**FACTS, "data": "other"}, CPU),
-        run_identity(evaluated().replace(loss={"name": "focal"}), FACTS, CPU),
-        run_identity(evaluated(), FACTS, torch.device("cuda:1")),
-        run_identity(evaluated(), FACTS, CPU, precision="bfloat16"),
+        identify_run(evaluated("a", split="val"), FACTS, CPU),
+        identify_run(evaluated(), {**FACTS, "data": "other"}, CPU),
+        identify_run(evaluated().replace(loss={"name": "focal"}), FACTS, CPU),
+        identify_run(evaluated(), FACTS, torch.device("cuda:1")),
+        identify_run(evaluated(), FACTS, CPU, precision="bfloat16"),
     ):
         assert changed != first
 
@@ -117,16 +117,16 @@ def test_what_a_table_of_slices_holds_decides_results(tmp_path):
     table = tmp_path / "slices.csv"
     sliced = evaluated().replace(metrics={"slices": str(table), "slice_by": ["site"]})
     table.write_text("case_id,site\na,x\n")
-    first = run_identity(sliced, FACTS, CPU)
-    assert first == run_identity(sliced, FACTS, CPU)
+    first = identify_run(sliced, FACTS, CPU)
+    assert first == identify_run(sliced, FACTS, CPU)
     table.write_text("case_id,site\na,y\n")
-    assert run_identity(sliced, FACTS, CPU) != first
+    assert identify_run(sliced, FACTS, CPU) != first
 
 
 def test_a_command_without_a_loss_has_an_identity_without_one():
     groups = {name: {} for name in ("data", "inference", "export", "postprocess", "report")}
     config = PredictConfig(checkpoint=Path("net"), input=Path("images"), launch={"name": "local"}, **groups)
-    assert not {"loss", "metrics"} & set(run_identity(config, FACTS, CPU))
+    assert not {"loss", "metrics"} & set(identify_run(config, FACTS, CPU))
 
 
 def test_a_shard_is_every_nth_batch_and_says_of_what_it_is_a_part(tmp_path, caplog):
@@ -172,6 +172,6 @@ def test_a_normalisation_that_does_not_fit_the_images_is_refused(seen):
 
 
 def test_threads_decide_the_results_of_a_cpu_alone():
-    assert run_identity(evaluated(), FACTS, CPU)["threads"] == torch.get_num_threads()
-    found = run_identity(evaluated(), FACTS, torch.device("cuda:1"))
+    assert identify_run(evaluated(), FACTS, CPU)["threads"] == torch.get_num_threads()
+    found = identify_run(evaluated(), FACTS, torch.device("cuda:1"))
     assert (found["device"], "threads" in found) == ("cuda:1", False)

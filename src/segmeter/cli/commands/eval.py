@@ -114,7 +114,7 @@ def run_predict(config: PredictConfig, job: Job) -> None:
         sys.stdout.write(f"report     {folder / 'report.html'}\n")
 
 
-def run_identity(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:
+def identify_run(config: Trained, facts: Mapping[str, Any], device: torch.device, *, precision: str) -> dict[str, Any]:
     """Collect everything that decides the results: the contents of data and checkpoints, but not their location.
 
     `precision` is the actual one, as "auto" differs between machines.
@@ -163,7 +163,7 @@ def predicting(
     cases, batches, shard = take_shard(dataset, config.shard, batch_size=config.inference.batch_size)
     predictor = Predictor(checkpoint.load(device), config.inference, device)
     facts = {**checkpoint.facts(), "data": content, "precision": predictor.precision}
-    identity = run_identity(decided or config, facts, device, precision=predictor.precision) | shard
+    identity = identify_run(decided or config, facts, device, precision=predictor.precision) | shard
     accept = partial(check_same, resumed or Path(), identity, cases.case_ids)
     with open_run(config, job, resumed=resumed, facts=facts, accept=accept) as folder:
         yield CaseRun(
