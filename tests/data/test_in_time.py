@@ -260,7 +260,7 @@ def test_windows_are_limited_each_time_they_are_read(images: Dataset, monkeypatc
     released = threading.Event()
     sample = PartReader(images)(1)
     assert sample
-    monkeypatch.setattr(PartReader, "_stored", lambda *given, **more: released.wait(9))
+    monkeypatch.setattr(PartReader, "_read", lambda *given, **more: released.wait(9))
     for array in (sample.image, sample.target):
         assert array is not None
         with pytest.raises(LateError, match=LATE):

@@ -150,7 +150,7 @@ def test_a_full_disk_costs_the_kept_probabilities_and_not_the_run(
             raise OSError(errno.ENOSPC, "No space left on device")
         write(path, **given)
 
-    monkeypatch.setattr(formats, "write_npy", until_full)
+    monkeypatch.setitem(formats.ARRAY_FILES, "npy", until_full)
     assert len([*keep_probs(Known().predict(), tmp_path, BINARY, needed=True)]) == len(IDS)
     assert not [*tmp_path.iterdir()]
     assert len(asked) == 4
