@@ -64,9 +64,14 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def settings_kept() -> Iterator[None]:
-    """Undo what a peer sets for the whole process: ultralytics prints arrays its way and replaces `torch.save`."""
-    with np.printoptions(), mock.patch.dict(os.environ), mock.patch.object(torch, "save", torch.save):
+    """Undo what a peer sets for the whole process: ultralytics prints arrays its way and replaces `torch.save`.
+
+    It also counts the threads of torch anew, and would use the network: to install packages and to report itself.
+    """
+    threads, offline = torch.get_num_threads(), {"YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
+    with np.printoptions(), mock.patch.dict(os.environ, offline), mock.patch.object(torch, "save", torch.save):
         yield
+    torch.set_num_threads(threads)
 
 
 @contextmanager

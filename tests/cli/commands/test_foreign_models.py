@@ -9,8 +9,13 @@ import pytest
 import yaml
 from PIL import Image
 
+from segmeter.classes import ClassSpec
+from segmeter.data.classes_config import CELL_CLASSES, CELL_COLOURS
+from segmeter.models.checkpoints.checkpoint import write_checkpoint
 from tests.cli.sharded import EVAL, contents, make_checkpoint, make_masks, newest, run, run_shards, whole
 from tests.data.crafted import put
+from tests.models.foreign.parts import save_hub
+from tests.models.parts import make_card, make_tiny
 
 pytestmark = pytest.mark.usefixtures("in_here")
 PLUGIN = """
@@ -106,6 +111,35 @@ def test_check_warns_of_a_model_that_does_better_with_red_and_blue_swapped(tmp_p
     caplog.clear()
     assert run("check", *known, "model.input.order=bgr", f"card={tmp_path / 'bgr.yaml'}") == 0
     assert "are swapped" not in caplog.text
+
+
+@pytest.mark.slow
+def test_a_segformer_is_compared_gated_sharded_and_resumed_like_our_own_checkpoint(tmp_path, capsys):
+    cells = ["data=cells", "data.size=64", "data.train_cases=1", "data.val_cases=1", "data.test_cases=6"]
+    card = make_card(ClassSpec(task="multiclass", names=CELL_CLASSES, colours=CELL_COLOURS), in_channels=1)
+    parts = {"segmenter_state": make_tiny(card=card).state_dict(), "state": None, "progress": {"step": 0}}
+    write_checkpoint(tmp_path / "ours", card=card, **parts)
+    assert run("eval", f"checkpoint={tmp_path / 'ours'}", *cells, *EVAL[3:]) == 0
+    ours = newest("runs/eval")
+    folder = save_hub(tmp_path / "segformer", "segformer")
+    names = "{sky: background, road: round, car: spindle, tree: mitotic, person: background}"
+    asked = [f"checkpoint=hf:{folder}", *cells, *EVAL[3:], "model.input.order=grey", f"model.class_map={names}"]
+    wanted = whole("eval", asked)
+    theirs = newest("runs/eval")
+    assert run("compare", f"runs=[{ours},{theirs}]", "metrics.bootstrap=50") == 0
+    rows = json.loads((newest("runs/compare") / "compare.json").read_text())
+    assert str(theirs) in json.dumps(rows)
+    gates = [run("compare", f"runs=[{ours},{theirs}]", f"require=mean_iou >= {least}") for least in (0, 0.99)]
+    assert gates == [0, 4], capsys.readouterr().err
+    shards = run_shards("eval", 2, *asked)
+    assert run("merge", f"runs=[{','.join(map(str, shards))}]", "report.overlays=4", "report.worst=2") == 0
+    gone = next((theirs / "predictions/labels").iterdir())
+    before = gone.read_bytes()
+    gone.unlink()
+    assert run("eval", *asked, f"resume={theirs}") == 0
+    assert gone.read_bytes() == before
+    for name in ("cases.parquet", "metrics.json"):
+        assert contents(newest("runs/merge"))[name] == contents(theirs)[name] == wanted[name]
 
 
 @pytest.mark.slow

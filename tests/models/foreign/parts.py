@@ -5,10 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import segmentation_models_pytorch as smp
 import torch
+from torch import nn
+from torchvision.models import segmentation
 
+from segmeter.data.sample import Sample
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
+from segmeter.inference.results import Prediction
 from segmeter.models.foreign.config import ForeignConfig
 from segmeter.models.trained import read_checkpoints
 
@@ -28,12 +33,53 @@ def predictor(checkpoint: str, **told: Any) -> Predictor:
     return Predictor(found.load(), InferenceConfig(), torch.device("cpu"))
 
 
+def predict(found: Predictor, cases: list[np.ndarray]) -> list[Prediction]:
+    return list(found.predict([Sample(case_id=str(i), image=case, target=None) for i, case in enumerate(cases)]))
+
+
+def normalised(image: np.ndarray) -> torch.Tensor:
+    """An image (H, W, 3), or a grey one, as torchvision's networks take it."""
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    return ((torch.from_numpy(image) / 255 - mean) / std).permute(2, 0, 1)[None].contiguous()
+
+
 def check_equal(ours: np.ndarray, logits: torch.Tensor) -> None:
     """Labels equal the winners of a tool's logits (K, H, W), except where its best two are within 1e-5."""
     best = logits.topk(2, 0).values
     same = ours == logits.argmax(0).numpy()
     assert ((best[0] - best[1]).numpy()[~same] <= 1e-5).all()
     assert same.mean() > 0.999
+
+
+def save_network(
+    path: Path, name: str, *, options: dict[str, Any], cases: list[np.ndarray]
+) -> tuple[nn.Module, dict[str, Any]]:
+    """A network of torchvision or segmentation-models-pytorch that finds each class in `cases`; and its card."""
+    torch.manual_seed(0)
+    family, _, place = name.partition(":")
+    if family == "smp":
+        arch, encoder = place.split("/")
+        network = smp.create_model(arch, encoder, None, 3, len(CLASSES), **options)
+    else:
+        network = getattr(segmentation, place)(weights=None, weights_backbone=None, num_classes=len(CLASSES))
+    given = torch.cat([normalised(case[:80, :120]) for case in cases])
+    settle(network, given)
+    with torch.no_grad():  # or one class wins everywhere
+        found = network(given)
+        bias = [each for each in network.parameters() if each.shape == (len(CLASSES),)][-1]
+        bias -= (found["out"] if isinstance(found, dict) else found).mean((0, 2, 3))
+    torch.save(network.state_dict(), path)
+    return network, {"weights": str(path), "classes": CLASSES, "options": options}
+
+
+def settle(network: nn.Module, given: torch.Tensor) -> None:
+    """Take the statistics of normalisation from images: with fresh ones, each pixel gives nearly the same."""
+    for each in network.modules():
+        if isinstance(each, nn.BatchNorm2d):
+            each.momentum = None  # those of all passes, here of one
+    with torch.no_grad():
+        network.train()(given)
+    network.eval()
 
 
 def save_hub(folder: Path, family: str) -> Path:

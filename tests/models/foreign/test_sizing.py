@@ -4,6 +4,7 @@ import torch
 
 from segmeter.models.foreign.config import SizeConfig
 from segmeter.models.foreign.sizing import fit, resize_as_opencv, target_size
+from tests.differential.peers import load
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_opencv_s_resize_is_the_bilinear_one_to_a_grey_level(size):
 
 
 def test_opencv_s_resize_is_opencv_s():
-    cv2 = pytest.importorskip("cv2")
+    cv2 = load("cv2", "opencv-python-headless")
     image = np.random.default_rng(0).integers(0, 256, (101, 77, 3), dtype=np.uint8)
     for rows, columns in ((33, 25), (160, 122), (50, 38), (202, 154)):
         found = resize_as_opencv(torch.from_numpy(image).permute(2, 0, 1)[None], rows, columns)

@@ -18,7 +18,6 @@ from segmeter.schema import Config, Given, RuleError, Unit, rule
 _RULE = re.compile(r"any|(multiple|short|long|letterbox):\d+|(fixed|letterbox):\d+x\d+")
 
 Model = TypeVar("Model", bound=Callable[..., Any])
-Values = tuple[float, ...]
 
 
 class InputConfig(Config, title="model.input"):
@@ -35,7 +34,7 @@ class InputConfig(Config, title="model.input"):
     """
     scale: Annotated[float | None, Unit("times")] = Field(None, gt=0)
     """The stored values are multiplied by this first; null divides by the largest value of their dtype (255, 65535)."""
-    mean: Values | None = None
+    mean: tuple[float, ...] | None = None
     """Subtracted from the scaled values, per channel; [] subtracts nothing."""
     std: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     """The scaled values are divided by this after `mean` was subtracted, per channel; [] divides by nothing."""

@@ -59,8 +59,7 @@ def find_folder(place: str) -> Path:
     if (Path(place) / "config.json").is_file():
         return Path(place)
     if Path(place).is_dir() or place.count("/") != 1:
-        form = "a folder with a config.json, nor a name such as nvidia/segformer-b0"
-        raise CheckpointError(f"hf:{place}: is not {form}.")
+        raise CheckpointError(f"hf:{place}: no folder with a config.json, nor a name such as nvidia/segformer-b0.")
     from huggingface_hub import snapshot_download
 
     with refusing(CheckpointError, f"hf:{place}: can't load", "Give a folder."):
@@ -83,10 +82,10 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
     folder = find_folder(source.place)
     universal = read_json(folder / "config.json").get("model_type") == _UNIVERSAL
     loader = getattr(transformers, f"AutoModelFor{'Universal' if universal else 'Semantic'}Segmentation")
-    options = {"use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
-    options["ignore_mismatched_sizes"] = True  # they are listed instead, and refused below
+    # weights of another shape are listed instead, and refused below
+    options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     with _quiet(), refusing(CheckpointError, f"{folder}: transformers can't load it for segmentation", _EXPORT):
-        network, info = loader.from_pretrained(folder, **_LOCAL, **options)
+        network, info = loader.from_pretrained(folder, dtype=torch.float32, **_LOCAL, **options)
     lost = sorted({*info["missing_keys"], *(str(each[0]) for each in info["mismatched_keys"])})
     if lost:
         problem = f"lacks weights or has them in another shape, so these would be random: {shorten(lost, most=4)}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError, refusing
@@ -17,8 +17,8 @@ _FORM = "Give torchvision:NAME, such as deeplabv3_resnet50, or smp:ARCHITECTURE/
 def describe(source: Source, told: ForeignConfig) -> Facts:
     """Read the card of a network: its classes are asked for, and ImageNet's normalisation is a guess."""
     if told.weights is None:
-        rule, remedy = "to name the file of the network's weights", "Set model.weights=FILE."
-        raise ConfigError(expected("model", "weights", rule, "null", remedy))
+        rule = "to name the file of the network's weights"
+        raise ConfigError(expected("model", "weights", rule, "null", "Set model.weights=FILE."))
     images: dict[str, Any] = {"channels": told.input.channels or 3}
     if images["channels"] == 3:
         images["mean"], images["std"] = default_normalisation(3)
@@ -31,27 +31,25 @@ def load(source: Source, config: ForeignConfig) -> nn.Module:
     path = fetch(str(config.weights))
     tensors = load_tensors(path)
     with refusing(ConfigError, f"model: {source.place!r} can't be built", _FORM):
-        if source.family == "smp":
-            network = _build_smp(source.place, config)
-        else:
-            aux = any(name.startswith("aux_classifier.") for name in tensors)
-            network = _build_torchvision(source.place, config.num_channels, aux=aux)
+        build = _build_smp if source.family == "smp" else _build_torchvision
+        network = build(source.place, config, tensors)
     remedy = f"model.classes names {len(config.classes or ())}: give those that it was trained on."
     load_exactly(network, tensors, path, what="the network", remedy=remedy)
     return network
 
 
-def _build_torchvision(name: str, channels: int, *, aux: bool) -> nn.Module:
+def _build_torchvision(name: str, config: ForeignConfig, tensors: dict[str, Tensor]) -> nn.Module:
     from torchvision.models import get_model, list_models, segmentation
 
     if name not in list_models(module=segmentation):  # get_model also has networks for other tasks
         raise ValueError(f"no network for segmentation. {nearest(name, list_models(module=segmentation))}")
-    network: nn.Module = get_model(name, weights=None, weights_backbone=None, num_classes=channels, aux_loss=aux)
+    told = {"num_classes": config.num_channels, "aux_loss": any(key.startswith("aux_classifier.") for key in tensors)}
+    network: nn.Module = get_model(name, weights=None, weights_backbone=None, **told)
     network.register_forward_hook(lambda module, given, found: found["out"])
     return network
 
 
-def _build_smp(name: str, config: ForeignConfig) -> nn.Module:
+def _build_smp(name: str, config: ForeignConfig, tensors: dict[str, Tensor]) -> nn.Module:
     import segmentation_models_pytorch as smp
 
     arch, _, encoder = name.partition("/")

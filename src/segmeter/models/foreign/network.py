@@ -65,13 +65,13 @@ class ForeignModel(nn.Module):
         told = self.config.input
         values = image.flip(1) if told.order == "bgr" else image
         values = values.expand(-1, told.channels or 1, -1, -1) if told.order == "grey" else values
-        divisor = FULL_SCALE.get(image.dtype, 1.0) if told.scale is None else 1 / told.scale
-        if self.normalises:  # in this order, as transformers computes it
-            values = (values.float() - self.get_buffer("mean") * divisor) / (self.get_buffer("std") * divisor)
-        elif told.scale is None:
-            values = values.float() / divisor
-        elif told.scale != 1:  # a product, as in transformers: a quotient has other last bits
+        if told.scale is None:  # as torchvision computes it
+            values = values.float() / FULL_SCALE.get(image.dtype, 1.0)
+        elif told.scale != 1 and not self.normalises:  # a product, as in transformers: a quotient has other last bits
             values = values.float() * told.scale
+        if self.normalises:  # a factor scales the mean and the deviation, as in transformers
+            divisor = 1 / (told.scale or 1)
+            values = (values.float() - self.get_buffer("mean") * divisor) / (self.get_buffer("std") * divisor)
         return values.permute(0, 2, 3, 1) if told.axes == "BHWC" else values
 
     def _run(self, image: Tensor) -> Tensor:

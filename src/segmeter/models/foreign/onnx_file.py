@@ -133,7 +133,6 @@ def _tensors(message: Any) -> Iterator[Any]:
     """Yield all tensors inside a message of a file, also those of constants, branches, loops and functions."""
     if message.DESCRIPTOR.name == "TensorProto":
         yield message
-        return
     for field, value in message.ListFields():
         if field.message_type is not None:
             for each in [value] if hasattr(value, "ListFields") else value:
@@ -170,8 +169,7 @@ def _ours(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the card of a file that `segmeter export` wrote, from stored images to labels."""
     spec, channels = facts["card"]["spec"], facts["card"]["in_channels"]
     if spec["task"] == "multilabel":
-        text = "an exported multilabel model gives planes, which no card can say. Take its checkpoint."
-        raise ConfigError(f"model: {text}")
+        raise ConfigError("model: exported multilabel models give planes, which no card can say. Take its checkpoint.")
     images = {"channels": channels, "order": "rgb", "dtype": facts["input"]["dtype"], "axes": "BHWC"}
     return {"classes": spec["names"], "input": images | {"scale": 1.0, "mean": []}, "size": {"fit": "any"}}
 
@@ -187,5 +185,4 @@ def _ultralytics(metadata: dict[str, str], output: dict[str, Any]) -> dict[str, 
     resizing = {"fit": f"letterbox:{size[0]}x{size[-1]}", "multiple": stride, "backend": "opencv"}
     if metadata["task"] == "segment":
         output = {"kind": "instances", "score": 0.25, "overlap": 0.7}
-    output = {**output, "activation": "softmax"}
-    return {"classes": classes, "input": images, "size": resizing, "output": output}
+    return {"classes": classes, "input": images, "size": resizing, "output": {**output, "activation": "softmax"}}

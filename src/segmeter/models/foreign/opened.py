@@ -3,9 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -59,8 +59,8 @@ class ForeignCheckpoint(Described):
         ConfigError
             Its card does not fit the network.
         """
-        _, load = _FAMILIES[self.source.family]
-        return ForeignModel(load(self.source, self.config), self.card, self.config).to(device).eval()
+        network = _FAMILIES[self.source.family].load(self.source, self.config)
+        return ForeignModel(network, self.card, self.config).to(device).eval()
 
 
 def find_source(checkpoint: str | Path) -> Source | None:
@@ -84,9 +84,11 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     CheckpointError
         The model can't be read, or would run code.
     """
-    read, _ = _FAMILIES[source.family]
-    facts = read(source, told)
-    values = overlay(facts.values, _read_card(source, told), told.model_dump(mode="json"))
+    facts: Facts = _FAMILIES[source.family].describe(source, told)
+    path = beside(source, told) if told.card is None else fetch(told.card)
+    written = read_yaml(path) if path is not None and (told.card is not None or path.is_file()) else {}
+    layers = [each.model_dump(mode="json") for each in (ForeignConfig(**written), told)]
+    values = overlay(facts.values, *layers)
     guesses = overlay(_GUESSED, facts.guesses or {})
     config = ForeignConfig(**overlay(_USUAL, guesses, values))
     guessed = flatten(guesses).keys() - {key for key, value in flatten(values).items() if value is not None}
@@ -96,8 +98,7 @@ def describe(source: Source, told: ForeignConfig) -> Described:
     asked = {"classes": config.classes, "size.fit": config.size.fit, _SCALING: scaling}
     lacking = ", ".join(f"model.{key}" for key, value in asked.items() if value is None)
     if lacking:
-        remedy = f"Set them, or write them to {CARD} beside the model."
-        raise ConfigError(f"{source.text}: nothing tells {lacking}. {remedy}")
+        raise ConfigError(f"{source.text}: nothing tells {lacking}. Set them, or write {CARD} beside the model.")
     hashes = [sha256_file(path) for path in facts.files]
     plain = json.dumps([hashes, as_plain(config.replace(card=None, weights=None))], sort_keys=True)
     digest = hashlib.sha256(plain.encode()).hexdigest()
@@ -124,7 +125,12 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
     tasks: tuple[Task, ...] = ("multiclass", "binary")
     if output.kind in ("logits", "probs") and output.activation == "sigmoid":
         tasks = ("binary",) if config.num_channels == 1 else ("multilabel",)
-    spec = spec or _own_spec(config, tasks[0])
+    if spec is None:
+        if config.class_map and config.data_classes is None:
+            rule = "with model.class_map to name the data's classes in their order"
+            raise ConfigError(expected("model", "data_classes", rule, "null"))
+        names = config.data_classes or config.classes or ()
+        spec = ClassSpec(task=tasks[0], names=names, colours=default_colours(len(names)))
     if spec.task not in tasks:
         given = f"{spec.task} data for a model of {output.kind} with {output.activation}"
         advice = "Set model.output.activation if that is wrong."
@@ -155,15 +161,6 @@ def open_foreign(described: Described, spec: ClassSpec | None, *, remedy: str = 
     return ForeignCheckpoint(**vars(described), card=card)
 
 
-def _own_spec(config: ForeignConfig, task: Task) -> ClassSpec:
-    """Return the classes that a model's card names, for commands without a data set."""
-    names = config.data_classes or config.classes or ()
-    if config.class_map and config.data_classes is None:
-        rule = "with model.class_map to name the data's classes in their order"
-        raise ConfigError(expected("model", "data_classes", rule, "null"))
-    return ClassSpec(task=task, names=names, colours=default_colours(len(names)))
-
-
 def beside(source: Source, told: ForeignConfig) -> Path | None:
     """Return the path of a model's card, beside its file or in its folder; None if the model has neither here."""
     near = Path(told.weights or source.place)
@@ -172,21 +169,11 @@ def beside(source: Source, told: ForeignConfig) -> Path | None:
     return near / CARD if near.is_dir() else near.parent / CARD if near.is_file() else None
 
 
-def _read_card(source: Source, told: ForeignConfig) -> dict[str, Any]:
-    path = beside(source, told) if told.card is None else fetch(told.card)
-    if path is None or (told.card is None and not path.is_file()):
-        return {}
-    return ForeignConfig(**read_yaml(path)).model_dump(mode="json")
-
-
-SYNONYMS = (  # names of one class in the data sets that segmeter knows, as `normal` gives them
-    ("person", "pedestrian", "people", "human"), ("bicycle", "bicyclist", "bike", "cyclist", "rider"),
-    ("tree", "vegetation"), ("sidewalk", "pavement", "footpath"), ("sign", "traffic sign", "signsymbol", "signboard"),
-    ("car", "auto", "automobile"), ("motorcycle", "motorbike"), ("background", "bg", "none", "void"),
-    ("building", "edifice", "house"), ("pole", "column", "column pole"), ("road", "street", "route"),
-    ("airplane", "aeroplane", "plane"), ("television", "tvmonitor", "tv"), ("couch", "sofa"),
-    ("cell", "nucleus", "cells", "nuclei"),
-)  # fmt: skip
+# Names of one class in the data sets that segmeter knows, as `normal` gives them
+SYNONYMS = """person, pedestrian, people, human; bicycle, bicyclist, bike, cyclist, rider; tree, vegetation;
+    sidewalk, pavement, footpath; sign, traffic sign, signsymbol, signboard; car, auto, automobile; pole, column,
+    column pole; motorcycle, motorbike; background, bg, none, void; building, edifice, house; road, street, route;
+    airplane, aeroplane, plane; television, tvmonitor, tv; couch, sofa; cell, nucleus, cells, nuclei"""
 
 
 def normal(name: str) -> str:
@@ -197,9 +184,10 @@ def normal(name: str) -> str:
 def propose(classes: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
     """Find the data's class of each class of the model, by equal names and then by synonyms; others are left out."""
     known, found = {normal(name): name for name in targets}, dict[str, str]()
+    groups = [[normal(word) for word in group.split(",")] for group in SYNONYMS.split(";")]
     for name in classes:
         parts = [normal(part) for part in (name, *re.split(r"[,;/]", name))]  # ADE20K lists synonyms in a name
-        same = (word for part in parts for group in SYNONYMS if part in group for word in group)
+        same = (word for part in parts for group in groups if part in group for word in group)
         hit = next((known[word] for word in (*parts, *same) if word in known), None)
         found |= {} if hit is None else {name: hit}
     return found
@@ -222,10 +210,8 @@ def class_numbers(config: ForeignConfig, spec: ClassSpec) -> tuple[tuple[int, ..
     return numbers, [f"{what} {shorten(found)}" for what, found in problems.items() if found]
 
 
-_FAMILIES: dict[str, tuple[Callable[[Source, ForeignConfig], Facts], Callable[[Source, ForeignConfig], Any]]] = {
-    "hf": (hub.describe, hub.load),
-    "torchvision": (libraries.describe, libraries.load),
-    "smp": (libraries.describe, libraries.load),
-    "onnx": (onnx_file.describe, onnx_file.load),
-    "plugin": (lambda source, told: PLUGINS[source.place][1], lambda source, config: PLUGINS[source.place][0]),
-}
+# `describe` gives the Facts of a Source, by what the user told; `load` gives the network of a Source, by its card
+_FAMILIES: dict[str, Any] = {"hf": hub, "onnx": onnx_file, "torchvision": libraries, "smp": libraries}
+_FAMILIES["plugin"] = SimpleNamespace(
+    describe=lambda source, told: PLUGINS[source.place][1], load=lambda source, config: PLUGINS[source.place][0]
+)

@@ -72,10 +72,8 @@ def target_size(height: int, width: int, config: SizeConfig) -> tuple[int, int]:
     else:  # the longer side is rounded down, as torchvision and transformers do
         low, high = sorted((height, width))
         exact = min(numbers[0], (config.longest or math.inf) * low / high)
-        rows, columns = height, width
-        if round(exact) != low:
-            sides = round(exact), int(exact * high / low)
-            rows, columns = sides if height <= width else sides[::-1]
+        sides = (low, high) if round(exact) == low else (round(exact), int(exact * high / low))
+        rows, columns = sides if height <= width else sides[::-1]
     step = config.multiple or 1
     return -(-rows // step) * step, -(-columns // step) * step
 
