@@ -99,6 +99,24 @@ def test_defaults_and_as_plain_round_trip() -> None:
     assert as_plain(Root(**values)) == values | {"shape": {"name": "disc", "radius": 1.0}, "shapes": []}
 
 
+def test_a_configuration_that_was_only_validated_within_another_becomes_plain() -> None:
+    """pydantic before 2.14 refuses this: until someone asks for the inner one itself, its serializer isn't built."""
+
+    class Within(Config):
+        depth: int
+
+    class Around(Config):
+        within: Within
+        shape: Annotated[Any, Component(SHAPES)] = None
+
+    class Copied(Config):  # as in another process, which didn't validate it
+        size: int
+
+    assert as_plain(Around.model_validate({"within": {"depth": 2}, "shape": "disc"}).within) == {"depth": 2}
+    copied = Around(within=Within(depth=2), shape=Copied.model_construct(size=3))
+    assert as_plain(copied) == {"within": {"depth": 2}, "shape": {"size": 3}}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

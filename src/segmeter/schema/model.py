@@ -81,7 +81,8 @@ class Component(BaseMetadata):
         self.registry = registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._check)
+        dumped = core_schema.plain_serializer_function_ser_schema(as_plain, when_used="json")
+        return core_schema.no_info_plain_validator_function(self._check, serialization=dumped)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"component": self.registry.group}  # resolved where it is read: plugins may add components
@@ -242,6 +243,8 @@ def title(schema: type[BaseModel]) -> str:
 
 def as_plain(value: Any) -> Any:
     """Turn a configuration, tuples and paths into values that YAML and JSON have."""
+    if isinstance(value, BaseModel):
+        type(value).model_rebuild()  # pydantic before 2.14 can't dump one that was only validated within another
     return to_jsonable_python(value)
 
 
