@@ -4,6 +4,7 @@ Axes: B batch, H height, W width, C channels of the image, K classes.
 """
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -130,7 +131,9 @@ def padded_by_indices(segmenter: Any, images: Tensor) -> Tensor:
     sizes = images.shape[1:3]
     padded = [_padded(size, segmenter.size_multiple, segmenter.size_least) for size in sizes]
     pairs = zip(sizes, padded, strict=True)
-    rows, columns = (torch.full((1,), 2 * size, device=images.device) <= wanted for size, wanted in pairs)
+    rows, columns = (
+        torch.full((1,), 2 * size, dtype=torch.int64, device=images.device) <= wanted for size, wanted in pairs
+    )
     tiny = rows | columns
     for axis, size, wanted in zip((1, 2), sizes, padded, strict=True):
         places = torch.arange(wanted, device=images.device)
@@ -162,7 +165,8 @@ def encode(program: ExportedProgram, facts: Mapping[str, Any]) -> bytes:
 
     _check_pools(program)
     what, remedy = "export: this network can't be written as ONNX", "Use a network such as model=unet."
-    with refusing(ConfigError, what, remedy):
+    with refusing(ConfigError, what, remedy), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)  # torch 2.11's own
         exported = torch.onnx.export(
             program, (), dynamo=True, input_names=[INPUT], output_names=[OUTPUT], verbose=False
         )
