@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -216,6 +215,7 @@ def test_free_memory_is_no_more_than_the_machine_and_the_process_may_have() -> N
     free = free_bytes()
     assert free is not None
     assert 0 < free < 1 << 50
+    resource = pytest.importorskip("resource", reason="Windows limits no process so")
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
     subprocess.run([sys.executable, "-c", LIMITED], check=True)
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import textwrap
@@ -194,6 +193,7 @@ def test_a_file_size_limit_of_the_system_stops_with_the_case(tmp_path):
         except RunError as error:
             print(error)
     """
+    resource = pytest.importorskip("resource", reason="Windows limits no process so")
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 1024
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=120

@@ -73,6 +73,7 @@ def test_a_decoder_that_never_ends_is_ended(monkeypatch):
 
 
 def test_the_memory_of_a_process_is_bounded(monkeypatch):
+    pytest.importorskip("resource", reason="Windows limits no process so")
     monkeypatch.setattr(reader_process, "SPARE_BYTES", 1 << 28)
     assert ask(apart.take, 1 << 26) == 1
     with pytest.raises(MemoryError):
@@ -81,6 +82,7 @@ def test_the_memory_of_a_process_is_bounded(monkeypatch):
 
 
 def test_a_lower_limit_of_the_users_is_kept():
+    pytest.importorskip("resource", reason="Windows limits no process so")
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
         "from tests.data.files.test_reader_process import ask, apart\n"

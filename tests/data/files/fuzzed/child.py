@@ -6,7 +6,6 @@ the other one did, which may crash as it likes.
 
 import json
 import os
-import resource
 import sys
 import time
 import warnings
@@ -92,6 +91,8 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 def main() -> None:
     warnings.simplefilter("ignore")
+    import resource  # Windows, where the tests are only collected, has none
+
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = open(os.dup(1), "w")  # noqa: SIM115, PTH123
