@@ -190,12 +190,10 @@ def make_folder(path: Path) -> None:
 
 def new_folder(path: Path) -> bool:
     """Make a folder; False if something of this name exists."""
-    try:
-        with operation("mkdir", path):
-            path.mkdir()
-    except FileExistsError:
-        return False
-    return True
+    with suppress(FileExistsError), operation("mkdir", path):
+        path.mkdir()
+        return True
+    return False
 
 
 @contextmanager
@@ -218,10 +216,9 @@ def fresh_folder(folder: Path) -> Iterator[Path]:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Let a finished file or folder appear at `target` too, as a hard link if possible, else as a copy."""
+    """Let a finished file or folder appear at `target` too: as a hard link, since nothing changes it, or as a copy."""
     if source.is_symlink():
         raise link_error(source)
-    # a hard link is safe, as published files are never changed, only replaced
     if source.is_dir():
         with fresh_folder(target) as place:
             for each in (path for path in sorted(source.rglob("*")) if path.is_symlink() or path.is_file()):
@@ -334,10 +331,7 @@ def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
 
 
 def is_refused(name: str) -> bool:
-    """Tell whether Windows runs this and can hold no file or folder of a name, such as aux.png or a:b.
-
-    Other systems hold them, so runs there keep the names that earlier versions gave.
-    """
+    """Tell whether this is Windows, which has no file of a name such as aux.png; elsewhere runs keep such names."""
     return not hasattr(os, "O_DIRECTORY") and bool(_REFUSED.match(name))
 
 
@@ -346,8 +340,6 @@ def safe_id(name: str) -> str:
 
     Examples
     --------
-    >>> safe_id("0001TP_009570")
-    '0001TP_009570'
     >>> safe_id("../x")
     'x-d6b96a97'
     """

@@ -119,15 +119,15 @@ def test_a_table_that_changed_since_a_run_is_another_run(name: str, capsys: pyte
 def test_a_table_that_changes_while_it_is_used_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from segmeter.evaluation import score
+    from segmeter.evaluation import drive
 
-    summarise = score.summarise
+    summarise = drive.summarise
 
     def change_and_summarise(*given: Any) -> Any:
         Path("cases.csv").write_text(Path("cases.csv").read_text().replace("south", "west"))
         return summarise(*given)
 
-    monkeypatch.setattr(score, "summarise", change_and_summarise)
+    monkeypatch.setattr(drive, "summarise", change_and_summarise)
     assert code_of(*SCORE, *SLICED) == 2
     assert "cases.csv: expected `table` to stay as it is" in capsys.readouterr().err
     assert not Path("runs").exists()
