@@ -331,7 +331,7 @@ def is_whole(path: Path, entry: Mapping[str, Any]) -> bool:
 
 
 def is_refused(name: str) -> bool:
-    """Tell whether this is Windows, which has no file of a name such as aux.png; elsewhere runs keep such names."""
+    """Tell whether this system refuses a name, as Windows does with aux.png. Other systems keep such names."""
     return not hasattr(os, "O_DIRECTORY") and bool(_REFUSED.match(name))
 
 

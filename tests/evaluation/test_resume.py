@@ -7,8 +7,8 @@ import torch
 from segmeter.distributed.batches import Part, split_batches
 from segmeter.errors import ConfigError, DataError, RunError
 from segmeter.evaluation.evaluate import run_cases
-from segmeter.evaluation.manifest import Entry, open_manifest, parse_records, read_records
-from segmeter.evaluation.predicted import PREDICTIONS, CaseRun, find_damaged, repair_files, restore_cases, whole_batches
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, open_manifest, parse_records, read_records
+from segmeter.evaluation.predicted import CaseRun, find_damaged, repair_files, restore_cases, whole_batches
 from segmeter.export.config import ExportConfig
 from segmeter.files import TEMPORARY, describe_file
 from segmeter.inference.config import InferenceConfig

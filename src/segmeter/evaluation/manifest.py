@@ -33,6 +33,7 @@ from segmeter.schema import RETIRED
 
 SCHEMA = 5
 MANIFEST = "manifest.json"
+PREDICTIONS = "predictions"  # the folder of a run's label maps and probabilities
 STATES = ("running", "done")
 RECORDS = "records.parquet"  # of a finished run
 JOURNAL = "manifest.rows"  # only while a run is unfinished

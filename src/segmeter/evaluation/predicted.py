@@ -26,7 +26,7 @@ from segmeter.data.planes import VolumeSet
 from segmeter.data.sample import Sample
 from segmeter.distributed.batches import Part, split_batches
 from segmeter.errors import RunError
-from segmeter.evaluation.manifest import Entry, Manifest, parse_records, read_records
+from segmeter.evaluation.manifest import PREDICTIONS, Entry, Manifest, parse_records, read_records
 from segmeter.export.config import ExportConfig, ProbsDtype
 from segmeter.export.writer import Writer
 from segmeter.files import clear_leftovers, is_whole, make_folder
@@ -37,8 +37,6 @@ from segmeter.metrics.cases.table import CaseRow
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
-
-PREDICTIONS = "predictions"
 
 Measuring = Callable[[Prediction, Cleaned], CaseRow]
 Records = Sequence[Mapping[str, Any]]

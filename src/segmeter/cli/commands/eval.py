@@ -27,8 +27,8 @@ from segmeter.errors import ConfigError
 from segmeter.evaluation.decisions.tune import tuning_warnings
 from segmeter.evaluation.evaluate import Evaluation, evaluate, predict
 from segmeter.evaluation.large import prefer_bands
-from segmeter.evaluation.manifest import MANIFEST, check_same
-from segmeter.evaluation.predicted import PREDICTIONS, CaseRun
+from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
+from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
 from segmeter.losses.build import build_loss, fix_weights

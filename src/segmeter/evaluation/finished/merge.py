@@ -17,7 +17,7 @@ from segmeter.checks import expected, some
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.drive import conclude
 from segmeter.evaluation.finished.pieces import Kind, Piece, check_pieces, threads_warning
-from segmeter.evaluation.manifest import Manifest, parse_records
+from segmeter.evaluation.manifest import PREDICTIONS, Manifest, parse_records
 from segmeter.evaluation.spacings import Spacings
 from segmeter.files import is_whole, link_error, link_or_copy, make_folder, safe_id
 from segmeter.metrics.cases.stored import open_cases
@@ -31,7 +31,6 @@ from segmeter.records import flatten
 from segmeter.schema import as_plain
 
 MISSING = SCORE + "missing"  # a column: 1 where a case has no prediction
-PREDICTIONS = "predictions"
 
 Records = Mapping[str, Mapping[str, Any]]
 
