@@ -114,10 +114,13 @@ class CheckpointError(InputError):
 
 @contextmanager
 def refusing(kind: type[SegmeterError], what: str, remedy: str = "") -> Iterator[None]:
-    """Raise whatever another library raises within the block as one line: `what`, its reason, and the remedy."""
+    """Raise whatever another library raises within the block as one line: `what`, its reason, and the remedy.
+
+    Running out of memory passes unchanged, as the input is not at fault.
+    """
     try:
         yield
-    except SegmeterError:
+    except (SegmeterError, MemoryError):
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -116,6 +116,7 @@ def test_commas_without_multirun_are_refused():
             ["hydra/callbacks=x"],
             ["config: 'hydra/callbacks' can't be set here. Allowed: hydra/launcher, hydra/sweeper."],
         ),
+        (["~hydra/sweeper"], ["config: 'hydra/sweeper' can't be removed. Write hydra/sweeper=basic"]),
         (["seed=1", "seed", "loss=focall"], ["config: can't read the override 'seed'", "config: expected `loss`"]),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

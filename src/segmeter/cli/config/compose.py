@@ -176,6 +176,8 @@ def _faults(override: Override, request: Request) -> Iterator[str]:
         yield f"config: {fault or setting_fault('')}"
     elif key.startswith("hydra/") and key not in PLUGINS:
         yield f"config: {key!r} can't be set here. Allowed: {', '.join(PLUGINS)}."
+    elif key in PLUGINS and override.is_delete():
+        yield f"config: {key!r} can't be removed. Write {key}=basic for a plain sweep."
     elif "/" in key and key not in known:
         yield f"config: unknown group {key!r}. {nearest(key, known)}"
     elif key in known and not known[key]:
