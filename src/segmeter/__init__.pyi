@@ -1,9 +1,9 @@
 from .api.comparison import Comparison as Comparison
 from .api.comparison import compare as compare
-from .api.evaluation import Evaluation as Evaluation
 from .api.evaluation import evaluate as evaluate
 from .api.model import Model as Model
 from .api.model import load as load
+from .api.results import Evaluation as Evaluation
 from .bridge.arrays import to_numpy as to_numpy
 from .bridge.arrays import to_torch as to_torch
 from .bridge.decode import labels_to_numpy as labels_to_numpy
