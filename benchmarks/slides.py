@@ -40,7 +40,7 @@ def small_model(folder: Path, classes: int) -> None:
     from segmeter.classes import ClassSpec
     from segmeter.data.classes_config import default_colours
     from segmeter.models.card import ModelCard
-    from segmeter.models.checkpoints.checkpoint import write_checkpoint
+    from segmeter.models.checkpoint import write_checkpoint
     from segmeter.models.config import UnetConfig
     from segmeter.models.segmenter import build_segmenter
 

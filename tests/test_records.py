@@ -34,7 +34,7 @@ OTHERS = {
     "metrics/cases/stored.py": "the schema's note in a Parquet file, which pyarrow bounds",
     "data/verification/cache.py": "our own cache of verified files",
     "data/masks/annotations.py": "masks that the user names",
-    "data/masks/outlines.py": "masks that the user names",
+    "data/masks/drawn.py": "masks that the user names",
     "data/nnunet.py": "dataset.json that the user names",
     "cli/completion.py": "an index in the package",
     "cli/commands/finished.py": "a value of the command line",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from segmeter.cli import demo
+from segmeter.cli import app as demo
 from segmeter.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from segmeter.models.card import ModelCard
-from segmeter.models.checkpoints.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from segmeter.models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from tests.models.parts import make_tiny
 
 

@@ -11,7 +11,7 @@ from segmeter.data.verification.report import build_dataset
 from segmeter.distributed.batches import own_batches, split_batches, take_batches
 from segmeter.distributed.shards import Shard
 from segmeter.errors import ConfigError
-from segmeter.inference.prefetch import same_shape_groups
+from segmeter.inference.batches import same_shape_groups
 from tests.data.crafted import folder, make_folder
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from segmeter.data.masks.options import Reading
 from segmeter.data.planes import VolumeSet
-from segmeter.data.sample import Pair
+from segmeter.data.sample import Pair, Reading
 from segmeter.inference.config import InferenceConfig
 from segmeter.inference.predictor import Predictor
 from segmeter.inference.volumes import predict_volume

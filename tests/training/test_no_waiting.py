@@ -15,8 +15,7 @@ from segmeter.bridge import read_scalars
 from segmeter.classes import ClassSpec
 from segmeter.distributed.ranks import Order
 from segmeter.losses import focal
-from segmeter.losses.build import build_loss
-from segmeter.losses.config import LOSSES
+from segmeter.losses.config import LOSSES, build_loss
 from segmeter.losses.focal import FocalLoss
 from segmeter.losses.focal_torch import FocalOptions
 from segmeter.models.card import ModelCard

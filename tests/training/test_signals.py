@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from segmeter.errors import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_TERMINATED, Interrupted
-from segmeter.models.checkpoints.checkpoint import read_checkpoint
+from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import read_json_lines
 from segmeter.training.signals import StopSignals, let_finish
 from segmeter.training.trainer import train

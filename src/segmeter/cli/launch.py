@@ -193,8 +193,8 @@ def _count_gpus() -> int:
 def _share_out(config: Any, here: Any, job: Job) -> float | None:
     """Run the shards of score, eval or predict, and merge them into the run's folder."""
     from segmeter.cli.commands.finished import merge_into, metrics_of, show_merged
-    from segmeter.evaluation.finished.merge import Merge
-    from segmeter.evaluation.finished.pieces import read_pieces
+    from segmeter.evaluation.merge import Merge
+    from segmeter.evaluation.pieces import read_pieces
 
     if config.shard is not None:
         raise ConfigError("config: expected `shard` to be null where launch= divides the cases, got a shard.")

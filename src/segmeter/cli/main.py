@@ -82,9 +82,9 @@ def _dispatch(arguments: list[str]) -> None:
     elif command in ("report", "doctor"):
         find_command(command)(rest)
     elif command == "demo":
-        from segmeter.cli.demo import run
+        from segmeter.cli.app import run_demo
 
-        run(rest)
+        run_demo(rest)
     elif command == "schema":
         from segmeter.cli.app import print_schema
 

@@ -114,7 +114,7 @@ def _one_per_channel(values: tuple[float, ...] | str | None, in_channels: int) -
         raise RuleError(f"to be {in_channels} values, one per channel")
 
 
-@DATA.register("folder", builder="segmeter.data.folders.folder:build_folder")
+@DATA.register("folder", builder="segmeter.data.folder:build_folder")
 class FolderConfig(DataConfig):
     """Your own data: a folder of images and one of masks, paired by file name without its suffix."""
 
@@ -253,7 +253,7 @@ class FolderConfig(DataConfig):
                 raise RuleError("to be left alone beside lists", remedy, key=name)
 
 
-@DATA.register("instances", builder="segmeter.data.folders.folder:build_folder")
+@DATA.register("instances", builder="segmeter.data.folder:build_folder")
 class InstancesConfig(FolderConfig):
     """Your own data with masks of object numbers: the model learns what any object covers, and objects are measured
     too.
@@ -272,7 +272,7 @@ class InstancesConfig(FolderConfig):
     """
 
 
-@DATA.register("camvid", builder="segmeter.data.folders.folder:build_folder")
+@DATA.register("camvid", builder="segmeter.data.folder:build_folder")
 class CamvidConfig(FolderConfig):
     """CamVid's road scenes: images/<id>.jpg, masks/<id>.png, train.txt, val.txt, test.txt; 11 classes, 11 is void."""
 

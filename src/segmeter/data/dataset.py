@@ -15,14 +15,12 @@ import numpy as np
 from segmeter.classes import ClassSpec
 from segmeter.data.files.array import Header, LazyArray, stack_planes
 from segmeter.data.files.geometry import Geometry
-from segmeter.data.files.opened import open_array, read_geometry, read_header
+from segmeter.data.files.opened import TimeLimit, open_array, read_geometry, read_header
 from segmeter.data.files.sniff import file_error, show, unchanged
 from segmeter.data.images import Orientation, image_of, open_image_lines
-from segmeter.data.in_time import TimeLimit
 from segmeter.data.masks.label_mapping import mark_cores
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import Target, hash_map, open_map, read_target
-from segmeter.data.sample import Pair, Sample
+from segmeter.data.sample import Pair, Reading, Sample
 from segmeter.errors import DataError
 from segmeter.parallel import map_in_threads
 from segmeter.remote import fetched

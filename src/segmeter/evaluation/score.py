@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from segmeter import __version__
 from segmeter.checks import expected, some
 from segmeter.classes import ClassSpec
-from segmeter.data.files.opened import open_array
+from segmeter.data.files.opened import TimeLimit, open_array
 from segmeter.data.files.sniff import show
-from segmeter.data.in_time import TimeLimit
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import hash_map
+from segmeter.data.sample import Reading
 from segmeter.distributed.shards import Shard, describe_shard, note_shard
 from segmeter.errors import DataError, InputError
 from segmeter.evaluation.cases import CaseScorer

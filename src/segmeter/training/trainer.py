@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 from segmeter.distributed.ranks import Order
 from segmeter.errors import Interrupted
 from segmeter.losses.additive import check_labels
-from segmeter.models.checkpoints.checkpoint import WEIGHTS
-from segmeter.models.checkpoints.weights import load_tensors
+from segmeter.models.checkpoint import WEIGHTS
+from segmeter.models.weights import load_tensors
 from segmeter.progress import gauge
 from segmeter.records import read_json_lines
 from segmeter.training.checkpointing import Checkpoints, step_name

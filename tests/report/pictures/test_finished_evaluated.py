@@ -6,7 +6,7 @@ import tifffile
 from scipy.ndimage import label
 
 from segmeter.data.config import FolderConfig
-from segmeter.data.folders.folder import build_folder
+from segmeter.data.folder import build_folder
 from segmeter.errors import DataError
 from segmeter.export.config import ExportConfig
 from segmeter.export.writer import Writer

@@ -17,7 +17,7 @@ from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_mom
 from segmeter.data.verification.report import DataReport, describe_report, open_splits
 from segmeter.errors import ConfigError
 from segmeter.files import write_json
-from segmeter.losses.build import class_weights
+from segmeter.losses.config import class_weights
 from segmeter.training.config import TrainingConfig
 from segmeter.training.data.augment_config import AugmentConfig
 from segmeter.training.plan import plan_training

@@ -31,7 +31,7 @@ from segmeter.evaluation.manifest import MANIFEST, PREDICTIONS, check_same
 from segmeter.evaluation.predicted import CaseRun
 from segmeter.export.dicom import find_series, write_series
 from segmeter.inference.predictor import Predictor
-from segmeter.losses.build import build_loss, fix_weights
+from segmeter.losses.config import build_loss, fix_weights
 from segmeter.metrics.cases.stored import open_cases
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.summary.scoreboard import build_scoreboard

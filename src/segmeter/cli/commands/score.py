@@ -15,11 +15,11 @@ from segmeter.cli.runs.objective import completed, find_objective, finish
 from segmeter.cli.runs.resume import find_resumed
 from segmeter.cli.runs.run_folder import Job, open_run, show_files
 from segmeter.data.files.sniff import known_place, show
-from segmeter.data.masks.options import Reading
 from segmeter.data.nnunet import read_labels
+from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
+from segmeter.evaluation.drive import check_counts
 from segmeter.evaluation.manifest import MANIFEST, hashes_of, read_records
-from segmeter.evaluation.memory import check_counts
 from segmeter.evaluation.pairing import (
     Pairing,
     check_unchanged,

@@ -22,8 +22,7 @@ from segmeter.cli.runs.masking import mask, mask_override, refuse_masked
 from segmeter.errors import EXIT_BAD_INPUT, ConfigError, InputError, LateError, PeerError, RunError, SegmeterError
 from segmeter.files import clear_leftovers, remove, safe_id, write_bytes, write_json
 from segmeter.metrics.arrays import say
-from segmeter.provenance import hardware, source, versions
-from segmeter.records import RUN, flatten, read_run, seal_run
+from segmeter.records import RUN, flatten, hardware, read_run, seal_run, source, versions
 from segmeter.remote import check_target, upload_folder
 from segmeter.schema import as_plain
 from segmeter.training.signals import let_finish

@@ -17,9 +17,9 @@ from segmeter.checks import expected
 from segmeter.classes import ClassSpec
 from segmeter.data.dataset import Dataset, read_case
 from segmeter.data.files.array import stack_planes
-from segmeter.data.masks.options import Reading
 from segmeter.data.masks.reading import check_labels, open_map, read_map
 from segmeter.data.planes import Volume, VolumeSet
+from segmeter.data.sample import Reading
 from segmeter.errors import DataError
 from segmeter.export.formats import class_folder
 from segmeter.files import remove, safe_id
