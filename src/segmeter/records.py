@@ -30,6 +30,11 @@ from segmeter.threads import count_cores, describe_waiting
 
 RUN = "run.json"
 CONFIG = "config.yaml"
+PACKAGES = [
+    "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
+    "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
+    "numba",
+]  # fmt: skip
 MOST_BYTES = 1 << 28
 MOST_OF_CASES = 1 << 32  # of a file with an entry for each case or step: some ten million of them
 MOST_YAML = 1 << 22
@@ -231,13 +236,6 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
 
 def _damaged(path: Path, reason: str) -> DataError:
     return DataError(f"{path}: is damaged, or was not written by segmeter ({' '.join(reason.split())}). {_REMEDY}")
-
-
-PACKAGES = [
-    "torch", "torchvision", "segmentation-models-pytorch", "timm", "numpy", "scipy", "scikit-image", "hydra-core",
-    "omegaconf", "pillow", "tifffile", "imagecodecs", "zarr", "safetensors", "pyarrow", "rich", "jinja2",
-    "numba",
-]  # fmt: skip
 
 
 def cache_folder() -> Path:

@@ -54,11 +54,10 @@ PRINTED_BY: dict[str, tuple[str, ...]] = {
     "evaluation/large.py": ("eval",),  # predict measures nothing, and has the same export keys
     "evaluation/": ("score",),
     "report/": ("eval", "predict", "score"),
-    "cli/runs/objective.py": ("eval", "score"),
+    "cli/objective.py": ("eval", "score"),
     "cli/optuna_search.py": ("train",),
-    "cli/runs/resume.py": ("train", "eval", "score"),
-    "cli/runs/lock.py": ("train", "eval", "predict", "score"),
-    "cli/runs/run_folder.py": ("train", "eval", "predict", "score", "compare"),
+    "cli/folders.py": ("train", "eval", "predict", "score"),
+    "cli/run_folder.py": ("train", "eval", "predict", "score", "compare"),
     **{f"cli/commands/{name}.py": (name,) for name in ("train", "eval", "check")},
     "distributed/ranks.py": ("train",),
     "cli/launch.py": ("train", "eval", "predict", "score"),
@@ -86,7 +85,7 @@ NEVER = {
     *(
         ("data/files/array.py", "data.key", command) for command in ("train", "eval", "predict", "check")
     ),  # masks have it
-    *(("cli/runs/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none
+    *(("cli/run_folder.py", "resume", command) for command in ("predict", "compare")),  # have none
 }
 SEVERAL = (
     "cli/app.py",

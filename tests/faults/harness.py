@@ -21,10 +21,9 @@ import pytest
 from PIL import Image
 
 import segmeter.files
-from segmeter.cli import app, messages
+from segmeter.cli import app, messages, run_folder
 from segmeter.cli.config.compose import Request
 from segmeter.cli.main import main
-from segmeter.cli.runs import run_folder
 from segmeter.models.checkpoint import read_checkpoint
 from segmeter.records import source, versions
 

@@ -22,11 +22,10 @@ from segmeter.cli.config.compose import Composed, Request, compose_jobs
 from segmeter.cli.config.convert import convert, fill_recipe, unknown_keys
 from segmeter.cli.config.groups import ROOTS, load_plugins
 from segmeter.cli.config.hydra_rules import LAUNCHERS, TEXTS, written
+from segmeter.cli.folders import Job, new_root
 from segmeter.cli.launch import run_job
 from segmeter.cli.messages import LOGGER
-from segmeter.cli.runs.lock import new_root
-from segmeter.cli.runs.masking import mask_override
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.run_folder import mask_override
 from segmeter.errors import ConfigError, InputError
 from segmeter.records import read_yaml
 

@@ -307,3 +307,17 @@ def check_same_size(image: Path, image_size: tuple[int, ...], mask: Path, mask_s
         remedy = "Height and width are swapped: turn the mask as the image was turned."
     rule = f"to have the size of its image {show(image)}, {image_size[0]} x {image_size[1]}"
     raise file_error(mask, "mask", rule, f"{mask_size[0]} x {mask_size[1]} (height x width)", remedy)
+
+
+class Part:
+    """Some cases of a data set."""
+
+    def __init__(self, dataset: Indexed[Sample], indices: Sequence[int]) -> None:
+        self._dataset = dataset
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> Sample:
+        return read_case(self._dataset, self._indices[index])

@@ -16,6 +16,10 @@ from segmeter.data.files.geometry import Geometry
 from segmeter.data.files.sniff import file_error
 from segmeter.data.files.zarr import label_names
 
+Overlap = Literal["error", "smaller_on_top"]
+_SETTINGS = ("max_pixels", "key", "instances", "flat", "overlap", "resample", "level", "timeout_s")
+_AT_ONCE = 1 << 20  # pixels that are counted at a time
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
@@ -71,10 +75,6 @@ class Sample:
     instances: np.ndarray | None = None
     plane_axis: int | None = None
     geometry: Geometry | None = None
-
-
-Overlap = Literal["error", "smaller_on_top"]
-_SETTINGS = ("max_pixels", "key", "instances", "flat", "overlap", "resample", "level", "timeout_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +146,6 @@ class Reading:
             rule, remedy = "to be a label map", f"Name one: data.key={names[0]}."
             raise file_error(path, "OME-Zarr", rule, f"a picture with {some(names)}", remedy)
         return {"key": self.key, "level": self.level, "max_pixels": self.max_pixels, "axes": "map"}
-
-
-_AT_ONCE = 1 << 20  # pixels that are counted at a time
 
 
 def count_classes(target: NDArray[Any], spec: ClassSpec) -> NDArray[np.int64]:

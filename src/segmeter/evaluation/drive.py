@@ -26,10 +26,10 @@ from segmeter.progress import Report, track
 from segmeter.threads import count_cores
 
 SUMMARY = "metrics.json"
-
+SMALL = 64 << 20  # bytes; for less, free memory is not looked up
+_TABLES = 6  # of counts that are held at a time
 Case = TypeVar("Case")
 Result = TypeVar("Result")
-
 Outcome = Entry | tuple[str, ...]
 """A finished case, or the problems of its files."""
 
@@ -135,10 +135,6 @@ def collect(work: Callable[[Case], Result], cases: Sequence[Case], *, what: str)
                 yield result
     if problems:
         raise DataError(problems)
-
-
-_TABLES = 6  # of counts that are held at a time
-SMALL = 64 << 20  # bytes; for less, free memory is not looked up
 
 
 def check_memory(needed: int, *, what: str, remedy: str) -> None:

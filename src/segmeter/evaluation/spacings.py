@@ -19,6 +19,8 @@ from segmeter.data.masks.reading import StoredMap
 from segmeter.errors import DataError
 
 PIXELS = "pixels"  # the unit without a spacing
+NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
+_DIGITS = 6  # of an index; positions that differ by less are equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +178,6 @@ def _size(path: Path, each: StoredMap, reference: Path, first: StoredMap) -> lis
         places = f"{describe(first.geometry, wanted)}; prediction: {describe(each.geometry, shape)}"
         remedy = f"Reference: {places}. {grid_remedy(each.geometry, first.geometry)}"
     return [expected(show(path), "mask", rule, f"{write_shape(shape)} {axes}", remedy)]
-
-
-NOTE = "predictions were resampled by nearest neighbour onto their references' grids, beyond their edges as class 0"
-_DIGITS = 6  # of an index; positions that differ by less are equal
 
 
 def onto_grid(

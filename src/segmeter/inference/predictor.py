@@ -23,7 +23,7 @@ from segmeter.inference.config import InferenceConfig
 from segmeter.inference.device import advised, give_back_freed_memory, pick_dtype
 from segmeter.inference.results import Arrived, Band, BandLoss, Loss, Outbox, Prediction, indexable, sums_by_bands
 from segmeter.inference.tiling import Grid, build_grid, least_tile, tiled_bands
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import AnyModel
 from segmeter.parallel import map_in_threads
 from segmeter.progress import Stages

@@ -19,7 +19,7 @@ from segmeter.data.sample import Sample
 from segmeter.errors import DataError, InputError, OverflowedError, RunError
 from segmeter.inference.batches import one_behind
 from segmeter.losses.additive import AdditiveLoss, loss_terms
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.ensemble import merge_classes
 from segmeter.progress import Stages
 

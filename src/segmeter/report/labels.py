@@ -19,6 +19,7 @@ from segmeter.report.pictures.flatten import draw_overlay
 from segmeter.report.pictures.maps import display_image, encode
 from segmeter.report.tables import Table
 
+_MARGIN, _LEAST, _PANEL = 12, 48, 170  # around a suspect, smallest edge of a crop, and edge of a panel, pixels
 _AGREEMENT_OBJECTIONS = (
     "Agreement is not accuracy. Readers with the same training, or who corrected the same draft, share errors.",
     "The intervals tell how much depends on the choice of cases, not on the choice of readers: other readers may agree "
@@ -28,6 +29,20 @@ _AGREEMENT_OBJECTIONS = (
     "A model that learned from several readers averages them, and may agree with each more than they do with each "
     "other. That makes it no better than a reader.",
 )
+_SUSPECT_OBJECTIONS = (
+    "A suspect is a question, not a verdict. Correcting only what the model doubts moves the references towards it: "
+    "measure on corrected test labels only if every label was looked at.",
+    "A model that learned from the same annotators repeats their habits, and sees no error in them.",
+    "Planted errors are whole objects dropped, added, swapped, or moved by 2 to 5 pixels. Errors of people may be "
+    "finer or follow a habit.",
+    "A validation split chose the checkpoint, so its cases are not quite unseen.",
+)
+_WORDS = {
+    "extra": "extra: the model sees background",
+    "missing": "missing: the model sees an object",
+    "class": "other class",
+    "border": "border elsewhere",
+}
 
 
 def show_agreement(result: Mapping[str, Any]) -> Shown:
@@ -135,23 +150,6 @@ def _pairs(result: Mapping[str, Any], entry: Mapping[str, Any], words: str) -> T
     pairs = [(a, b, one) for a in _names(result) for b, one in entry["matrix"][a].items()]
     rows = [[a, b, _mean(one), interval(one["ci95"], 3), str(one["n_used"])] for a, b, one in pairs]
     return Table(heads=["reference", "reader", "mean", "95 %", "cases"], rows=rows, names=2, title=words, strong=())
-
-
-_MARGIN, _LEAST, _PANEL = 12, 48, 170  # around a suspect, smallest edge of a crop, and edge of a panel, pixels
-_SUSPECT_OBJECTIONS = (
-    "A suspect is a question, not a verdict. Correcting only what the model doubts moves the references towards it: "
-    "measure on corrected test labels only if every label was looked at.",
-    "A model that learned from the same annotators repeats their habits, and sees no error in them.",
-    "Planted errors are whole objects dropped, added, swapped, or moved by 2 to 5 pixels. Errors of people may be "
-    "finer or follow a habit.",
-    "A validation split chose the checkpoint, so its cases are not quite unseen.",
-)
-_WORDS = {
-    "extra": "extra: the model sees background",
-    "missing": "missing: the model sees an object",
-    "class": "other class",
-    "border": "border elsewhere",
-}
 
 
 def draw_crop(

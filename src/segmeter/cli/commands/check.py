@@ -10,7 +10,7 @@ from rich.table import Table
 from segmeter.checks import expected
 from segmeter.cli.commands._folds import advise
 from segmeter.cli.config.model_schema import CheckConfig
-from segmeter.cli.runs.run_folder import Job
+from segmeter.cli.folders import Job
 from segmeter.data.config import DATA, DataConfig, channel_label
 from segmeter.data.dataset import Dataset
 from segmeter.data.verification.intensity import SHOWN, scale_warnings, unit_moments

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 from segmeter.checks import expected
 from segmeter.cli.config.model_schema import AgreeConfig, EvalConfig, PlanConfig, SuspectsConfig
 from segmeter.cli.config.schema import Common
-from segmeter.cli.runs.objective import completed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.folders import Job
+from segmeter.cli.objective import completed
+from segmeter.cli.run_folder import note_done, open_run
 from segmeter.data.files.sniff import known_place
 from segmeter.data.sample import Reading
 from segmeter.errors import ConfigError, DataError

@@ -17,9 +17,8 @@ from segmeter.classes import CORE, ClassSpec
 from segmeter.cli.commands._folds import advise, run_folds
 from segmeter.cli.commands._parts import choose_threads, model_card, open_device
 from segmeter.cli.config.model_schema import TrainConfig
-from segmeter.cli.runs.masking import mask
-from segmeter.cli.runs.resume import CHECKPOINTS, find_resumed
-from segmeter.cli.runs.run_folder import Job, note_done, open_run
+from segmeter.cli.folders import CHECKPOINTS, Job, find_resumed
+from segmeter.cli.run_folder import mask, note_done, open_run
 from segmeter.data.dataset import Dataset
 from segmeter.data.files.sniff import known_place
 from segmeter.data.planes import VolumeSet

@@ -16,7 +16,7 @@ from segmeter.cli.config.model_schema import ImagesConfig
 from segmeter.data.config import DATA, DataConfig
 from segmeter.data.folds import check_dealing
 from segmeter.errors import ConfigError, InputError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.foreign.config import ForeignConfig
 from segmeter.postprocess.config import SEPARATING
 from segmeter.records import read_run

@@ -45,6 +45,7 @@ from segmeter.remote import fetched
 _BYTES_PER_PIXEL = 16  # of a file for each of data.max_pixels: 8 of the widest dtype, and as many to spare
 _PLACED = (".tif", ".tiff", ".zarr")  # suffixes of pictures that may say where they lie
 _READ_ONCE = ("png", "jpeg", "bmp")  # hash and pixels come from the same bytes in memory
+_WAITS = 10  # in turn, so that a process stopped by SIGSTOP loses at most a tenth of the time
 OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     **{form: partial(PictureArray, form=form) for form in _READ_ONCE},
     "tiff": open_tiff_array,
@@ -54,6 +55,7 @@ OPENERS: dict[str, Callable[[Path, BufferedReader, Opening], FileArray]] = {
     "itk": open_itk,
     "dicom": open_dicom,
 }
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -130,11 +132,6 @@ def hash_path(path: Path) -> str:
         return hash_folder(path)
     with open_regular(path, may_be_empty=True) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-_WAITS = 10  # in turn, so that a process stopped by SIGSTOP loses at most a tenth of the time
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)

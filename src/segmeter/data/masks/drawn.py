@@ -20,6 +20,8 @@ from segmeter.data.files.sniff import check_json, damage_named, file_error, open
 from segmeter.data.sample import Reading
 
 _SPARE_LENGTH = 10_000  # pixels of outline that are always accepted, however small the image
+_KINDS = ("Polygon", "MultiPolygon")
+_NAMES = {"geojson": "GeoJSON", "yolo": "YOLO labels"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,9 +213,6 @@ def fill_outline(corners: NDArray[np.float64], shape: tuple[int, int]) -> NDArra
     return filled
 
 
-_KINDS = ("Polygon", "MultiPolygon")
-
-
 def read_outlines(path: Path, form: str, reading: Reading, *, shape: tuple[int, ...] | None) -> NDArray[Any]:
     """Draw the polygons of a file.
 
@@ -321,4 +320,3 @@ OUTLINES: dict[str, Callable[[Path, bytes, Reading, tuple[int, int]], Iterator[D
     "geojson": _read_geojson,
     "yolo": _read_yolo,
 }
-_NAMES = {"geojson": "GeoJSON", "yolo": "YOLO labels"}

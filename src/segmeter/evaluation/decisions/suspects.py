@@ -30,6 +30,8 @@ SCHEMA = 1  # of suspects.json and label_next.json
 COCO, OUTLINES = "suspects.coco.json", "suspects"
 ROUNDS = 3  # copies of a reference with planted errors
 _LISTED, _DRAWN = 300, 60  # suspects in suspects.json and in the files of annotation tools, and those with a crop
+_CELLS = 4  # squares per axis, whose mean probabilities describe an image
+_MOST_PIXELS = 1 << 31
 _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("case_id", "kind", "given", "suggested")),
@@ -38,7 +40,6 @@ _SCHEMA = pa.schema(
         ("run", pa.string()),
     ]
 )
-
 Job = tuple[HeldOut, int]  # a run, and the index of a case in its data set
 Row = Mapping[str, Any]  # of the table of suspects
 Drawing = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], Row, ClassSpec], bytes]
@@ -240,10 +241,6 @@ def _annotation(feature: Mapping[str, Any]) -> dict[str, Any]:
         "bbox": [*first.tolist(), *(last - first).tolist()],
         "segmentation": [polygon.ravel().tolist() for polygon in polygons],
     }
-
-
-_CELLS = 4  # squares per axis, whose mean probabilities describe an image
-_MOST_PIXELS = 1 << 31
 
 
 class LabelNext(Form):

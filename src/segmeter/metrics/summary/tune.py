@@ -23,6 +23,8 @@ from segmeter.metrics.statistics.columns import Columns, draw_pools, join_means,
 from segmeter.metrics.summary.scoreboard import Scoreboard
 
 SCHEMA = 1
+_FOLDS, _REPEATS = 5, 10  # of the cross-validation
+_SAME = 1e-12  # scores that are equal but for rounding tie
 
 
 class Tried(BaseModel):
@@ -168,10 +170,6 @@ def _resampled(
         found.append(board.resample(columns, statistic))
         held.append(fold_sums(columns, board.config.seed, board.clusters))
     return found, held, statistic, board
-
-
-_FOLDS, _REPEATS = 5, 10  # of the cross-validation
-_SAME = 1e-12  # scores that are equal but for rounding tie
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from segmeter.checks import expected, nearest
 from segmeter.errors import ConfigError, refusing
-from segmeter.models.card import default_normalisation
+from segmeter.models.config import default_normalisation
 from segmeter.models.foreign.config import Facts, ForeignConfig, Source
 from segmeter.models.weights import load_exactly, load_tensors
 from segmeter.remote import fetch

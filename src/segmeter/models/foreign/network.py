@@ -17,7 +17,7 @@ from torchvision.transforms.v2 import functional as vision
 
 from segmeter.checks import expected
 from segmeter.errors import InputError, RunError
-from segmeter.models.card import ModelCard
+from segmeter.models.config import ModelCard
 from segmeter.models.foreign.config import ForeignConfig, SizeConfig
 from segmeter.models.segmenter import FULL_SCALE, pad_to_multiple
 
