@@ -35,7 +35,7 @@ OTHERS = {
     "data/verification/cache.py": "our own cache of verified files",
     "data/masks/annotations.py": "masks that the user names",
     "data/masks/drawn.py": "masks that the user names",
-    "data/nnunet.py": "dataset.json that the user names",
+    "data/labels_config.py": "dataset.json that the user names",
     "cli/completion.py": "an index in the package",
     "cli/commands/finished.py": "a value of the command line",
     "cli/config/groups.py": "YAML of the package",

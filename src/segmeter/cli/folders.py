@@ -22,6 +22,14 @@ from segmeter.errors import ConfigError, InputError
 from segmeter.files import make_folder, new_folder, operation, safe_id, write_bytes
 from segmeter.records import read_own, read_run
 
+LOCK = ".lock"
+OWNER = ".owner"  # the process and machine that hold the lock, or held it last: Windows lets nobody read a locked file
+CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training resumes from
+_NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
+)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -61,14 +69,6 @@ def read_record(folder: Path, *, say: bool = False) -> dict[str, Any]:
         if say and not isinstance(error, FileNotFoundError):
             LOGGER.warning("%s It is written anew.", error)
         return {}
-
-
-LOCK = ".lock"
-OWNER = ".owner"  # the process and machine that hold the lock, or held it last: Windows lets nobody read a locked file
-_NOT_WRITABLE = (  # codes of a folder that can never take a run, so the user has to choose another
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
-    *(errno.ENOENT, errno.ELOOP),  # below /proc, or a link to itself
-)
 
 
 def take_lock(folder: Path) -> FileLock | None:
@@ -129,9 +129,6 @@ def claim_new(folder: Path) -> FileLock | None:
     with suppress(FileNotFoundError):  # another process has just removed the empty folder above
         return take_lock(folder) if new_folder(folder) else None
     return None
-
-
-CHECKPOINTS = "checkpoints/step-*/manifest.json"  # what a training resumes from
 
 
 def find_resumed(config: Common, job: Job, resume: str | Path | None, *, holds: str) -> Path | None:

@@ -36,6 +36,16 @@ _REMEDY = {
     errno.EFBIG: "Raise the limit on file sizes",
     errno.EMFILE: "Raise the limit on open files (ulimit -n)",
 }
+MASK = "[REDACTED]"
+_SECRET = re.compile(
+    r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
+    r"|(api|access|private|secret|account|ssh|encryption|signing)_?key)s?$"
+    r"|pass(word|wd|phrase|code)?s?$",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_INNER = re.compile(r"[\w-]+(?=['\"]?\s*[:=])")  # keys inside a value
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
 
 
 @contextmanager
@@ -247,18 +257,6 @@ def _leave(folder: Path, config: Common, error: BaseException, seconds: float) -
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-MASK = "[REDACTED]"
-_SECRET = re.compile(
-    r"(^|_)(secret|token|credentials?|pat|auth|authorization|cookie|dsn|webhook(_ur[il])?"
-    r"|(api|access|private|secret|account|ssh|encryption|signing)_?key)s?$"
-    r"|pass(word|wd|phrase|code)?s?$",
-    re.IGNORECASE,
-)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_INNER = re.compile(r"[\w-]+(?=['\"]?\s*[:=])")  # keys inside a value
-_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")  # user:password of an address
 
 
 def is_secret(key: str) -> bool:

@@ -100,7 +100,7 @@ def conclude(
     summary, folder, kept = {**summarise(rows, spec, metrics), **facts}, manifest.folder, list[str]()
     check_tables(metrics, manifest.identity)
     if sums is not None:
-        from segmeter.metrics.probabilities.stored import NAME, summarise_calibration, write_sums  # few runs have them
+        from segmeter.metrics.calibration_file import NAME, summarise_calibration, write_sums  # few runs have them
 
         summary["calibration"] = summarise_calibration(sums.compute(), spec)
         write_sums(folder, sums)

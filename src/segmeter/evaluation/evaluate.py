@@ -27,12 +27,12 @@ from segmeter.evaluation.manifest import Entry, Manifest, open_manifest
 from segmeter.evaluation.predicted import CaseRun, Measuring, finish, finish_in_bands, restore_cases
 from segmeter.inference.results import Loss, Prediction
 from segmeter.losses.additive import additive
+from segmeter.metrics.calibration_file import empty_sums
 from segmeter.metrics.cases.table import CaseRow
 from segmeter.metrics.cases.typed import divide_terms
 from segmeter.metrics.config.metrics import MetricsConfig
 from segmeter.metrics.measures.protocol import CaseMaps, Measure, build_measures
 from segmeter.metrics.measures.row import BandedMaps, make_row
-from segmeter.metrics.probabilities.stored import empty_sums
 from segmeter.parallel import map_in_threads
 from segmeter.postprocess.pipeline import Cleaned, needs_probs
 from segmeter.records import Summary, read_json

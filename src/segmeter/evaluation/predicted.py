@@ -37,6 +37,10 @@ from segmeter.parallel import map_in_threads
 from segmeter.postprocess.config import PostprocessConfig
 from segmeter.postprocess.pipeline import Bands, Cleaned, run_steps
 
+_LOG = logging.getLogger(__name__)
+Measuring = Callable[[Prediction, Cleaned], CaseRow]
+Records = Sequence[Mapping[str, Any]]
+
 
 def predict_volume(
     predictor: Predictor,
@@ -94,12 +98,6 @@ def _placed(whole: NDArray[Any] | None, plane: NDArray[Any], volume: Volume, num
         whole = np.empty((*plane.shape[:-2], *volume.shape), plane.dtype)
     np.moveaxis(whole, volume.axis - 3, -3)[..., number, :, :] = plane
     return whole
-
-
-Measuring = Callable[[Prediction, Cleaned], CaseRow]
-Records = Sequence[Mapping[str, Any]]
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

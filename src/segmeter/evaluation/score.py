@@ -210,7 +210,7 @@ def measure_probs(
     DataError
         One line for every file that can't be used, or that changed since it was measured.
     """
-    from segmeter.metrics.probabilities.stored import empty_sums  # most runs have no probabilities, and start sooner
+    from segmeter.metrics.calibration_file import empty_sums  # most runs have no probabilities, and start sooner
 
     reading, hashes, problems = scorer.reading, dict[str, str](), list[str]()
     sums, most = empty_sums(reading.spec), reading.max_pixels * reading.spec.num_classes

@@ -15,7 +15,7 @@ from segmeter.cli.folders import Job, find_resumed
 from segmeter.cli.objective import completed, find_objective, finish
 from segmeter.cli.run_folder import open_run, show_files
 from segmeter.data.files.sniff import known_place, show
-from segmeter.data.nnunet import read_labels
+from segmeter.data.labels_config import read_labels
 from segmeter.data.sample import Reading
 from segmeter.distributed.shards import check_filled, parse_shard, part_warning
 from segmeter.evaluation.drive import check_counts

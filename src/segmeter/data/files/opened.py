@@ -24,8 +24,7 @@ from segmeter.checks import shorten
 from segmeter.data.files.array import FileArray, Header, LazyArray, Opening
 from segmeter.data.files.geometry import NOWHERE, Geometry
 from segmeter.data.files.medical import open_dicom, open_itk
-from segmeter.data.files.pictures import PictureArray
-from segmeter.data.files.png import decode_samples
+from segmeter.data.files.pictures import PictureArray, decode_samples
 from segmeter.data.files.sniff import (
     check_size,
     damage_named,

@@ -29,6 +29,13 @@ from segmeter.report.page.tables import cases_link
 from segmeter.report.pictures.chosen import choose_pictures
 from segmeter.report.tables import escape_markdown, print_tables, printable
 
+SCRIPTS = (
+    *("dom", "numbers", "state", "cases", "sorting", "charts"),
+    *("table", "toolbar", "explore", "layers", "gallery", "case", "explorer", "comparison"),
+)
+_OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
+_LEFT = ("predictions/", "overlays/")  # what starts names of a run's files that no page of a comparison shows
+_COMPARED = ("scores", "groups", "further scores")  # groups of columns
 _HEADINGS = {
     "pass": "segmeter: every requirement is met",
     "regression": "segmeter: regression",
@@ -125,16 +132,6 @@ def requirement_line(entry: Mapping[str, Any], *, units: str = "cases") -> str:
     if infinite := entry.get("n_infinite"):
         parts.append(f"infinite in {infinite['new']} of {infinite['cases']} cases, in the base in {infinite['base']}")
     return f"{printable(entry['require'])}: {told}, {'; '.join(parts)}"
-
-
-SCRIPTS = (
-    *("dom", "numbers", "state", "cases", "sorting", "charts"),
-    *("table", "toolbar", "explore", "layers", "gallery", "case", "explorer", "comparison"),
-)
-
-_OF_THE_TARGET = ("size", "objects", "pixels", "cluster")  # the same in every run
-_LEFT = ("predictions/", "overlays/")  # what starts names of a run's files that no page of a comparison shows
-_COMPARED = ("scores", "groups", "further scores")  # groups of columns
 
 
 def comparison_values(folder: Path, result: Mapping[str, Any], config: ReportConfig) -> dict[str, Any]:

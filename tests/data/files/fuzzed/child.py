@@ -16,7 +16,7 @@ import numpy as np
 
 from segmeter.classes import ClassSpec
 from segmeter.data.files import reader_process
-from segmeter.data.files.png import decode_samples
+from segmeter.data.files.pictures import decode_samples
 from segmeter.data.images import read_image
 from segmeter.data.masks.reading import read_map, read_values
 from segmeter.data.sample import Reading
