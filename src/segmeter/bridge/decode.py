@@ -32,7 +32,7 @@ _FINITE = "Non-finite logits have no winner: look for an overflow (float16?) or 
 
 
 class Decoding(NamedTuple):
-    """How logits become labels; the fields are arguments of `labels_to_numpy`."""
+    """The way logits become labels; the fields are arguments of `labels_to_numpy`."""
 
     task: Task
     num_classes: int

@@ -39,7 +39,7 @@ Task = Any  # a picklable job: `task.job` is what was requested, and `task()` ru
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a job ended.
+    """The end of a job.
 
     Parameters
     ----------

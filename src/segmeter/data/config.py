@@ -28,7 +28,7 @@ _FRACTIONS = ("val_fraction", "test_fraction", "split_seed", "group_by", "group_
 
 
 class PlaceConfig(Config, title="data"):
-    """Which data set it is, and where."""
+    """The data set, and where it is."""
 
     name: str
     """The registered name of the kind of data set."""

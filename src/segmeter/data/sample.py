@@ -79,7 +79,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How label maps are read.
+    """The way label maps are read.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ class LovaszConfig(RegionLossConfig):
 
 
 class PartWeights(Config, title="loss.weights"):
-    """How much each part of a sum weighs; 0 leaves it out."""
+    """The weight of each part of a sum; 0 leaves it out."""
 
     focal: float = Field(1.0, ge=0)
     """Weight of the focal loss."""

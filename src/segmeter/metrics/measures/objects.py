@@ -186,7 +186,7 @@ class Sizes(RegionMeasure):
 
 
 class Partition(RegionMeasure):
-    """How the prediction splits and merges the target's objects."""
+    """Counts how the prediction splits and merges the target's objects."""
 
     first = ("partition_common",)
 
