@@ -111,7 +111,7 @@ def short_modules(modules: Sequence[Path]) -> int:
 def generated_lines() -> int:
     """Lines of JSON Schemas, completion scripts and generated pages that git holds.
 
-    docs/configuration.md is written by hand, and counts once it holds the reference that `make docs` inserts at its mark.
+    docs/configuration.md is written by hand. It counts once it holds the reference that `make docs` puts at its mark.
     """
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     ours = [name for name in listed.splitlines() if name.startswith("configs/schema")]

@@ -34,7 +34,7 @@ class ModelCard:
     model
         The network's registered name under "name", and its fields: ``as_plain`` of its configuration.
     spec
-        Task, class names, colours, ignore_index.
+        Task, class names, colours, ignored value.
     in_channels
         Channels of the image.
     mean, std
@@ -120,7 +120,7 @@ class ModelCard:
         """
         return cls(
             model=values["model"],
-            spec=ClassSpec(**{key: values["spec"][key] for key in ("task", "names", "colours", "ignore_index")}),
+            spec=ClassSpec.of(values["spec"]),
             in_channels=values["in_channels"],
             mean=tuple(values["mean"]),
             std=tuple(values["std"]),
